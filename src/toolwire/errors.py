@@ -1,0 +1,67 @@
+"""Our exceptions. A broken promise is raised; what a model, tool or client did wrong is a value instead.
+
+ToolwireError
+├── DefinitionError      a tool cannot be built from what was given
+├── SettingsError        a settings file, variable or flag is wrong
+├── ModelError           a model could not be asked, or did not answer
+│   ├── ModelUnavailable     not reachable, overloaded, or out of retries
+│   └── ModelRefused         the provider refused the request (key, name, content)
+├── StoreError           the store cannot keep its promise
+│   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
+│   ├── NotKept              no turn, call or artifact with that id
+│   └── Fenced               another process owns this turn now; stop all side effects
+└── ToolFailure          raised by tool code to fail with a chosen code and sentence
+"""
+
+from typing import Any
+
+from toolwire.protocol.outcomes import Code
+
+
+class ToolwireError(Exception):
+    """Everything that this package raises on purpose. The text says what to do next."""
+
+
+class DefinitionError(ToolwireError):
+    """A tool cannot be built from what was given."""
+
+
+class SettingsError(ToolwireError):
+    """A settings file, variable or flag is wrong."""
+
+
+class ModelError(ToolwireError):
+    """A model could not be asked, or did not answer."""
+
+
+class ModelUnavailable(ModelError):
+    """The model is not reachable, overloaded, or out of retries. Trying later may help."""
+
+
+class ModelRefused(ModelError):
+    """The provider refused the request: wrong key, unknown model, bad request. Trying again will not help."""
+
+
+class StoreError(ToolwireError):
+    """The store cannot keep its promise."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be written or read now: disk full, locked, unreadable, or made by a newer version."""
+
+
+class NotKept(StoreError):
+    """There is no turn, call or artifact with that id."""
+
+
+class Fenced(StoreError):
+    """Another process owns this turn now. Whoever sees this must stop all side effects."""
+
+
+class ToolFailure(ToolwireError):
+    """Raised inside a tool to fail with a code, a sentence the model can act on, and detail for the record."""
+
+    def __init__(self, message: str, *, code: Code = Code.EXECUTION_FAILED, detail: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.detail = detail

@@ -1,0 +1,1 @@
+"""The nouns of the journey of a call. Frozen values, standard library only."""

@@ -1,0 +1,159 @@
+"""A model's request, our decision about it, and what came of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolwire.protocol.outcomes import OUTCOMES, Code, Status
+from toolwire.protocol.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong or remarkable in a model's output, in words and as a code that programs can test."""
+
+    code: str
+    message: str
+    call: int | None = None
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's request to use a tool.
+
+    `id` is minted by the runtime and unique; `alias` is whatever the provider or model called it and is only
+    used to render the result. `fault` says why the arguments could not be read; such a call is answered, never run.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = ""
+    alias: str | None = None
+    format: str = "native"
+    confidence: float = 1.0
+    position: int = 0
+    raw: Any = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image as base64 text with its media type."""
+
+    data: str
+    media_type: str = "image/png"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A pointer to something kept elsewhere."""
+
+    uri: str
+    title: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    text: str
+    code: Code = Code.EXECUTION_FAILED
+
+
+Block = Text | Image | Resource | ErrorText
+
+
+@dataclass(frozen=True, slots=True)
+class ToolError:
+    """Why a call did not succeed: a code from the closed list, a sentence for the model, room for detail."""
+
+    code: Code
+    message: str
+    retryable: bool = False
+    detail: Any = None
+
+    @classmethod
+    def of(cls, code: Code, message: str, detail: Any = None) -> "ToolError":
+        return cls(code, message, OUTCOMES[code].retryable, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """How a call ended. There is exactly one for every accepted call."""
+
+    call_id: str
+    name: str
+    status: Status
+    content: tuple[Block, ...] = ()
+    structured: Any = None
+    error: ToolError | None = None
+    exit_code: int | None = None
+    stderr: str = ""
+    elapsed_ms: float = 0.0
+    queued_ms: float = 0.0
+    truncated: bool = False
+    handle: str | None = None
+    delivery: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.SUCCESS
+
+    @property
+    def text(self) -> str:
+        """The words of the result: its text and error blocks, a line for each image or pointer."""
+        return "\n".join(_words(block) for block in self.content)
+
+    @classmethod
+    def failed(cls, call: ToolCall, code: Code, message: str, *, detail: Any = None, **more: Any) -> "ToolResult":
+        """A result that did not succeed; its status follows from the code."""
+        error = ToolError.of(code, message, detail)
+        return cls(call.id, call.name, OUTCOMES[code].status, (ErrorText(message, code),), error=error, **more)
+
+
+def _words(block: Block) -> str:
+    match block:
+        case Text(text) | ErrorText(text):
+            return text
+        case Image(_, media_type):
+            return f"[image {media_type}]"
+        case Resource(uri, title):
+            return f"[{title or 'resource'}: {uri}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The call may run, with these (checked and coerced) arguments and this much time."""
+
+    call: ToolCall
+    tool: Tool
+    arguments: Mapping[str, Any]
+    timeout_s: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The call will not run. `rule` names the rung of the ladder that said so, `message` is what the model reads."""
+
+    call: ToolCall
+    code: Code
+    message: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    """The call may run once a person has agreed to exactly these arguments."""
+
+    allowed: Allowed
+    reason: str
+    digest: str
+
+
+Decision = Allowed | Denied | NeedsApproval

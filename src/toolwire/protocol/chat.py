@@ -1,0 +1,129 @@
+"""What is said to a model and what it says: messages, requests, replies, and the pieces of a streamed reply."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from toolwire.protocol.calls import Problem, ToolCall, ToolResult
+from toolwire.protocol.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What model calls consumed. `cost_usd` is None where no price is known, never zero by guess."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            sum(known) if known else None,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
+
+    `carry` holds items that the provider wants back unchanged (signatures, reasoning items); nobody else reads it.
+    """
+
+    content: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    finish_reason: str = "stop"
+    usage: Usage = Usage()
+    model: str = ""
+    carry: Mapping[str, Any] | None = None
+    raw: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A word from the runtime to the model in mid-conversation: a warning, or the request for a final answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsMessage:
+    """The results of one reply's calls, one for each, in the order of the calls."""
+
+    results: tuple[ToolResult, ...]
+
+
+Message = UserMessage | Reply | ResultsMessage | Note
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything a model needs to answer once.
+
+    `messages` only ever grows at its end within one `conversation`, and `tools` keeps its order, so that what was
+    encoded for the last request can be used again. With `tools_off` the tools stay listed but may not be called.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    system: str = ""
+    conversation: str = ""
+    tools_off: bool = False
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the text that people see."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """More of a call that is being written: its position in the reply, its name once known, a piece of its arguments."""
+
+    position: int
+    name: str = ""
+    arguments: str = ""
+
+
+Delta = TextDelta | ReasoningDelta | CallDelta
+
+
+class ChatModel(Protocol):
+    """Anything that can answer a request. `name` is its `provider:model` string."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+        """Answer once, showing the pieces as they come if someone watches. Raises ModelError, and nothing else."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections. Harmless when called twice."""
+        ...

@@ -1,0 +1,40 @@
+"""What a tool may know and do about the call it serves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from toolwire.protocol.tools import Grant
+
+
+def _no_report(message: str, fraction: float | None) -> None:
+    """Nobody watches."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Given to a tool function that has a parameter of this type; that parameter is not shown to models.
+
+    `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it.
+    """
+
+    call_id: str = ""
+    turn_id: str = ""
+    project: str = "default"
+    agent: str = "agent"
+    grant: Grant = Grant()
+    timeout_s: float = 30.0
+    attempt: int = 1
+    report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
+    canceled: Callable[[], bool] = field(default=_never, repr=False)
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"{self.turn_id}/{self.call_id}"
+
+    def progress(self, message: str, fraction: float | None = None) -> None:
+        """Tell whoever watches the turn how far the work is; `fraction` runs from 0 to 1."""
+        self.report(message, fraction)

@@ -1,0 +1,71 @@
+"""What is kept: the record, the call card, and the audit row."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolwire.protocol.calls import ToolCall, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The one stored thing: a card that never changes, or a breadcrumb with history and a checked version."""
+
+    id: str
+    schema_name: str
+    title: str
+    context: Mapping[str, Any]
+    project: str = "default"
+    tags: tuple[str, ...] = ()
+    version: int = 1
+    llm_hints: Mapping[str, Any] | None = None
+    visibility: str = "project"
+    sensitivity: str = "normal"
+    expires_at: float | None = None
+    created_by: str = ""
+    created_at: float = 0.0
+    updated_by: str = ""
+    updated_at: float = 0.0
+    turn_id: str | None = None
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallCard:
+    """What is written down before a tool runs. `(turn_id, call.id)` is its identity; `result` is set once it ended.
+
+    `attempt` counts how often a process began to run it; `args_digest` is the SHA-256 of the canonical arguments.
+    """
+
+    record_id: str
+    turn_id: str
+    epoch: int
+    call: ToolCall
+    args_digest: str
+    project: str = "default"
+    agent: str = "agent"
+    effect: str = "unsafe"
+    tool_version: str = ""
+    created_at: float = 0.0
+    attempt: int = 0
+    result: ToolResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One line of the audit log: who did what to which call, under which rule, and how it went."""
+
+    at: float
+    event: str
+    project: str = "default"
+    agent: str = ""
+    turn_id: str = ""
+    call_id: str = ""
+    tool: str = ""
+    rule: str = ""
+    status: str = ""
+    code: str = ""
+    args_digest: str = ""
+    elapsed_ms: float | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    seq: int = 0

@@ -1,0 +1,98 @@
+"""What a tool is, and what a caller may do with tools."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+JsonObject = Mapping[str, Any]
+
+
+class Tier(IntEnum):
+    """How much trust a tool asks for: look, work, or change the world."""
+
+    CRAWL = 0
+    WALK = 1
+    RUN = 2
+
+
+class Effect(StrEnum):
+    """What may be done again when nobody knows whether a call took effect."""
+
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    TRANSACTIONAL = "transactional"
+    UNSAFE = "unsafe"
+
+
+class Delivery(StrEnum):
+    """Who gets a result: the model (suspend), the user (terminate), both, or nobody waits (detach)."""
+
+    MODEL = "model"
+    USER = "user"
+    BOTH = "both"
+    DETACH = "detach"
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """A tool that is a Python function of this process.
+
+    `invoke(arguments, context)` calls it with checked arguments; it returns the value, or an awaitable
+    of the value when `is_async`.
+    """
+
+    function: Callable[..., Any]
+    invoke: Callable[[Mapping[str, Any], Any], Any]
+    is_async: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One capability, written once, callable by any model. See `docs/glossary.md` for every field."""
+
+    name: str
+    description: str
+    input_schema: JsonObject = field(default_factory=lambda: {"type": "object", "properties": {}})
+    output_schema: JsonObject | None = None
+    tier: Tier = Tier.WALK
+    needs: frozenset[str] = frozenset()
+    effect: Effect = Effect.UNSAFE
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    requires_confirmation: bool = False
+    category: str = ""
+    timeout_s: float = 30.0
+    max_timeout_s: float = 300.0
+    polling: bool = False
+    delivery: Delivery = Delivery.MODEL
+    controls_delivery: bool = False
+    sandbox: str = "none"
+    version: str = "1"
+    skill: str = ""
+    platforms: frozenset[str] = frozenset()
+    examples: tuple[JsonObject, ...] = ()
+    validator: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
+    target: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function behind an in-process tool directly, as if it had never been decorated."""
+        if not isinstance(self.target, InProcess):
+            raise TypeError(f"tool {self.name!r} does not run in this process, so it cannot be called as a function")
+        return self.target.function(*args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the caller of a turn may do. An argument of every decision, never ambient.
+
+    `confirmed` names the tools that need no further word from a person; `"*"` stands for all of them.
+    """
+
+    tier: Tier = Tier.WALK
+    permissions: frozenset[str] = frozenset()
+    roots: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    platform: str = ""
+    confirmed: frozenset[str] = frozenset()
+    max_calls: int = 64

@@ -1,0 +1,85 @@
+"""The turn: one request from question to deliverable, and where it stops by itself."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toolwire.protocol.calls import ToolCall
+from toolwire.protocol.chat import Message, Usage, UserMessage
+from toolwire.protocol.tools import Grant
+
+
+class EndReason(StrEnum):
+    """Why a turn ended."""
+
+    ANSWERED = "answered"
+    DELIVERED = "delivered"
+    ITERATION_LIMIT = "iteration_limit"
+    FAILURE_LIMIT = "failure_limit"
+    STUCK = "stuck"
+    TOKEN_BUDGET = "token_budget"
+    DEADLINE = "deadline"
+    CANCELED = "canceled"
+    STOPPED = "stopped"
+    MODEL_ERROR = "model_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a turn stops by itself. A limit of None does not apply."""
+
+    iterations: int = 10
+    consecutive_failures: int = 3
+    parallel: int = 5
+    calls_per_step: int = 32
+    repeats: int = 3
+    tokens: int | None = None
+    deadline_s: float | None = None
+    result_chars: int = 20_000
+    tools_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    reason: EndReason
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request from question to deliverable. A value: every change is a new turn, and it can be stored.
+
+    `pending` are the calls of the last reply that still want a result. `closing` is set once the turn is on its
+    last step, where no tools are offered. `echoes` remembers recent (call, result) digests to notice repetition.
+    `waited_s` is time spent on people's approvals; it does not count against the deadline.
+    """
+
+    id: str
+    project: str = "default"
+    agent: str = "agent"
+    thread: str = ""
+    epoch: int = 1
+    model: str = ""
+    system: str = ""
+    grant: Grant = Grant()
+    limits: Limits = Limits()
+    started_at: float = 0.0
+    messages: tuple[Message, ...] = ()
+    pending: tuple[ToolCall, ...] = ()
+    iterations: int = 0
+    calls: int = 0
+    failures: int = 0
+    failed_calls: int = 0
+    usage: Usage = Usage()
+    echoes: tuple[tuple[str, str], ...] = ()
+    warned: bool = False
+    closing: EndReason | None = None
+    waited_s: float = 0.0
+    ending: Ending | None = None
+
+    @property
+    def question(self) -> str:
+        """The user's words that opened this turn."""
+        for message in reversed(self.messages):
+            if isinstance(message, UserMessage):
+                return message.text
+        return ""

@@ -1,0 +1,185 @@
+"""The promise that every store keeps. `tests/record/` runs one suite over all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTurn:
+    """A turn as the store knows it: how it began, and what has happened since.
+
+    `opening` carries the thread's history and the question in `messages` and has fresh counters. `events` are the
+    replies, complete sets of results and notes in the order in which they happened; folding them over the opening
+    gives the turn as it stands. Results of a step that is not complete stay on their cards.
+    """
+
+    opening: Turn
+    events: tuple[Message, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSummary:
+    """A line in a list of turns. `state` is running, interrupted or ended."""
+
+    id: str
+    project: str
+    agent: str
+    thread: str
+    model: str
+    question: str
+    state: str
+    started_at: float
+    updated_at: float
+    reason: str = ""
+    answer: str = ""
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStats:
+    """What a finished turn adds to the loop's metrics."""
+
+    iterations: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+    duration_ms: float = 0.0
+    batches: int = 0
+    max_concurrency: int = 0
+    saved_ms: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMetrics:
+    tool: str
+    calls: int
+    success: int
+    errors: int
+    timeouts: int
+    canceled: int
+    total_ms: float
+    max_ms: float
+    p50_ms: float
+    p95_ms: float
+    last_error: str
+    last_error_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopMetrics:
+    """Sums over all ended turns. A turn recovered when a call of it failed and it still ended in an answer."""
+
+    turns: int = 0
+    answered: int = 0
+    iterations: int = 0
+    total_ms: float = 0.0
+    batches: int = 0
+    max_concurrency: int = 0
+    saved_ms: float = 0.0
+    with_failures: int = 0
+    recovered: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class Store(Protocol):
+    """Keeps turns, call cards, results, the audit log and metrics; every method is one atomic, durable change.
+
+    Every change of a turn carries its epoch and changes nothing, raising `Fenced`, when that is no longer the
+    current one. All methods raise `StoreUnavailable` when the store cannot be reached or written.
+    """
+
+    async def begin(self, turn: Turn) -> None:
+        """Keep a new turn, owned by this store's process. Its last message is the question; earlier ones are history."""
+        ...
+
+    async def resume(self, turn_id: str) -> KeptTurn:
+        """Take over a turn that is not ended and whose owner is gone: its epoch rises by one.
+
+        Raises `NotKept` for an unknown turn and `Fenced` for one that a living process owns or that has ended.
+        """
+        ...
+
+    async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
+        """Keep a model's reply together with the cards of its calls. A card with a result is closed at once."""
+        ...
+
+    async def noted(self, turn: Turn, note: Note) -> None:
+        """Keep a word that the runtime said to the model."""
+        ...
+
+    async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+        """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
+
+        The card kept first wins: it comes back with its attempt and, if it has ended, its result. A card with a
+        result given is closed at once. Raises `StoreError` when the same identity was kept with other arguments.
+        """
+        ...
+
+    async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+        """Mark, before the effect begins, that a process starts to run the call: its attempt rises by one."""
+        ...
+
+    async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
+        """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`."""
+        ...
+
+    async def end(self, turn: Turn, stats: TurnStats) -> None:
+        """Keep the turn's ending and add what it did to the metrics."""
+        ...
+
+    async def release(self, turn: Turn) -> None:
+        """Give up a turn that has not ended, so that anyone may resume it at once."""
+        ...
+
+    async def audit(self, rows: Sequence[AuditRow]) -> None:
+        """Append to the audit log what belongs to no other change."""
+        ...
+
+    async def turn(self, turn_id: str) -> KeptTurn:
+        """Read a turn without taking it over. Raises `NotKept`."""
+        ...
+
+    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
+        """The newest turns, newest first."""
+        ...
+
+    async def thread(self, thread: str) -> tuple[Message, ...]:
+        """Everything said in the ended turns of a thread, oldest first: the history for its next turn."""
+        ...
+
+    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
+        """Call cards with their results: of one turn in call order, otherwise the newest first."""
+        ...
+
+    async def audit_log(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+    ) -> list[AuditRow]:
+        """The newest audit rows with a sequence number above `after`, oldest first."""
+        ...
+
+    async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
+        """Per-tool metrics by name, and the loop's."""
+        ...
+
+    async def keep(self, data: bytes) -> str:
+        """Keep a large body by its content and give back its handle (`sha256:…`)."""
+        ...
+
+    async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        """Read (part of) a kept body. Raises `NotKept`."""
+        ...
+
+    async def close_store(self) -> None:
+        """Finish what was promised and let go of files. Harmless when called twice."""
+        ...
