@@ -96,11 +96,16 @@ class Store(Protocol):
     """Keeps turns, call cards, results, the audit log and metrics; every method is one atomic, durable change.
 
     Every change of a turn carries its epoch and changes nothing, raising `Fenced`, when that is no longer the
-    current one. All methods raise `StoreUnavailable` when the store cannot be reached or written.
+    current one; replies, notes, endings and releases also when the turn has ended. A card whose turn was never begun
+    stands alone and has no epoch to check. All methods raise `StoreUnavailable` when the store cannot be reached or
+    written.
     """
 
     async def begin(self, turn: Turn) -> None:
-        """Keep a new turn, owned by this store's process. Its last message is the question; earlier ones are history."""
+        """Keep a new turn, owned by this store's process. Its last message is the question; earlier ones are history.
+
+        Raises `StoreError` when a turn with its id is kept already.
+        """
         ...
 
     async def resume(self, turn_id: str) -> KeptTurn:
@@ -121,13 +126,17 @@ class Store(Protocol):
     async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
 
-        The card kept first wins: it comes back with its attempt and, if it has ended, its result. A card with a
-        result given is closed at once. Raises `StoreError` when the same identity was kept with other arguments.
+        The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
+        caller's epoch. A card with a result given is closed at once. The audit rows are kept only with a new card.
+        Raises `StoreError` when the same identity was kept with other arguments, and audits `idempotency_conflict`.
         """
         ...
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
-        """Mark, before the effect begins, that a process starts to run the call: its attempt rises by one."""
+        """Mark, before the effect begins, that a process starts to run the call: its attempt rises by one.
+
+        A call that has ended comes back with its result and is not marked. Raises `NotKept` for one never opened.
+        """
         ...
 
     async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:

@@ -1,0 +1,261 @@
+"""A store that lives and dies with its process: for tests, examples and turns nobody needs tomorrow."""
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Ending, Turn
+from toolwire.record import refusals, story
+from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.tally import NEWEST_RESULTS, ToolTally, elapsed_ms, loop_metrics, tool_metrics
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A turn in memory. Its opening carries the current epoch."""
+
+    opening: Turn
+    updated_at: float
+    state: str = "running"
+    said: list[story.Said] = field(default_factory=list)
+    ending: Ending | None = None
+
+
+@dataclass(slots=True)
+class _Tool:
+    tally: ToolTally = field(default_factory=ToolTally)
+    newest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
+
+
+class MemoryStore:
+    """Keeps the store's promise except durability, and forgets nothing until it is dropped.
+
+    The store itself owns its turns, so a running one can be resumed only after `release`.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._turns: dict[str, _Kept] = {}
+        self._ended: list[_Kept] = []
+        self._cards: dict[str, dict[str, CallCard]] = {}
+        self._card_order: list[tuple[str, str]] = []
+        self._audit: list[AuditRow] = []
+        self._tools: dict[str, _Tool] = {}
+        self._loop = LoopMetrics()
+        self._bodies: dict[str, bytes] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_store()
+
+    async def begin(self, turn: Turn) -> None:
+        if turn.id in self._turns:
+            raise refusals.already_begun(turn.id)
+        self._turns[turn.id] = _Kept(turn, self._clock())
+
+    async def resume(self, turn_id: str) -> KeptTurn:
+        kept = self._find(turn_id)
+        if kept.state == "ended":
+            raise refusals.ended(turn_id)
+        if kept.state == "running":
+            raise refusals.owned(turn_id)
+        kept.opening = replace(kept.opening, epoch=kept.opening.epoch + 1)
+        self._touch(kept, "running")
+        return self._tell(kept)
+
+    async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
+        kept = self._held(turn)
+        for card in cards:
+            self._check_conflict(card)
+        kept.said.append(reply)
+        for card in cards:
+            self._put(card)
+        self._append(audit)
+        self._touch(kept)
+
+    async def noted(self, turn: Turn, note: Note) -> None:
+        kept = self._held(turn)
+        kept.said.append(note)
+        self._touch(kept)
+
+    async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+        self._check_epoch(card)
+        self._check_conflict(card)
+        if card.call.id not in self._cards.get(card.turn_id, {}):
+            self._append(audit)
+        return replace(self._put(card), epoch=card.epoch)
+
+    async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+        self._check_epoch(card)
+        kept = self._card(card)
+        if kept.result is None:
+            kept = replace(kept, attempt=kept.attempt + 1)
+            self._cards[card.turn_id][card.call.id] = kept
+            self._append(audit)
+        return replace(kept, epoch=card.epoch)
+
+    async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
+        self._check_epoch(card)
+        kept = self._card(card)
+        if kept.result is not None:
+            self._append([refusals.late_result(card, result, self._clock())])
+            return kept.result
+        self._end_call(kept, result)
+        self._append(audit)
+        return result
+
+    async def end(self, turn: Turn, stats: TurnStats) -> None:
+        ending = refusals.ending_of(turn)
+        kept = self._held(turn)
+        kept.ending = ending
+        self._ended.append(kept)
+        self._loop = loop_metrics(self._loop, stats, ending.reason)
+        self._touch(kept, "ended")
+
+    async def release(self, turn: Turn) -> None:
+        self._touch(self._held(turn), "interrupted")
+
+    async def audit(self, rows: Sequence[AuditRow]) -> None:
+        self._append(rows)
+
+    async def turn(self, turn_id: str) -> KeptTurn:
+        return self._tell(self._find(turn_id))
+
+    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
+        newest = (kept for kept in reversed(self._turns.values()) if state in (None, kept.state))
+        return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
+
+    async def thread(self, thread: str) -> tuple[Message, ...]:
+        ended = (kept for kept in self._ended if kept.opening.thread == thread)
+        return tuple(message for kept in ended for message in self._history(kept))
+
+    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
+        cards: Iterator[CallCard]
+        if turn_id is None:
+            cards = (self._cards[turn][call] for turn, call in reversed(self._card_order))
+        else:
+            cards = iter(self._cards.get(turn_id, {}).values())
+        return list(islice((card for card in cards if tool in (None, card.call.name)), max(limit, 0)))
+
+    async def audit_log(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+    ) -> list[AuditRow]:
+        newest = (
+            row
+            for row in islice(reversed(self._audit), max(len(self._audit) - after, 0))
+            if turn_id in (None, row.turn_id) and tool in (None, row.tool)
+        )
+        return list(islice(newest, max(limit, 0)))[::-1]
+
+    async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
+        tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in sorted(self._tools.items())]
+        return tools, self._loop
+
+    async def keep(self, data: bytes) -> str:
+        handle = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self._bodies[handle] = bytes(data)
+        return handle
+
+    async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        body = self._bodies.get(handle)
+        if body is None:
+            raise refusals.no_body(handle)
+        return body[offset:] if length is None else body[offset : offset + length]
+
+    async def close_store(self) -> None:
+        """Nothing to let go of."""
+
+    def _find(self, turn_id: str) -> _Kept:
+        kept = self._turns.get(turn_id)
+        if kept is None:
+            raise refusals.no_turn(turn_id)
+        return kept
+
+    def _held(self, turn: Turn) -> _Kept:
+        """The kept turn, if this very epoch may still change it."""
+        kept = self._find(turn.id)
+        if kept.opening.epoch != turn.epoch:
+            raise refusals.taken_over(turn.id, turn.epoch, kept.opening.epoch)
+        if kept.state == "ended":
+            raise refusals.ended(turn.id)
+        return kept
+
+    def _check_epoch(self, card: CallCard) -> None:
+        kept = self._turns.get(card.turn_id)
+        if kept is not None and kept.opening.epoch != card.epoch:
+            raise refusals.taken_over(card.turn_id, card.epoch, kept.opening.epoch)
+
+    def _check_conflict(self, card: CallCard) -> None:
+        kept = self._cards.get(card.turn_id, {}).get(card.call.id)
+        if kept is not None and kept.args_digest != card.args_digest:
+            self._append([refusals.conflict_row(card, self._clock())])
+            raise refusals.conflict(card)
+
+    def _card(self, card: CallCard) -> CallCard:
+        kept = self._cards.get(card.turn_id, {}).get(card.call.id)
+        if kept is None:
+            raise refusals.no_call(card)
+        return kept
+
+    def _put(self, card: CallCard) -> CallCard:
+        """Keep the card unless its identity is taken; give back the kept one."""
+        cards = self._cards.setdefault(card.turn_id, {})
+        if card.call.id not in cards:
+            cards[card.call.id] = replace(card, attempt=0, result=None)
+            self._card_order.append((card.turn_id, card.call.id))
+            if card.result is not None:
+                self._end_call(card, card.result)
+        return cards[card.call.id]
+
+    def _end_call(self, card: CallCard, result: ToolResult) -> None:
+        kept = self._cards[card.turn_id][card.call.id]
+        self._cards[card.turn_id][card.call.id] = replace(kept, result=result)
+        tool = self._tools.setdefault(card.call.name, _Tool())
+        tool.tally.add(result, self._clock())
+        tool.newest_ms.append(elapsed_ms(result))
+
+    def _append(self, rows: Sequence[AuditRow]) -> None:
+        self._audit.extend(replace(row, seq=seq) for seq, row in enumerate(rows, len(self._audit) + 1))
+
+    def _touch(self, kept: _Kept, state: str | None = None) -> None:
+        kept.state = state or kept.state
+        kept.updated_at = self._clock()
+
+    def _results(self, kept: _Kept) -> dict[str, ToolResult]:
+        cards = self._cards.get(kept.opening.id, {}).values()
+        return {card.call.id: card.result for card in cards if card.result is not None}
+
+    def _tell(self, kept: _Kept) -> KeptTurn:
+        return KeptTurn(kept.opening, story.events(kept.said, self._results(kept)), kept.state)
+
+    def _history(self, kept: _Kept) -> tuple[Message, ...]:
+        return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept)))
+
+    def _summary(self, kept: _Kept) -> TurnSummary:
+        turn = kept.opening
+        return TurnSummary(
+            id=turn.id,
+            project=turn.project,
+            agent=turn.agent,
+            thread=turn.thread,
+            model=turn.model,
+            question=turn.question,
+            state=kept.state,
+            started_at=turn.started_at,
+            updated_at=kept.updated_at,
+            reason=kept.ending.reason if kept.ending else "",
+            answer=kept.ending.answer if kept.ending else "",
+            calls=len(self._cards.get(turn.id, {})),
+        )

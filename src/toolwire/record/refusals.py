@@ -1,0 +1,74 @@
+"""The sentences with which every store says no, and the audit rows that go with them."""
+
+from toolwire.errors import Fenced, NotKept, StoreError
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Ending, Turn
+
+
+def no_turn(turn_id: str) -> NotKept:
+    return NotKept(f"no turn {turn_id!r} is kept here; list the turns to see their ids")
+
+
+def no_call(card: CallCard) -> NotKept:
+    return NotKept(f"no call {card.call.id!r} of turn {card.turn_id!r} is kept here; open it before it starts or ends")
+
+
+def no_body(handle: str) -> NotKept:
+    return NotKept(f"nothing is kept under {handle[:100]!r}; a handle is sha256: and 64 hexadecimal digits")
+
+
+def already_begun(turn_id: str) -> StoreError:
+    return StoreError(f"turn {turn_id!r} is already kept; resume it, or begin one with a new id")
+
+
+def ended(turn_id: str) -> Fenced:
+    return Fenced(f"turn {turn_id!r} has ended; begin a new one")
+
+
+def owned(turn_id: str) -> Fenced:
+    return Fenced(f"turn {turn_id!r} is run by a living process; stop that process, or let it release the turn, first")
+
+
+def taken_over(turn_id: str, epoch: int, current: int) -> Fenced:
+    return Fenced(f"turn {turn_id!r} was taken over (epoch {current}, not {epoch}); stop working on it")
+
+
+def conflict(card: CallCard) -> StoreError:
+    return StoreError(
+        f"call {card.call.id!r} of turn {card.turn_id!r} is kept with other arguments; a new call needs a new id"
+    )
+
+
+def ending_of(turn: Turn) -> Ending:
+    """The turn's ending, which it must have to be ended."""
+    if turn.ending is None:
+        raise StoreError(f"turn {turn.id!r} has no ending; release it instead, so that it can be resumed")
+    return turn.ending
+
+
+def conflict_row(card: CallCard, at: float) -> AuditRow:
+    return _row(card, at, "idempotency_conflict")
+
+
+def late_result(card: CallCard, result: ToolResult, at: float) -> AuditRow:
+    code = result.error.code if result.error else ""
+    return _row(card, at, "late_result", status=result.status, code=code, elapsed_ms=result.elapsed_ms)
+
+
+def _row(
+    card: CallCard, at: float, event: str, *, status: str = "", code: str = "", elapsed_ms: float | None = None
+) -> AuditRow:
+    return AuditRow(
+        at=at,
+        event=event,
+        project=card.project,
+        agent=card.agent,
+        turn_id=card.turn_id,
+        call_id=card.call.id,
+        tool=card.call.name,
+        status=status,
+        code=code,
+        args_digest=card.args_digest,
+        elapsed_ms=elapsed_ms,
+    )

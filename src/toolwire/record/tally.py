@@ -1,0 +1,106 @@
+"""What results and endings add to the metrics. Pure arithmetic, the same for every store."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.turns import EndReason
+from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
+
+NEWEST_RESULTS = 1000
+ERROR_CHARS = 500
+
+_ANSWERS = {EndReason.ANSWERED, EndReason.DELIVERED}
+
+
+@dataclass(slots=True)
+class ToolTally:
+    """Running sums for one tool. `errors` counts failed calls only: a partial result is neither success nor error."""
+
+    calls: int = 0
+    success: int = 0
+    errors: int = 0
+    timeouts: int = 0
+    canceled: int = 0
+    total_ms: float = 0.0
+    max_ms: float = 0.0
+    last_error: str = ""
+    last_error_at: float | None = None
+
+    def add(self, result: ToolResult, at: float) -> None:
+        """Count one ended call."""
+        took = elapsed_ms(result)
+        self.calls += 1
+        self.total_ms += took
+        self.max_ms = max(self.max_ms, took)
+        match result.status:
+            case Status.SUCCESS:
+                self.success += 1
+            case Status.FAILED:
+                self.errors += 1
+            case Status.TIMEOUT:
+                self.timeouts += 1
+            case Status.CANCELED:
+                self.canceled += 1
+        if result.status in (Status.FAILED, Status.TIMEOUT):
+            self.last_error, self.last_error_at = _complaint(result)[:ERROR_CHARS], at
+
+
+def elapsed_ms(result: ToolResult) -> float:
+    """How long the call took, as far as its report can be believed."""
+    return result.elapsed_ms if math.isfinite(result.elapsed_ms) and result.elapsed_ms > 0 else 0.0
+
+
+def _complaint(result: ToolResult) -> str:
+    return f"{result.error.code}: {result.error.message}" if result.error else str(result.status)
+
+
+def tool_metrics(tool: str, tally: ToolTally, newest_ms: Sequence[float]) -> ToolMetrics:
+    """The sums of a tool with the percentiles of its newest results."""
+    ordered = sorted(newest_ms)
+    return ToolMetrics(
+        tool=tool,
+        calls=tally.calls,
+        success=tally.success,
+        errors=tally.errors,
+        timeouts=tally.timeouts,
+        canceled=tally.canceled,
+        total_ms=tally.total_ms,
+        max_ms=tally.max_ms,
+        p50_ms=_nearest_rank(ordered, 0.50),
+        p95_ms=_nearest_rank(ordered, 0.95),
+        last_error=tally.last_error,
+        last_error_at=tally.last_error_at,
+    )
+
+
+def _nearest_rank(ordered: Sequence[float], share: float) -> float:
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
+
+
+def loop_metrics(so_far: LoopMetrics, stats: TurnStats, reason: EndReason) -> LoopMetrics:
+    """The loop's sums after one more turn ended. A result delivered straight to the user counts as an answer."""
+    answered = reason in _ANSWERS
+    failed = stats.failed_calls > 0
+    return replace(
+        so_far,
+        turns=so_far.turns + 1,
+        answered=so_far.answered + answered,
+        iterations=so_far.iterations + stats.iterations,
+        total_ms=so_far.total_ms + stats.duration_ms,
+        batches=so_far.batches + stats.batches,
+        max_concurrency=max(so_far.max_concurrency, stats.max_concurrency),
+        saved_ms=so_far.saved_ms + stats.saved_ms,
+        with_failures=so_far.with_failures + failed,
+        recovered=so_far.recovered + (failed and answered),
+        input_tokens=so_far.input_tokens + stats.input_tokens,
+        output_tokens=so_far.output_tokens + stats.output_tokens,
+        cost_usd=_sum_known(so_far.cost_usd, stats.cost_usd),
+    )
+
+
+def _sum_known(*costs: float | None) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
