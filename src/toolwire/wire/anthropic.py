@@ -1,0 +1,96 @@
+"""The Anthropic Messages dialect, outbound: blocks in alternating user and assistant messages, the system apart."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.tools import Tool
+from toolwire.wire.outbound import CallIds, Json, images, is_failure, words
+from toolwire.wire.request import Dialect, encode_conversation
+
+SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def encode_tools(tools: Iterable[Tool]) -> list[Json]:
+    """The tools with their input schemas."""
+    return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]
+
+
+def encode_message(message: Message, ids: CallIds) -> list[Json]:
+    """One message as blocks under a role. A reply without anything in it is left out: empty content is refused."""
+    match message:
+        case UserMessage(text) | Note(text):
+            return [{"role": "user", "content": [_text(text if text.strip() else "(nothing)")]}]
+        case ResultsMessage(results):
+            return [{"role": "user", "content": encode_results(results, ids)}]
+        case Reply():
+            blocks = _reply_blocks(message, ids)
+            return [{"role": "assistant", "content": blocks}] if blocks else []
+
+
+def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
+    """One `tool_result` block per result, in the order of the calls."""
+    return [_result(result, ids) for result in results]
+
+
+def encode_messages(messages: Iterable[Message], *, ids: CallIds | None = None) -> list[Json]:
+    """A whole conversation, neighbours of the same role joined into one message."""
+    return encode_conversation(DIALECT, messages, "", ids)
+
+
+def frame(request: Request, model: str, *, stream: bool = False, max_tokens: int = 8192) -> Json:
+    """Every field of a request body but its tools and messages. `max_tokens` holds where the request sets none."""
+    fields: Json = {"model": model, "max_tokens": request.max_tokens or max_tokens, "stream": stream}
+    if request.system:
+        # The mark lets the provider reuse tools and system text, which come before every message, for later requests.
+        fields["system"] = [_text(request.system) | {"cache_control": {"type": "ephemeral"}}]
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    if request.tools and request.tools_off:
+        fields["tool_choice"] = {"type": "none"}
+    return fields
+
+
+def _reply_blocks(reply: Reply, ids: CallIds) -> list[Json]:
+    blocks = _carried(reply)
+    if reply.content.strip():
+        blocks.append(_text(reply.content))
+    blocks.extend(_call(call, ids) for call in reply.calls)
+    return blocks
+
+
+def _carried(reply: Reply) -> list[Any]:
+    """The signed thinking of this very provider; it must precede everything else of its message."""
+    carried = reply.carry.get("anthropic") if reply.carry else None
+    return list(carried) if isinstance(carried, list | tuple) else []
+
+
+def _call(call: ToolCall, ids: CallIds) -> Json:
+    return {"type": "tool_use", "id": ids.claim(call), "name": call.name, "input": call.arguments}
+
+
+def _result(result: ToolResult, ids: CallIds) -> Json:
+    block: Json = {"type": "tool_result", "tool_use_id": ids.of(result), "content": words(result)}
+    if is_failure(result):
+        return block | {"is_error": True}  # such a block may hold nothing but text
+    if shown := [_image(image.data, image.media_type) for image in images(result) if image.media_type in SHOWN_IMAGES]:
+        block["content"] = [_text(words(result)), *shown]
+    return block
+
+
+def _image(data: str, media_type: str) -> Json:
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def plain_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+DIALECT = Dialect("anthropic", encode_tools, encode_message, joins_neighbours=True, id_fits=plain_id)

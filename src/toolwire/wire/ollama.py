@@ -1,0 +1,64 @@
+"""Ollama's own /api/chat dialect, outbound: arguments are objects and a result names its tool."""
+
+from collections.abc import Iterable, Sequence
+
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
+from toolwire.wire.openai import encode_tools
+from toolwire.wire.outbound import CallIds, Json, images, words
+from toolwire.wire.request import Dialect, encode_conversation
+
+
+def encode_message(message: Message, ids: CallIds) -> list[Json]:
+    """One message as the API's messages."""
+    match message:
+        case UserMessage(text) | Note(text):
+            return [{"role": "user", "content": text}]
+        case ResultsMessage(results):
+            return encode_results(results, ids)
+        case Reply():
+            return [_assistant(message, ids)]
+
+
+def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
+    """One `tool` message per result; images follow in a user message, where vision models look for them."""
+    answers: list[Json] = [
+        {"role": "tool", "tool_name": result.name, "tool_call_id": ids.of(result), "content": words(result)}
+        for result in results
+    ]
+    shown = [image.data for result in results for image in images(result)]
+    return [*answers, {"role": "user", "content": "Shown by the tools:", "images": shown}] if shown else answers
+
+
+def encode_messages(messages: Iterable[Message], *, system: str = "", ids: CallIds | None = None) -> list[Json]:
+    """A whole conversation, the system text first."""
+    return encode_conversation(DIALECT, messages, system, ids)
+
+
+def frame(request: Request, model: str, *, stream: bool = False, context_tokens: int | None = None) -> Json:
+    """Every field of a request body but its tools and messages."""
+    wanted = {
+        "num_ctx": context_tokens,
+        "num_predict": request.max_tokens,
+        "temperature": request.temperature,
+    }
+    options = {name: value for name, value in wanted.items() if value is not None}
+    return {"model": model, "stream": stream} | ({"options": options} if options else {})
+
+
+def _assistant(reply: Reply, ids: CallIds) -> Json:
+    message: Json = {"role": "assistant", "content": reply.content}
+    if reply.calls:
+        message["tool_calls"] = [_call(call, ids) for call in reply.calls]
+    return message
+
+
+def _call(call: ToolCall, ids: CallIds) -> Json:
+    return {"id": ids.claim(call), "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _system(text: str) -> Json:
+    return {"role": "system", "content": text}
+
+
+DIALECT = Dialect("ollama", encode_tools, encode_message, system=_system, lists_tools_when_off=False)

@@ -1,0 +1,93 @@
+"""The OpenAI chat completions dialect, outbound: tools, messages and results as that API wants them."""
+
+from collections.abc import Iterable, Sequence
+
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.tools import Tool
+from toolwire.wire.outbound import CallIds, Json, images, to_json, words
+from toolwire.wire.request import Dialect, encode_conversation
+
+
+def encode_tools(tools: Iterable[Tool]) -> list[Json]:
+    """The tools as function definitions."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
+        }
+        for tool in tools
+    ]
+
+
+def encode_message(message: Message, ids: CallIds) -> list[Json]:
+    """One message as the API's messages; a set of results is one `tool` message for each."""
+    match message:
+        case UserMessage(text) | Note(text):
+            return [{"role": "user", "content": text}]
+        case ResultsMessage(results):
+            return encode_results(results, ids)
+        case Reply():
+            return [_assistant(message, ids)]
+
+
+def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
+    """One `tool` message per result; images follow in a user message, since `tool` messages hold only text."""
+    answers: list[Json] = [
+        {"role": "tool", "tool_call_id": ids.of(result), "content": words(result)} for result in results
+    ]
+    parts = [part for result in results for part in _image_parts(result)]
+    return [*answers, {"role": "user", "content": parts}] if parts else answers
+
+
+def encode_messages(messages: Iterable[Message], *, system: str = "", ids: CallIds | None = None) -> list[Json]:
+    """A whole conversation, the system text first."""
+    return encode_conversation(DIALECT, messages, system, ids)
+
+
+def frame(request: Request, model: str, *, stream: bool = False, limit_field: str = "max_tokens") -> Json:
+    """Every field of a request body but its tools and messages."""
+    fields: Json = {"model": model, "stream": stream}
+    if request.max_tokens is not None:
+        fields[limit_field] = request.max_tokens
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    if request.tools and request.tools_off:
+        fields["tool_choice"] = "none"
+    return fields
+
+
+def _assistant(reply: Reply, ids: CallIds) -> Json:
+    message: Json = {"role": "assistant", "content": reply.content}
+    if reply.calls:
+        message["content"] = reply.content or None
+        message["tool_calls"] = [_call(call, ids) for call in reply.calls]
+    return message
+
+
+def _call(call: ToolCall, ids: CallIds) -> Json:
+    function = {"name": call.name, "arguments": to_json(call.arguments).decode()}
+    return {"id": ids.claim(call), "type": "function", "function": function}
+
+
+def _image_parts(result: ToolResult) -> list[Json]:
+    found = images(result)
+    if not found:
+        return []
+    urls = (f"data:{image.media_type};base64,{image.data}" for image in found)
+    return [
+        {"type": "text", "text": f"Shown by {result.name}:"},
+        *({"type": "image_url", "image_url": {"url": url}} for url in urls),
+    ]
+
+
+def nine_alphanumerics(text: str) -> bool:
+    return len(text) == 9 and text.isascii() and text.isalnum()
+
+
+def _system(text: str) -> Json:
+    return {"role": "system", "content": text}
+
+
+DIALECT = Dialect("openai", encode_tools, encode_message, system=_system)
+MISTRAL = Dialect("mistral", encode_tools, encode_message, system=_system, id_fits=nine_alphanumerics)

@@ -1,0 +1,134 @@
+"""What every outbound dialect needs: JSON for any text, ids for the wire, answered calls, the words of a result."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import orjson
+
+from toolwire.protocol.calls import Image, ToolCall, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
+from toolwire.protocol.outcomes import Code, Status
+
+Json = dict[str, Any]
+
+LONGEST_ID = 40  # OpenAI refuses longer tool_call_id values
+NO_OUTPUT = "(no output)"
+
+
+def to_json(value: Any) -> bytes:
+    """Compact JSON of any value made of JSON types; lone surrogates become U+FFFD. Raises ValueError when it cannot."""
+    try:
+        return orjson.dumps(value, default=_plain)
+    except TypeError:  # a lone surrogate, an integer beyond 64 bits, or nesting beyond its limit
+        return _patient_json(value)
+
+
+def _patient_json(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (TypeError, RecursionError) as wrong:
+        raise ValueError(f"cannot be written as JSON: {wrong}") from None
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return dict(value)
+        case set() | frozenset():
+            return sorted(value, key=str)
+        case _:
+            return str(value)
+
+
+def short_id(text: str) -> bool:
+    return len(text) <= LONGEST_ID
+
+
+class CallIds:
+    """Chooses the id under which each call of one conversation travels, and remembers it for the result.
+
+    The provider's own id is kept where it fits and is new; otherwise ours is; otherwise one is derived from ours
+    (nine hexadecimal digits, which every provider takes).
+    """
+
+    def __init__(self, fits: Callable[[str], bool] = short_id) -> None:
+        self._fits = fits
+        self._taken: set[str] = set()
+        self._wire: dict[str, str] = {}
+
+    def claim(self, call: ToolCall) -> str:
+        """The wire id of a call that is being written for the first time."""
+        chosen = next((each for each in (call.alias, call.id) if self._usable(each)), None) or self._derived(call)
+        self._taken.add(chosen)
+        self._wire[call.id] = chosen
+        return chosen
+
+    def of(self, result: ToolResult) -> str:
+        """The wire id of the call that this result answers."""
+        return self._wire.get(result.call_id, result.call_id)
+
+    def _usable(self, candidate: str | None) -> bool:
+        return bool(candidate) and candidate not in self._taken and self._fits(str(candidate))
+
+    def _derived(self, call: ToolCall) -> str:
+        seeds = (f"{call.id}/{attempt}".encode(errors="replace") for attempt in count())
+        digests = (hashlib.sha256(seed).hexdigest()[:9] for seed in seeds)
+        return next(digest for digest in digests if digest not in self._taken)
+
+
+def waiting_after(message: Message) -> tuple[ToolCall, ...]:
+    """The calls that want an answer once this message has been said."""
+    return message.calls if isinstance(message, Reply) else ()
+
+
+def settle(message: Message, waiting: Sequence[ToolCall]) -> tuple[Message, ...]:
+    """What to say so that every waiting call is answered once: providers refuse a call without its result.
+
+    A missing result says so; a result that nobody waits for becomes a note.
+    """
+    match message:
+        case ResultsMessage(results):
+            return _matched(message, results, waiting)
+        case _ if waiting:
+            return (ResultsMessage(tuple(_lost(call) for call in waiting)), message)
+        case _:
+            return (message,)
+
+
+def _matched(
+    message: ResultsMessage, results: tuple[ToolResult, ...], waiting: Sequence[ToolCall]
+) -> tuple[Message, ...]:
+    if [result.call_id for result in results] == [call.id for call in waiting]:
+        return (message,)
+    found = {result.call_id: result for result in reversed(results)}
+    answers = tuple(found.pop(call.id) if call.id in found else _lost(call) for call in waiting)
+    strays = tuple(Note(f"A result of {stray.name} came on its own: {words(stray)}") for stray in found.values())
+    return (ResultsMessage(answers), *strays) if answers else strays
+
+
+def _lost(call: ToolCall) -> ToolResult:
+    return ToolResult.failed(call, Code.OUTCOME_UNKNOWN, "no result of this call was kept")
+
+
+def words(result: ToolResult) -> str:
+    """The result as text: its content, or else its structured output, after the error sentence if it failed."""
+    text = result.text
+    if not text and result.structured is not None:
+        text = to_json(result.structured).decode()
+    if result.error is None:
+        return text or NO_OUTPUT
+    if result.error.message not in text:
+        text = f"{result.error.message}\n{text}".rstrip()
+    return f"Error ({result.error.code}): {text}"
+
+
+def is_failure(result: ToolResult) -> bool:
+    return result.status not in (Status.SUCCESS, Status.PARTIAL)
+
+
+def images(result: ToolResult) -> list[Image]:
+    return [block for block in result.content if isinstance(block, Image)]
