@@ -22,13 +22,13 @@ def encode_tools(tools: Iterable[Tool]) -> list[Json]:
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
     """One message as blocks under a role. A reply without anything in it is left out: empty content is refused."""
     match message:
-        case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": [_text(text if text.strip() else "(nothing)")]}]
-        case ResultsMessage(results):
-            return [{"role": "user", "content": encode_results(results, ids)}]
         case Reply():
             blocks = _reply_blocks(message, ids)
             return [{"role": "assistant", "content": blocks}] if blocks else []
+        case ResultsMessage(results):
+            return [{"role": "user", "content": encode_results(results, ids)}]
+        case UserMessage(text) | Note(text):
+            return [{"role": "user", "content": [_text(text if text.strip() else "(nothing)")]}]
 
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:

@@ -12,12 +12,12 @@ from toolwire.wire.request import Dialect, encode_conversation
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
     """One message as the API's messages."""
     match message:
-        case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": text}]
-        case ResultsMessage(results):
-            return encode_results(results, ids)
         case Reply():
             return [_assistant(message, ids)]
+        case ResultsMessage(results):
+            return encode_results(results, ids)
+        case UserMessage(text) | Note(text):
+            return [{"role": "user", "content": text}]
 
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:

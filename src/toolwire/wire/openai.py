@@ -23,12 +23,12 @@ def encode_tools(tools: Iterable[Tool]) -> list[Json]:
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
     """One message as the API's messages; a set of results is one `tool` message for each."""
     match message:
-        case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": text}]
-        case ResultsMessage(results):
-            return encode_results(results, ids)
         case Reply():
             return [_assistant(message, ids)]
+        case ResultsMessage(results):
+            return encode_results(results, ids)
+        case UserMessage(text) | Note(text):
+            return [{"role": "user", "content": text}]
 
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:

@@ -62,7 +62,9 @@ class CallIds:
 
     def claim(self, call: ToolCall) -> str:
         """The wire id of a call that is being written for the first time."""
-        chosen = next((each for each in (call.alias, call.id) if self._usable(each)), None) or self._derived(call)
+        chosen = call.alias
+        if not chosen or not self._usable(chosen):
+            chosen = call.id if self._usable(call.id) else self._derived(call)
         self._taken.add(chosen)
         self._wire[call.id] = chosen
         return chosen
@@ -71,8 +73,8 @@ class CallIds:
         """The wire id of the call that this result answers."""
         return self._wire.get(result.call_id, result.call_id)
 
-    def _usable(self, candidate: str | None) -> bool:
-        return bool(candidate) and candidate not in self._taken and self._fits(str(candidate))
+    def _usable(self, candidate: str) -> bool:
+        return candidate != "" and candidate not in self._taken and self._fits(candidate)
 
     def _derived(self, call: ToolCall) -> str:
         seeds = (f"{call.id}/{attempt}".encode(errors="replace") for attempt in count())

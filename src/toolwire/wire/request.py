@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from toolwire.protocol.calls import ToolCall
-from toolwire.protocol.chat import Message, Request
+from toolwire.protocol.chat import Message, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.outbound import CallIds, Json, settle, short_id, to_json, waiting_after
 
@@ -52,8 +52,11 @@ def _encode(
 ) -> tuple[list[Json], tuple[ToolCall, ...]]:
     encoded: list[Json] = []
     for message in messages:
-        for said in settle(message, waiting):
-            encoded += dialect.encode_message(said, ids)
+        if waiting or isinstance(message, ResultsMessage):
+            for said in settle(message, waiting):
+                encoded += dialect.encode_message(said, ids)
+        else:
+            encoded += dialect.encode_message(message, ids)
         waiting = waiting_after(message)
     return (_joined(encoded) if dialect.joins_neighbours else encoded), waiting
 
