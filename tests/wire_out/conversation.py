@@ -22,7 +22,10 @@ CONVERSATION = Request(
         Reply(
             content="I will look.",
             calls=(IN_KITCHEN, IN_ATTIC),
-            carry={"anthropic": [{"type": "thinking", "thinking": "Two rooms.", "signature": "c2lnbmVk"}]},
+            carry={
+                "provider": "anthropic",
+                "items": [{"type": "thinking", "thinking": "Two rooms.", "signature": "c2lnbmVk"}],
+            },
         ),
         ResultsMessage(
             (

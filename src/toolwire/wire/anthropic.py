@@ -64,8 +64,9 @@ def _reply_blocks(reply: Reply, ids: CallIds) -> list[Json]:
 
 def _carried(reply: Reply) -> list[Any]:
     """The signed thinking of this very provider; it must precede everything else of its message."""
-    carried = reply.carry.get("anthropic") if reply.carry else None
-    return list(carried) if isinstance(carried, list | tuple) else []
+    if reply.carry is None or reply.carry.get("provider") != "anthropic":
+        return []
+    return list(reply.carry.get("items", ()))
 
 
 def _call(call: ToolCall, ids: CallIds) -> Json:
