@@ -1,0 +1,118 @@
+"""From written arguments to an object: strict JSON first, then the lenient reading, then the schema's word."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from toolwire.wire.values import CutShort, Unreadable, ValueReader
+
+MAX_LAYERS = 4
+_FENCE = "```"
+_OPENERS = ("{", "[", '"', "'", "/", "“")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One or more argument objects that stood in one place, and how they had to be read."""
+
+    objects: tuple[dict[str, Any], ...]
+    repaired: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """Why no object could be read. `cut` says that the text ended before the value did."""
+
+    why: str
+    cut: bool = False
+
+
+def read_json(text: str) -> Any:
+    """Strict JSON as a value; integers stay exact. Raises ValueError."""
+    value = orjson.loads(text)
+    return json.loads(text) if _lost_digits(value) else value
+
+
+def _lost_digits(value: Any) -> bool:
+    """Whether an integer too long for 64 bits was rounded to a float."""
+    if isinstance(value, float):
+        return abs(value) >= 2**63 and value.is_integer()
+    if isinstance(value, dict):
+        return any(_lost_digits(item) for item in value.values() if not isinstance(item, str))
+    return isinstance(value, list) and any(_lost_digits(item) for item in value if not isinstance(item, str))
+
+
+def is_complete(text: str) -> bool:
+    """Whether the text is one whole JSON value."""
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
+    """Read arguments given as an object, as text, as text in text, or not at all.
+
+    `finished` says that the writer is known to have ended by itself, so closing brackets may be supplied.
+    """
+    layers = 0
+    while isinstance(written, str) and layers < MAX_LAYERS:
+        stripped = written.strip()
+        if not stripped:
+            return Read(({},))
+        try:
+            written = read_json(stripped)
+        except (ValueError, RecursionError):
+            return _read_loosely(stripped, finished=finished)
+        layers += 1
+    match written:
+        case None:
+            return Read(({},))
+        case dict():
+            return Read((written,), "unwrapped text in text" if layers > 1 else "")
+        case [dict() as only]:
+            return Read((only,), "took the only object of a list")
+        case Mapping():
+            return Read((dict(written),))
+        case _:
+            return NotRead("the arguments are not an object")
+
+
+def _read_loosely(text: str, *, finished: bool) -> Read | NotRead:
+    body = unfenced(text)
+    if body[:1] not in _OPENERS:
+        return NotRead("the arguments are not an object")
+    reader = ValueReader(body, close_at_end=finished)
+    objects: list[dict[str, Any]] = []
+    try:
+        while reader.peek():
+            value = reader.value()
+            if isinstance(value, str) and not objects:
+                return read_arguments(value, finished=finished)
+            if not isinstance(value, dict):
+                return NotRead("the arguments are not an object")
+            objects.append(value)
+            _skip_between(reader)
+    except CutShort as short:
+        return NotRead(str(short), cut=True)
+    except Unreadable as wrong:
+        return NotRead(str(wrong))
+    return Read(tuple(objects), "read arguments that were not strict JSON") if objects else NotRead("nothing to read")
+
+
+def _skip_between(reader: ValueReader) -> None:
+    """Separators between glued objects, and closing brackets too many."""
+    while reader.peek() in ("}", "]", ",", ";"):
+        reader.pos += 1
+
+
+def unfenced(text: str) -> str:
+    """The body of a text that is one code fence; any other text unchanged."""
+    if not text.startswith(_FENCE):
+        return text
+    body = text[text.find("\n") + 1 :] if "\n" in text else text[3:]
+    return body.rstrip().removesuffix(_FENCE).strip()

@@ -1,0 +1,127 @@
+"""The tools that a reply may call, indexed once for each list of tools."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from toolwire.protocol.tools import Tool
+
+_PREFIXES = ("functions.", "default_api.", "tools.", "functions:")
+_KEPT_LISTS = 64
+_UNCHECKED: Mapping[str, Any] = {}
+
+
+class Offer:
+    """One offered tool: its name, the names of its parameters, and the check of its schema."""
+
+    __slots__ = ("_validator", "closed", "name", "properties", "required", "schema")
+
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+        properties = schema.get("properties")
+        required = schema.get("required")
+        self.name = name
+        self.schema = schema
+        self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else _UNCHECKED
+        self.required = frozenset(required) if isinstance(required, list | tuple) else frozenset()
+        self.closed = "properties" in schema and not schema.get("additionalProperties", False)
+        if "patternProperties" in schema:
+            self.closed = False
+        self._validator: Any = None
+
+    def accepts(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether the arguments satisfy the schema and name nothing that it does not know."""
+        if self.closed and not arguments.keys() <= self.properties.keys():
+            return False
+        return bool(self._check().is_valid(arguments))
+
+    def complaint(self, arguments: Mapping[str, Any]) -> str:
+        """What is wrong with the arguments, in one sentence; empty when nothing is."""
+        unknown = sorted(str(name) for name in arguments.keys() - self.properties.keys()) if self.closed else []
+        if unknown:
+            return f"{self.name} has no parameter {', '.join(unknown[:3])}"
+        error = next(iter(self._check().iter_errors(arguments)), None)
+        return "" if error is None else f"{self.name}: {str(error.message)[:300]}"
+
+    def _check(self) -> Any:
+        if self._validator is None:
+            self._validator = _compile(self.schema)
+        return self._validator
+
+
+def _compile(schema: Mapping[str, Any]) -> Any:
+    """A validator that never reaches out and never backtracks; a schema that cannot be used accepts everything."""
+    try:
+        return jsonschema_rs.validator_for(
+            dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=False
+        )
+    except (ValueError, TypeError, jsonschema_rs.ReferencingError):
+        return jsonschema_rs.validator_for({})
+
+
+class Offered:
+    """Every tool of one request, found by the name on the wire."""
+
+    __slots__ = ("_folded", "by_name", "kept")
+
+    def __init__(self, tools: Sequence[Any]) -> None:
+        self.kept = tuple(tools)  # the cache below is keyed by identity, which holds only while they live
+        self.by_name: dict[str, Offer] = {}
+        for tool in tools:
+            name, schema = _name_and_schema(tool)
+            if name:
+                self.by_name[name] = Offer(name, schema)
+        self._folded: dict[str, str] | None = None
+
+    def get(self, name: str) -> Offer | None:
+        """The tool of exactly that name, or of that name behind a namespace prefix or doubled namespace."""
+        found = self.by_name.get(name)
+        if found is not None or not name:
+            return found
+        for prefix in _PREFIXES:
+            if name.startswith(prefix):
+                return self.get(name[len(prefix) :])
+        first, dot, rest = name.partition(".")
+        return self.by_name.get(rest) if dot and (first == rest or rest.startswith(first + ".")) else None
+
+    def nearest(self, name: str) -> Offer | None:
+        """The only tool whose name differs in case or in dashes alone."""
+        if self._folded is None:
+            self._folded = {}
+            for known in self.by_name:
+                folded = _fold(known)
+                self._folded[folded] = "" if folded in self._folded else known
+        return self.by_name.get(self._folded.get(_fold(name.rpartition("functions.")[2]), ""))
+
+
+def _fold(name: str) -> str:
+    return name.strip().casefold().replace("-", "_")
+
+
+def _name_and_schema(tool: Any) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(tool, Tool):
+        return tool.name, tool.input_schema
+    if not isinstance(tool, Mapping):
+        return "", _UNCHECKED
+    inner = tool.get("function")
+    described = inner if isinstance(inner, Mapping) else tool
+    name = described.get("name")
+    for key in ("parameters", "input_schema", "inputSchema"):
+        schema = described.get(key)
+        if isinstance(schema, Mapping):
+            return str(name or ""), schema
+    return str(name or ""), _UNCHECKED
+
+
+_indexed: dict[tuple[int, ...], Offered] = {}
+
+
+def offered(tools: Sequence[Any]) -> Offered:
+    """Index a list of Tool values or OpenAI-style dicts. The same values are indexed once."""
+    key = tuple(map(id, tools))
+    found = _indexed.get(key)
+    if found is None:
+        if len(_indexed) >= _KEPT_LISTS:
+            _indexed.pop(next(iter(_indexed)), None)
+        found = _indexed[key] = Offered(tools)
+    return found

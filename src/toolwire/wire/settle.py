@@ -1,0 +1,97 @@
+"""From a name and arguments as written to calls that the runtime can judge, and words about what was wrong."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolwire.protocol.calls import Problem, ToolCall
+from toolwire.wire.arguments import NotRead, Read, read_arguments
+from toolwire.wire.coerce import coerced
+from toolwire.wire.offered import Offer, Offered
+
+_PARALLEL = frozenset({"multi_tool_use.parallel", "parallel", "multi_tool_use"})
+_WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params")
+
+
+class Settled:
+    """The calls of one reply so far, and its problems."""
+
+    __slots__ = ("calls", "offered", "problems")
+
+    def __init__(self, offered: Offered) -> None:
+        self.offered = offered
+        self.calls: list[ToolCall] = []
+        self.problems: list[Problem] = []
+
+    def report(self, code: str, message: str, call: int | None = None) -> None:
+        self.problems.append(Problem(code, message, call))
+
+    def native(self, name: str, written: Any, alias: str | None, raw: Any, *, finished: bool, cut: bool) -> None:
+        """Settle a call from a provider's own field: it is always answered, unless it was cut off."""
+        offer = self._resolve(name)
+        read = read_arguments(written, finished=finished)
+        if isinstance(read, NotRead):
+            self._unread(offer.name if offer else name, read, alias, raw, cut=cut or (read.cut and not finished))
+            return
+        if offer is None and name in _PARALLEL and self._unfolded(read, raw):
+            return
+        if offer is None:
+            self.report("unknown_tool", f"no tool named {name!r} was offered", len(self.calls))
+        for position, arguments in enumerate(read.objects):
+            self.accept(offer, name, arguments, alias if position == 0 else None, raw, note=read.repaired)
+
+    def _resolve(self, name: str) -> Offer | None:
+        offer = self.offered.get(name) or self.offered.nearest(name)
+        if offer is not None and offer.name != name:
+            self.report("repaired", f"read the name {name!r} as {offer.name!r}", len(self.calls))
+        return offer
+
+    def _unread(self, name: str, read: NotRead, alias: str | None, raw: Any, *, cut: bool) -> None:
+        if cut or read.cut:
+            self.report("truncated", f"a call of {name!r} was cut off: {read.why}")
+            return
+        why = f"the arguments of {name!r} could not be read: {read.why}"
+        self.report("malformed", why, len(self.calls))
+        self.calls.append(ToolCall(name, {}, alias=alias, position=len(self.calls), raw=raw, fault=why))
+
+    def _unfolded(self, read: Read, raw: Any) -> bool:
+        """Take the calls out of an invented `multi_tool_use.parallel`."""
+        uses = read.objects[0].get("tool_uses")
+        if not isinstance(uses, list):
+            return False
+        for use in uses:
+            if isinstance(use, Mapping):
+                name = use.get("recipient_name") or use.get("name") or ""
+                written = use.get("parameters", use.get("arguments"))
+                self.native(str(name), written, None, raw, finished=True, cut=False)
+        return True
+
+    def accept(
+        self, offer: Offer | None, name: str, arguments: dict[str, Any], alias: str | None, raw: Any,
+        *, note: str = "", dialect: str = "native", confidence: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Add a call, its arguments brought to the schema where nothing is lost by it."""
+        at = len(self.calls)
+        if offer is not None and not offer.accepts(arguments):
+            arguments, note = self._fit(offer, arguments, note)
+        if note:
+            self.report("repaired", note, at)
+        called = offer.name if offer is not None else name
+        self.calls.append(ToolCall(called, arguments, "", alias, dialect, confidence, at, raw))
+
+    def _fit(self, offer: Offer, arguments: dict[str, Any], note: str) -> tuple[dict[str, Any], str]:
+        for candidate in (coerced(arguments, offer.schema), _inner(arguments, offer)):
+            if candidate is not None and offer.accepts(candidate):
+                return candidate, note or f"brought the arguments of {offer.name} to its schema"
+        self.report("invalid_arguments", offer.complaint(arguments), len(self.calls))
+        return arguments, note
+
+
+def _inner(arguments: dict[str, Any], offer: Offer) -> dict[str, Any] | None:
+    """The arguments inside a wrapper that the tool knows nothing of."""
+    if len(arguments) != 1:
+        return None
+    [(key, value)] = arguments.items()
+    if key not in _WRAPPERS or key in offer.properties:
+        return None
+    read = read_arguments(value, finished=True)
+    return coerced(read.objects[0], offer.schema) if isinstance(read, Read) else None
