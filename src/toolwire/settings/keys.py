@@ -1,0 +1,185 @@
+"""The settings by dotted key: what each one allows, in words, and how its text form is read."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic.fields import FieldInfo
+
+from toolwire.settings.schema import Profile, Section, Settings
+
+SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting. An alias stands for the key `alias_of`, its value divided by `divisor`."""
+
+    name: str
+    type: str
+    allowed: str
+    default: Any
+    meaning: str
+    optional: bool = False
+    alias_of: str = ""
+    divisor: int = 1
+
+    def read_text(self, text: str) -> Any:
+        """The value that a variable or flag means by `text`; text that means nothing stays as it is."""
+        if self.optional and text.lower() == "none":
+            return None
+        match self.type:
+            case "true or false":
+                return SWITCHES.get(text.lower(), text)
+            case "whole number":
+                return _number(text, int)
+            case "number":
+                return _number(text, float)
+            case "list of words":
+                return _words(text)
+            case _:
+                return text
+
+
+def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
+    try:
+        return kind(text[:64])
+    except ValueError:
+        return text
+
+
+def _words(text: str) -> Any:
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+@cache
+def known_keys() -> dict[str, Key]:
+    """Every key by its dotted name; the name of a profile is written NAME. Aliases come last."""
+    keys = {key.name: key for key in _keys_of(Settings, "")}
+    for alias, target, divisor in _ALIASES:
+        keys[alias] = _alias(alias, keys[target], divisor)
+    return keys
+
+
+# The names of EvoClaw's own configuration, so that such a file can be kept.
+_ALIASES = (
+    ("orchestrator.tool_loop_enabled", "loop.enabled", 1),
+    ("orchestrator.max_tool_iterations", "loop.iterations", 1),
+    ("orchestrator.tool_error_limit", "loop.consecutive_failures", 1),
+    ("orchestrator.default_tool_timeout_ms", "tools.timeout_s", 1000),
+)
+
+
+def _alias(name: str, target: Key, divisor: int) -> Key:
+    meaning = f"Another name of {target.name}"
+    if divisor == 1:
+        return Key(name, target.type, target.allowed, target.default, f"{meaning}.", alias_of=target.name)
+    default = int(target.default * divisor)
+    meaning = f"{meaning}, times {divisor}."
+    return Key(name, "whole number", "a whole number", default, meaning, alias_of=target.name, divisor=divisor)
+
+
+def _keys_of(section: type[Section], prefix: str) -> Iterator[Key]:
+    for name, field in section.model_fields.items():
+        dotted = prefix + (field.alias or name)
+        if dotted == "profiles":
+            yield from _keys_of(Profile, "profiles.NAME.")
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _keys_of(field.annotation, f"{dotted}.")
+        else:
+            yield _key(dotted, field)
+
+
+def _key(name: str, field: FieldInfo) -> Key:
+    kind, optional = _without_none(field.annotation)
+    word, allowed = _in_words(kind, field.metadata)
+    default = None if field.is_required() else field.default
+    return Key(name, word, allowed, default, field.description or "", optional)
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) in {Union, UnionType}:
+        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+        return kinds[0], True
+    return annotation, False
+
+
+def _in_words(kind: Any, metadata: list[Any]) -> tuple[str, str]:
+    if get_origin(kind) is Annotated:
+        return _in_words(get_args(kind)[0], metadata)
+    if get_origin(kind) is Literal:
+        return "one of", "one of " + ", ".join(get_args(kind))
+    if get_origin(kind) is tuple:
+        return "list of words", "a list of words"
+    if kind is bool:
+        return "true or false", "true or false"
+    if kind in {int, float}:
+        word = "whole number" if kind is int else "number"
+        return word, f"a {word}{_bounds(metadata)}"
+    return "text", "text in quotes"
+
+
+def _bounds(metadata: list[Any]) -> str:
+    words = ""
+    for bound in metadata:
+        match bound:
+            case Ge(ge):
+                words += f", at least {ge}"
+            case Gt(gt):
+                words += f", more than {gt}"
+            case Le(le):
+                words += f", at most {le}"
+    return words
+
+
+def pattern_of(path: tuple[str, ...]) -> str:
+    """The dotted key with the name of a profile replaced by NAME."""
+    if path[0] == "profiles" and len(path) > 1:
+        path = ("profiles", "NAME", *path[2:])
+    return ".".join(path)
+
+
+@cache
+def known_sections() -> frozenset[str]:
+    """Every dotted prefix of a key."""
+    return frozenset(
+        ".".join(parts[:end]) for parts in (name.split(".") for name in known_keys()) for end in range(1, len(parts))
+    )
+
+
+def nearest_keys(name: str) -> list[str]:
+    """Up to three known keys or sections that someone who wrote `name` may have meant, the likeliest first."""
+    name = name[:128]
+    last = name.rpartition(".")[2]
+    same_end = [key for key in known_keys() if key.rpartition(".")[2] == last]
+    near = get_close_matches(name, [*known_keys(), *sorted(known_sections())], n=3, cutoff=0.6)
+    return list(dict.fromkeys([*same_end, *near]))[:3]
+
+
+def describe() -> list[tuple[str, str, str, str]]:
+    """Every setting as (key, what is allowed, default, meaning), in the order of the reference."""
+    return [(key.name, key.allowed, _shown(key.default), key.meaning) for key in known_keys().values()]
+
+
+def _shown(default: Any) -> str:
+    match default:
+        case None:
+            return "unset"
+        case bool():
+            return str(default).lower()
+        case tuple():
+            return json.dumps(list(default))
+        case str():
+            return json.dumps(default)
+        case _:
+            return str(default)

@@ -1,0 +1,169 @@
+"""Settings put together: built-in < user file < toolwire.toml < TOOLWIRE_* < flags, then checked as a whole."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from pydantic import ValidationError
+
+from toolwire.errors import SettingsError
+from toolwire.settings.keys import known_keys, pattern_of
+from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings
+from toolwire.settings.sources import FILE_NAME, Entry, environment_entries, file_entries, flag_entries
+
+PATHS = frozenset({"grant.roots", "store.home"})
+
+
+def user_folder() -> Path:
+    """The folder of the user's own settings file on this platform."""
+    return Path(platformdirs.user_config_dir("toolwire", appauthor=False))
+
+
+def load(
+    cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any] | None = None, user_dir: Path | None = None
+) -> Settings:
+    """Read all layers and check them. Raises SettingsError that names key, place and what is allowed.
+
+    Nothing ambient is read: doors pass `os.environ` and `user_folder()`; without `user_dir` there is no user file.
+    Flags are given by dotted key; text is read as in a variable, and None stands for a flag that was not given.
+    """
+    project = _nearest_file(cwd)
+    layers = (
+        file_entries(user_dir / FILE_NAME, Layer.USER_FILE) if user_dir and (user_dir / FILE_NAME).is_file() else [],
+        file_entries(project, Layer.PROJECT_FILE) if project else [],
+        environment_entries(environ),
+        flag_entries(flags or {}),
+    )
+    merged: dict[tuple[str, ...], Entry] = {}
+    for layer in layers:
+        merged |= {entry.path: entry for entry in _one_spelling(_profiles_named_as_before(layer, merged))}
+    folder = project.parent if project else None
+    return _settings([_with_full_paths(entry, folder, environ) for entry in merged.values()], folder)
+
+
+def _nearest_file(cwd: Path) -> Path | None:
+    return next((folder / FILE_NAME for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
+
+
+def _one_spelling(entries: Iterable[Entry]) -> Iterable[Entry]:
+    """The entries of one layer with aliases replaced by what they stand for."""
+    kept: dict[tuple[str, ...], tuple[Entry, Any]] = {}
+    for entry in entries:
+        same = _without_alias(entry)
+        earlier, _ = kept.setdefault(same.path, (entry, same.value))
+        if earlier is not entry and kept[same.path][1] != same.value:
+            raise SettingsError(
+                f"{earlier.key} ({earlier.origin}) and {entry.key} ({entry.origin}) are the same setting and differ; "
+                "keep one of them"
+            )
+    return [Entry(path, value, entry.origin) for path, (entry, value) in kept.items()]
+
+
+def _without_alias(entry: Entry) -> Entry:
+    key = known_keys()[pattern_of(entry.path)]
+    if not key.alias_of:
+        return entry
+    is_number = isinstance(entry.value, int | float) and not isinstance(entry.value, bool)
+    value = entry.value / key.divisor if key.divisor > 1 and is_number else entry.value
+    return Entry(tuple(key.alias_of.split(".")), value, entry.origin)
+
+
+def _profiles_named_as_before(entries: list[Entry], merged: Mapping[tuple[str, ...], Entry]) -> list[Entry]:
+    """Let a variable reach the profile `claude-agent` as CLAUDE_AGENT, since variables know no case and no hyphen."""
+    names = {_folded(path[1]): path[1] for path in merged if path[0] == "profiles"}
+    return [
+        entry._replace(path=("profiles", names.get(entry.path[1], entry.path[1]), *entry.path[2:]))
+        if entry.path[0] == "profiles" and entry.origin.layer is Layer.ENVIRONMENT
+        else entry
+        for entry in entries
+    ]
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_").replace(".", "_")
+
+
+def _with_full_paths(entry: Entry, folder: Path | None, environ: Mapping[str, str]) -> Entry:
+    """Read `~` as the home folder, and start a relative path of a project's file at that file."""
+    if entry.key not in PATHS:
+        return entry
+    start = str(folder) if entry.origin.layer is Layer.PROJECT_FILE else ""
+    home = environ.get("HOME") or environ.get("USERPROFILE") or "~"
+
+    def full(path: Any) -> Any:
+        if not isinstance(path, str) or not path:
+            return path
+        if path == "~" or path.startswith("~/"):
+            path = home + path[1:]
+        return str(Path(start, path))
+
+    return entry._replace(value=[full(path) for path in entry.value] if _is_list(entry.value) else full(entry.value))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _settings(entries: list[Entry], folder: Path | None) -> Settings:
+    tree: dict[str, Any] = {}
+    for entry in entries:
+        section = tree
+        for name in entry.path[:-1]:
+            section = section.setdefault(name, {})
+        section[entry.path[-1]] = entry.value
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as wrong:
+        raise SettingsError("\n".join(_sentences(wrong, entries))) from None
+    settings._origins |= {entry.key: entry.origin for entry in entries}
+    settings._folder = folder
+    _require_profile(settings)
+    return settings
+
+
+def _require_profile(settings: Settings) -> None:
+    if settings.profile is not None and settings.profile not in settings.profiles:
+        names = ", ".join(sorted(settings.profiles)) or "none is defined"
+        raise SettingsError(
+            f"profile = {settings.profile[:80]!r} ({settings.origin('profile')}): no such profile. Profiles: {names}"
+        )
+
+
+def _sentences(wrong: ValidationError, entries: list[Entry]) -> list[str]:
+    faults = wrong.errors(include_url=False)
+    by_key = {_key_of(fault["loc"]): fault for fault in reversed(faults)}
+    return [_sentence(key, dict(by_key[key]), entries) for key in reversed(by_key)]
+
+
+def _key_of(place: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The key that a fault is about: its place without positions in a list."""
+    return tuple(part for part in place if isinstance(part, str))
+
+
+def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[Entry]) -> str:
+    key = ".".join(path)
+    if fault["type"] == "missing":
+        origin = _any_origin(path[:-1], entries)
+        return f"{key} is missing ({origin}): a profile needs a provider and a model"
+    origin = _any_origin(path, entries)
+    if fault["type"] == "value_error":  # such a value may hold a secret, so it is not repeated
+        return f"{key} ({origin}) {fault['ctx']['error']}"
+    return f"{key} = {_shown(fault['input'])} ({origin}): {_expected(path)}"
+
+
+def _any_origin(prefix: tuple[str, ...], entries: list[Entry]) -> Origin:
+    return next((entry.origin for entry in entries if entry.path[: len(prefix)] == prefix), BUILT_IN)
+
+
+def _expected(path: tuple[str, ...]) -> str:
+    if path == ("model",):
+        return 'must be "provider:model", such as "ollama:qwen3" or "local:smollm2"'
+    if path == ("tools", "modules"):
+        return 'must be a list of import paths, such as ["package.module:object"]'
+    return f"must be {known_keys()[pattern_of(path)].allowed}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,217 @@
+"""Every setting: its name, type, default and meaning. Nothing here reads anything."""
+
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+
+from toolwire.errors import SettingsError
+from toolwire.protocol.tools import Grant, Tier
+from toolwire.protocol.turns import Limits
+
+DefinitionFormat = Literal["auto", "openai", "anthropic", "ollama", "hermes", "qwen_xml", "rcrt", "grammar"]
+CallParser = Literal[
+    "auto", "openai", "anthropic", "anthropic_xml", "ollama", "hermes", "qwen_xml", "rcrt", "grammar", "text"
+]
+
+
+class Layer(IntEnum):
+    """Where a value can come from, weakest first."""
+
+    BUILT_IN = 0
+    USER_FILE = 1
+    PROJECT_FILE = 2
+    ENVIRONMENT = 3
+    FLAGS = 4
+
+
+class Origin(NamedTuple):
+    """Which layer set a value, and the very place: a file and line, a variable, or a flag."""
+
+    layer: Layer
+    place: str
+
+    def __str__(self) -> str:
+        return self.place
+
+
+BUILT_IN = Origin(Layer.BUILT_IN, "built-in default")
+
+
+def _plain_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be an http:// or https:// address")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not contain a user name or password; name a variable in api_key_env instead")
+    return url
+
+
+def _variable(name: str | None) -> str | None:
+    if name is None:
+        return None
+    if not name.isidentifier() or not name.isascii():
+        raise ValueError("must be the name of an environment variable, such as OPENAI_API_KEY, not the key itself")
+    if name.upper().startswith("TOOLWIRE_"):
+        raise ValueError("must not begin with TOOLWIRE_, since such variables are settings; choose another name")
+    return name
+
+
+def _none_in_words(value: Any) -> Any:
+    return None if value == "none" else value
+
+
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+Unlimited = BeforeValidator(_none_in_words)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class WireFormats(Section):
+    """How one model is told about tools, how its calls are read, how results are written."""
+
+    definition_format: DefinitionFormat = Field(default="auto", description="How tool definitions are sent.")
+    call_parser: CallParser = Field(default="auto", description="How calls are read from replies.")
+    result_format: DefinitionFormat = Field(default="auto", description="How results are sent back.")
+
+
+class Profile(Section):
+    """A named model with its address and habits."""
+
+    provider: str = Field(min_length=1, description="Provider of the model, such as openai, anthropic or ollama.")
+    model: str = Field(min_length=1, description="The provider's name for the model.")
+    url: Annotated[str | None, AfterValidator(_plain_url)] = Field(
+        default=None, description="Address of the API, where it is not the provider's usual one."
+    )
+    api_key_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the environment variable that holds the API key."
+    )
+    temperature: float | None = Field(default=None, ge=0, le=2, description="Overrides the general temperature.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Overrides the general max_tokens.")
+    tools: WireFormats = WireFormats()
+
+
+class LoopSettings(Section):
+    enabled: bool = Field(default=True, description="Whether the model may call tools at all.")
+    iterations: int = Field(default=10, ge=1, le=1000, description="Model replies per turn before it must answer.")
+    consecutive_failures: int = Field(default=3, ge=1, le=100, description="Failed steps in a row that end a turn.")
+    parallel: int = Field(default=5, ge=1, le=256, description="Calls that run at the same time.")
+    calls_per_step: int = Field(default=32, ge=1, le=1000, description="Calls accepted from one reply.")
+    repeats: int = Field(default=3, ge=1, le=100, description="Same call with the same result before a turn is stuck.")
+    tokens: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Tokens that a turn may use.")
+    deadline_s: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Seconds that a turn may take."
+    )
+    result_chars: int = Field(
+        default=20_000, ge=200, le=10_000_000, description="Characters of one result that the model is shown."
+    )
+
+
+class ToolSettings(Section):
+    timeout_s: float = Field(
+        default=30.0, gt=0, le=86_400, allow_inf_nan=False, description="Seconds for a tool that names no time itself."
+    )
+    include: Words = Field(default=(), description="Names of the only tools to offer; empty offers all of them.")
+    exclude: Words = Field(default=(), description="Names of tools never to offer.")
+    modules: Annotated[tuple[Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")], ...], Field(strict=False)] = Field(
+        default=(), description='Your own tools as import paths, such as "package.module:object".'
+    )
+
+
+class GrantSettings(Section):
+    tier: Literal["crawl", "walk", "run"] = Field(default="walk", description="The highest tier that may be used.")
+    permissions: Words = Field(default=("file_read",), description="Permissions that tools may use.")
+    roots: Words = Field(default=(".",), description="Folders that file tools may reach.")
+    network: Words = Field(default=(), description="Hosts that tools may talk to.")
+    confirmed: Words = Field(default=(), description='Tools that need no further yes from a person; "*" is all.')
+
+
+class StoreSettings(Section):
+    home: str = Field(default=".toolwire", min_length=1, description="Folder that keeps turns, records and results.")
+    kind: Literal["sqlite", "memory"] = Field(default="sqlite", description="What keeps them.")
+
+
+class OutputSettings(Section):
+    color: Literal["auto", "always", "never"] = Field(default="auto", description="Colour on the terminal.")
+
+
+class ModelChoice(NamedTuple):
+    """The model to ask, with what its profile says about it. `profile` is "" where none was used."""
+
+    model: str
+    profile: str = ""
+    url: str | None = None
+    api_key_env: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tools: WireFormats = WireFormats()
+
+
+class Settings(Section):
+    """All settings, checked, with the origin of each. Made by `load`; `Settings()` is the built-in layer alone."""
+
+    model: str = Field(
+        default="local:smollm2", pattern=r"^[A-Za-z][\w.-]*[:/]\S", description="The model to ask, as provider:model."
+    )
+    profile: str | None = Field(default=None, description="Name of the profile to use in place of a model.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="Randomness of the model's choices.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Tokens that one reply may have.")
+    profiles: dict[str, Profile] = Field(default_factory=dict)
+    loop: LoopSettings = LoopSettings()
+    tools: ToolSettings = ToolSettings()
+    grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
+    store: StoreSettings = StoreSettings()
+    output: OutputSettings = OutputSettings()
+
+    _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
+    _folder: Path | None = PrivateAttr(default=None)
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of a dotted key such as `loop.iterations` came from."""
+        return self._origins.get(key, BUILT_IN)
+
+    def limits(self) -> Limits:
+        """The `[loop]` section as the limits of a turn."""
+        return Limits(**self.loop.model_dump(exclude={"enabled"}), tools_enabled=self.loop.enabled)
+
+    def grant(self, cwd: Path) -> Grant:
+        """The `[grant]` section as a grant; roots that are still relative start at `cwd`."""
+        return Grant(
+            tier=Tier[self.grants.tier.upper()],
+            permissions=frozenset(self.grants.permissions),
+            roots=tuple(str(cwd / root) for root in self.grants.roots),
+            network=self.grants.network,
+            confirmed=frozenset(self.grants.confirmed),
+        )
+
+    def home(self, cwd: Path) -> Path:
+        """The folder that keeps state: beside the project's toolwire.toml, else in `cwd`, unless set otherwise."""
+        unset = self.origin("store.home").layer is Layer.BUILT_IN
+        return (self._folder if unset and self._folder else cwd) / self.store.home
+
+    def chosen(self) -> ModelChoice:
+        """The model to ask: the profile's, unless a stronger layer names a model. Raises SettingsError on a tie."""
+        by_model, by_profile = self.origin("model"), self.origin("profile")
+        if self.profile is None or by_model.layer > by_profile.layer:
+            return ModelChoice(self.model, temperature=self.temperature, max_tokens=self.max_tokens)
+        if by_model.layer == by_profile.layer:
+            raise SettingsError(f"model ({by_model}) and profile ({by_profile}) are both set; keep one of them")
+        return _of_profile(self.profile, self.profiles[self.profile], self.temperature, self.max_tokens)
+
+
+def _of_profile(name: str, profile: Profile, temperature: float | None, max_tokens: int | None) -> ModelChoice:
+    return ModelChoice(
+        f"{profile.provider}:{profile.model}",
+        name,
+        profile.url,
+        profile.api_key_env,
+        temperature if profile.temperature is None else profile.temperature,
+        max_tokens if profile.max_tokens is None else profile.max_tokens,
+        profile.tools,
+    )

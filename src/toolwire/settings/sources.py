@@ -1,0 +1,157 @@
+"""The layers as they are written: files, variables and flags, turned into entries that remember their place."""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolwire.errors import SettingsError
+from toolwire.settings.keys import known_keys, known_sections, nearest_keys, pattern_of
+from toolwire.settings.schema import Layer, Origin
+
+FILE_NAME = "toolwire.toml"
+PREFIX = "TOOLWIRE_"
+LARGEST_FILE = 64 * 1024
+LONGEST_LINE = 2000  # tomllib takes quadratic time for a dotted key
+
+KEY_WORDS = frozenset({"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials", "auth"})
+KEY_SHAPES = ("sk-", "sk_", "pk-", "rk-", "xai-", "gsk_", "ghp_", "github_pat_", "hf_", "AIza", "AKIA", "Bearer ")
+
+
+class Entry(NamedTuple):
+    """One value that somebody set, and where."""
+
+    path: tuple[str, ...]
+    value: Any
+    origin: Origin
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.path)
+
+
+def file_entries(path: Path, layer: Layer) -> list[Entry]:
+    """The entries of one TOML file. Raises SettingsError with the file and, where it can be told, the line."""
+    text = _read(path)
+    if any(len(line) > LONGEST_LINE for line in text.split("\n")):
+        raise SettingsError(f"{path} has a line of more than {LONGEST_LINE} characters; break it into several")
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise SettingsError(f"{path} is nested too deeply to be a settings file") from None
+    except ValueError as broken:
+        reason = str(broken).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the end of the file")
+        raise SettingsError(f"{path} is not valid TOML: {reason}. Correct that place and try again.") from None
+    lines = _lines_of_keys(text)
+
+    def origin(key: tuple[str, ...]) -> Origin:
+        line = next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
+        return Origin(layer, f"{path}, line {line}" if line else str(path))
+
+    return list(_flatten(table, (), origin))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_FILE:
+        raise SettingsError(f"{path} is larger than {LARGEST_FILE // 1024} KiB; that is not a settings file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+
+
+def _lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
+    """The line on which each table or key is first written; empty where multi-line strings could mislead."""
+    found: dict[tuple[str, ...], int] = {}
+    if '"""' in text or "'''" in text:
+        return found
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
+        if line.startswith("[") and (header := _keys_in(line)):
+            table = header
+            found.setdefault(table, number)
+        elif "=" in line and (keys := _keys_in(line.partition("=")[0] + "= 0")):
+            for end in range(1, len(keys) + 1):
+                found.setdefault(table + keys[:end], number)
+    return found
+
+
+def _keys_in(line: str) -> tuple[str, ...]:
+    try:
+        table: Any = tomllib.loads(line[:1000])
+    except (ValueError, RecursionError):
+        return ()
+    keys: list[str] = []
+    while isinstance(table, dict) and table:
+        (name, table), *_ = table.items()
+        keys.append(name)
+    return tuple(keys)
+
+
+def _flatten(
+    table: Mapping[str, Any], prefix: tuple[str, ...], origin: Callable[[tuple[str, ...]], Origin]
+) -> Iterator[Entry]:
+    for name, value in table.items():
+        path = (*prefix, name)
+        if pattern_of(path) not in known_sections():
+            yield checked(Entry(path, value, origin(path)))
+        elif isinstance(value, Mapping):
+            yield from _flatten(value, path, origin)
+        else:
+            raise SettingsError(f"{'.'.join(path)} ({origin(path)}) is a section: write [{'.'.join(path)}] above keys")
+
+
+def environment_entries(environ: Mapping[str, str]) -> list[Entry]:
+    """The entries of the `TOOLWIRE_*` variables; an empty variable counts as unset."""
+    names = sorted(name for name in environ if name.startswith(PREFIX) and environ[name])
+    return [_of_variable(name, environ[name]) for name in names]
+
+
+def _of_variable(name: str, text: str) -> Entry:
+    path = tuple(name.removeprefix(PREFIX).lower().split("__"))
+    entry = checked(Entry(path, text, Origin(Layer.ENVIRONMENT, name)))
+    return entry._replace(value=known_keys()[pattern_of(path)].read_text(text.strip()))
+
+
+def flag_entries(flags: Mapping[str, Any]) -> list[Entry]:
+    """The entries of flags given by dotted key; None means that the flag was not given."""
+    return [_of_flag(key, value) for key, value in flags.items() if value is not None]
+
+
+def _of_flag(key: str, value: Any) -> Entry:
+    path = tuple(key.split("."))
+    entry = checked(Entry(path, value, Origin(Layer.FLAGS, f"flag {key}")))
+    return entry._replace(value=known_keys()[pattern_of(path)].read_text(value)) if isinstance(value, str) else entry
+
+
+def checked(entry: Entry) -> Entry:
+    """The entry, if its key is known and nothing in it is a secret. Raises SettingsError."""
+    known = pattern_of(entry.path) in known_keys()
+    if _is_secret(entry, known):
+        raise SettingsError(
+            f"{entry.key[:128]} ({entry.origin}) looks like a secret; settings keep none. "
+            "Put it in an environment variable and write the name of that variable in api_key_env of a profile."
+        )
+    if known:
+        return entry
+    names = [_spelled(key, entry.origin) for key in nearest_keys(entry.key)]
+    advice = f"did you mean {' or '.join(names)}?" if names else "see docs/settings.md for all keys."
+    raise SettingsError(f"unknown setting {entry.key[:128]!r} ({entry.origin}); {advice}")
+
+
+def _is_secret(entry: Entry, known: bool) -> bool:
+    words = entry.path[-1].lower().replace("-", "_").split("_")
+    if not known and isinstance(entry.value, str) and KEY_WORDS.intersection(words):
+        return True
+    values = entry.value if isinstance(entry.value, list | tuple) else [entry.value]
+    return any(isinstance(value, str) and value.startswith(KEY_SHAPES) for value in values)
+
+
+def _spelled(key: str, origin: Origin) -> str:
+    return PREFIX + key.upper().replace(".", "__") if origin.layer is Layer.ENVIRONMENT else key
