@@ -1,0 +1,102 @@
+"""Arguments against a tool's schema: checked at full speed, read losslessly where possible, refused in plain words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from toolwire.define.coercion import clone, coerced, integer_places, whole_floats, with_fractions, with_integers
+from toolwire.define.faults import MAX_FAULTS, bounded, sentences
+from toolwire.define.schemas import compile_schema, plain_copy
+from toolwire.define.soundness import glance, is_sound, unsound
+from toolwire.protocol.tools import Tool
+
+# JSON text inside JSON text may hide further values to read; this many layers are opened.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Arguments after the check. With faults they must not be used; notes say what was read as another type."""
+
+    arguments: dict[str, Any]
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+class Checker:
+    """A tool's schema, compiled once, and its validator. Raises `DefinitionError` if the schema cannot be used."""
+
+    __slots__ = ("_compiled", "_has_integers", "_is_valid", "_schema", "tool")
+
+    def __init__(self, tool: Tool) -> None:
+        owner = f"input_schema of tool {tool.name!r}"
+        self.tool = tool
+        self._schema = plain_copy(tool.input_schema, owner)
+        self._compiled = compile_schema(self._schema, owner)
+        self._is_valid = self._compiled.is_valid
+        self._has_integers = b'"integer"' in orjson.dumps(self._schema)
+
+    def check(self, arguments: Mapping[str, Any]) -> Checked:
+        """Say whether a tool may be called with these arguments, and with which. Never raises."""
+        if type(arguments) is not dict:
+            return self._check_foreign(arguments)
+        data = glance(arguments)
+        if data is None and not is_sound(arguments):
+            return Checked(arguments, _unsound(arguments))
+        checked = Checked(arguments) if self._is_valid(arguments) else self._coerce(arguments)
+        if self._has_integers and not checked.faults and (data is None or b".0" in data):
+            checked = Checked(self._with_integers(checked.arguments), notes=checked.notes)
+        if self.tool.validator is None or checked.faults:
+            return checked
+        return self._ask_validator(checked)
+
+    def _check_foreign(self, arguments: object) -> Checked:
+        if isinstance(arguments, Mapping):
+            return self.check(dict(arguments))
+        return Checked({}, (f"arguments must be an object, got {type(arguments).__name__}",))
+
+    def _coerce(self, arguments: dict[str, Any]) -> Checked:
+        notes: tuple[str, ...] = ()
+        for _ in range(_ROUNDS):
+            errors = list(self._compiled.iter_errors(arguments))
+            arguments, read = coerced(arguments, errors)
+            if not read:
+                return Checked(arguments, sentences(errors, self._schema), notes)
+            if not is_sound(arguments):
+                return Checked(arguments, _unsound(arguments), notes)
+            notes += tuple(read)
+            if self._is_valid(arguments):
+                return Checked(arguments, (), bounded(list(notes)))
+        return Checked(arguments, sentences(self._compiled.iter_errors(arguments), self._schema), notes)
+
+    def _with_integers(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """5.0 where the schema wants an integer becomes 5: to JSON they are the same number."""
+        places = list(whole_floats(arguments, []))
+        if not places:
+            return arguments
+        errors = self._compiled.iter_errors(with_fractions(arguments, places))
+        wanted = set(integer_places(errors))
+        return with_integers(arguments, [place for place in places if tuple(place) in wanted])
+
+    def _ask_validator(self, checked: Checked) -> Checked:
+        assert self.tool.validator is not None
+        try:
+            answer = self.tool.validator(clone(checked.arguments))
+        except ValueError as refused:
+            return Checked(checked.arguments, (str(refused) or "refused by the tool's validator",), checked.notes)
+        except Exception as broken:
+            fault = f"the tool's validator failed: {type(broken).__name__}: {broken}"
+            return Checked(checked.arguments, (fault,), checked.notes)
+        return checked if answer is None else Checked(dict(answer), (), checked.notes)
+
+
+def _unsound(arguments: dict[str, Any]) -> tuple[str, ...]:
+    told = list(islice(unsound(arguments), MAX_FAULTS + 1))
+    return tuple(told[:MAX_FAULTS]) + (("… and more",) if len(told) > MAX_FAULTS else ())

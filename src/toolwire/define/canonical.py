@@ -1,0 +1,115 @@
+"""One spelling for each JSON value, so that equal values have equal bytes and equal digests.
+
+The spelling is RFC 8785 (JCS). Where that standard has no answer, this one is fixed: an integer beyond ±(2^53-1) keeps
+all its digits (from 4,300 digits on, hexadecimal after `0x`), half a surrogate pair is written as its `\\udxxx` escape
+and sorts by its code, NaN and the infinities are `null`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import rfc8785
+
+_SAFE = 2**53 - 1
+_MANY_BITS = 14_000
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical bytes of a JSON value. Raises `TypeError` for a value that is not JSON."""
+    if _is_simple(value):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:  # half a surrogate pair, or nested too deeply for orjson
+            pass
+    return _written(value)
+
+
+def digest(value: Any) -> str:
+    """The SHA-256 of the canonical bytes, in hexadecimal."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether orjson writes the canonical form: no floats, small integers, keys that sort alike in any encoding."""
+    waiting = [value]
+    for item in waiting:
+        kind = type(item)
+        if kind is str or kind is bool or item is None:
+            continue
+        if kind is dict:
+            for key in item:
+                if type(key) is not str or not key.isascii():
+                    return False
+            waiting.extend(item.values())
+        elif kind is list:
+            waiting.extend(item)
+        elif kind is not int or not -_SAFE <= item <= _SAFE:
+            return False
+    return True
+
+
+def _written(value: Any) -> bytes:
+    """Write any JSON value without recursion. Bytes on the stack are text that is ready."""
+    parts: list[bytes] = []
+    stack: list[Any] = [value]
+    while stack:
+        match stack.pop():
+            case bytes() as ready:
+                parts.append(ready)
+            case Mapping() as mapping:
+                stack.extend(reversed(_object_pieces(mapping)))
+            case list() | tuple() as items:
+                stack.extend(reversed(_array_pieces(items)))
+            case scalar:
+                parts.append(_scalar(scalar))
+    return b"".join(parts)
+
+
+def _object_pieces(mapping: Mapping[Any, Any]) -> list[Any]:
+    pieces: list[Any] = [b"{"]
+    for key in sorted(mapping, key=_utf16):
+        pieces += (b"," if len(pieces) > 1 else b"", _text(key) + b":", mapping[key])
+    return [*pieces, b"}"]
+
+
+def _array_pieces(items: list[Any] | tuple[Any, ...]) -> list[Any]:
+    pieces: list[Any] = [b"["]
+    for item in items:
+        pieces += (b"," if len(pieces) > 1 else b"", item)
+    return [*pieces, b"]"]
+
+
+def _utf16(key: Any) -> bytes:
+    if not isinstance(key, str):
+        raise TypeError(f"a JSON object has text keys, not {type(key).__name__}")
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+def _scalar(value: Any) -> bytes:
+    match value:
+        case None:
+            return b"null"
+        case bool():
+            return b"true" if value else b"false"
+        case str():
+            return _text(str(value))
+        case int():
+            return b"%d" % value if value.bit_length() < _MANY_BITS else hex(value).encode()
+        case float():
+            return rfc8785.dumps(value) if value - value == 0 else b"null"
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _text(text: str) -> bytes:
+    try:
+        return orjson.dumps(text)
+    except TypeError:
+        return b'"' + b"".join(_character(character) for character in text) + b'"'
+
+
+def _character(character: str) -> bytes:
+    if "\ud800" <= character <= "\udfff":
+        return b"\\u%04x" % ord(character)
+    return orjson.dumps(character)[1:-1]

@@ -1,0 +1,248 @@
+"""From a signature to schemas, and from plain JSON arguments to the Python values that a function wants."""
+
+import functools
+import operator
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import annotated_types
+import typing_extensions
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from toolwire.define.schemas import without_titles
+from toolwire.define.signatures import MISSING, Parameter, Signature
+from toolwire.errors import DefinitionError, ToolFailure
+from toolwire.protocol.calls import ErrorText, Image, Resource, Text, ToolResult
+from toolwire.protocol.outcomes import Code
+
+Invoke = Callable[[Mapping[str, Any], Any], Any]
+Convert = Callable[[dict[str, Any]], dict[str, Any]]
+
+_PLAIN = (str, int, bool, None, type(None), Any, object, list, dict)
+_CONSTRAINTS = (
+    *(annotated_types.Ge, annotated_types.Gt, annotated_types.Le, annotated_types.Lt, annotated_types.Interval),
+    *(annotated_types.MultipleOf, annotated_types.MinLen, annotated_types.MaxLen, annotated_types.Len),
+)
+# Type checkers want the names in a TypedDict to be literal; here they come from a signature.
+_typed_dict: Any = typing_extensions.TypedDict
+_OWN_RESULTS = (ToolResult, Text, Image, Resource, ErrorText)
+
+
+class _Schemas(GenerateJsonSchema):
+    """JSON Schema whose patterns can all be checked in linear time."""
+
+    def get_decimal_pattern(self, schema: Any) -> str | None:  # noqa: ARG002
+        return r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+def arguments_adapter(signature: Signature, names: Callable[[], dict[str, Any]]) -> TypeAdapter[Any]:
+    """What pydantic knows about a signature's arguments. `names` gives the names that local types may refer to."""
+    if signature.star:
+        raise DefinitionError(
+            f"tool {signature.name!r} takes *{signature.star}; a model passes arguments by name, "
+            "so use a list parameter instead"
+        )
+    fields = {each.name: _presence(each)[_modern(each.annotation)] for each in signature.parameters}
+    further = {} if signature.rest is MISSING else {"extra_items": signature.rest}
+    holder = _typed_dict("Arguments", fields, **further)
+    if not further:
+        holder.__pydantic_config__ = ConfigDict(extra="forbid")
+    return _adapter(holder, f"tool {signature.name!r}", names)
+
+
+def arguments_schema(signature: Signature, adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The JSON Schema of a signature's arguments, with defaults and without titles."""
+    generated = _generated(adapter, "validation", f"tool {signature.name!r}")
+    properties = generated.get("properties", {})
+    for key, parameter in zip(properties, signature.parameters, strict=True):
+        if not parameter.required and "default" not in properties[key]:
+            properties[key] |= _shown_default(parameter)
+    schema = {"type": "object", "properties": properties}
+    order = ("required", "additionalProperties", "$defs")
+    return schema | {keyword: generated[keyword] for keyword in order if keyword in generated}
+
+
+def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """The JSON Schema of what a function returns, or None where its annotation says nothing that JSON can say."""
+    returns = signature.returns
+    if returns in (MISSING, Any, object) or _mentions(returns, _OWN_RESULTS):
+        return None
+    label = f"tool {signature.name!r}"
+    try:
+        schema = _generated(_adapter(_modern(returns), label, names), "serialization", label)
+    except DefinitionError:  # a result may be any object; only what goes in must be describable
+        return None
+    if signature.docs.returns:
+        schema.setdefault("description", signature.docs.returns)
+    return schema
+
+
+def invoker(function: Callable[..., Any], signature: Signature, adapter: TypeAdapter[Any] | None) -> Invoke:
+    """The shortest way from checked arguments to a call of the function; no adapter means: pass JSON as it is."""
+    convert = _converter(signature, adapter)
+    contexts, ordered = signature.contexts, signature.ordered
+    if convert is None and not contexts and not ordered:
+        return lambda arguments, _: function(**arguments)
+
+    def invoke(arguments: Mapping[str, Any], context: Any) -> Any:
+        values = dict(arguments)
+        if convert is not None:
+            values = convert(values)
+        for name in contexts:
+            values[name] = context
+        leading = [values.pop(name, default) for name, default in ordered]
+        return function(*leading, **values)
+
+    return invoke
+
+
+def _converter(signature: Signature, adapter: TypeAdapter[Any] | None) -> Convert | None:
+    if adapter is None:
+        return None
+    floats = [each.name for each in signature.parameters if _bare(each.annotation) is float]
+    others = [each.annotation for each in signature.parameters if each.name not in floats]
+    if not all(map(_is_plain, others)) or signature.rest not in (MISSING, *_PLAIN):
+        return _by_pydantic(adapter)
+    return _to_floats(floats) if floats else None
+
+
+def _by_pydantic(adapter: TypeAdapter[Any]) -> Convert:
+    def convert(values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            converted: dict[str, Any] = adapter.validate_python(values)
+        except ValidationError as wrong:
+            raise ToolFailure(_sentences(wrong), code=Code.INVALID_PARAMS) from None
+        return converted
+
+    return convert
+
+
+def _to_floats(names: list[str]) -> Convert:
+    def convert(values: dict[str, Any]) -> dict[str, Any]:
+        for name in names:
+            if type(values.get(name)) is int:
+                try:
+                    values[name] = float(values[name])
+                except OverflowError:
+                    raise ToolFailure(f"{name}: the number is too large", code=Code.INVALID_PARAMS) from None
+        return values
+
+    return convert
+
+
+def _sentences(wrong: ValidationError) -> str:
+    found = wrong.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:20])
+
+
+def _presence(parameter: Parameter) -> Any:
+    return typing_extensions.Required if parameter.required else typing_extensions.NotRequired
+
+
+def _adapter(annotation: Any, label: str, names: Callable[[], dict[str, Any]]) -> TypeAdapter[Any]:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        if not adapter.pydantic_complete:
+            adapter.rebuild(_types_namespace=names())
+    except PydanticUndefinedAnnotation as unknown:
+        raise DefinitionError(f"{label} uses a type that cannot be resolved: {unknown.message}") from None
+    except (PydanticUserError, TypeError) as wrong:
+        reason = str(wrong).partition("\n")[0]
+        raise DefinitionError(
+            f"{label} has a parameter that JSON cannot carry: {reason} "
+            "Annotate it with a type that JSON can express, or give input_schema=."
+        ) from None
+    return adapter
+
+
+def _generated(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"], label: str) -> dict[str, Any]:
+    try:
+        return without_titles(adapter.json_schema(mode=mode, schema_generator=_Schemas))
+    except PydanticUserError as wrong:
+        reason = str(wrong).partition("\n")[0]
+        raise DefinitionError(
+            f"{label} has a type without a JSON Schema: {reason} Use another type, or give input_schema=."
+        ) from None
+
+
+def _shown_default(parameter: Parameter) -> dict[str, Any]:
+    try:
+        return {"default": to_jsonable_python(parameter.default)}
+    except PydanticSerializationError:
+        return {}
+
+
+def _bare(annotation: Any) -> Any:
+    """The type inside Annotated if nothing there changes values; otherwise the annotation itself."""
+    if typing.get_origin(annotation) is not Annotated:
+        return annotation
+    inner, *metadata = typing.get_args(annotation)
+    return _bare(inner) if all(map(_only_constrains, metadata)) else annotation
+
+
+def _only_constrains(item: Any) -> bool:
+    """Whether metadata says no more than the schema says, so that checked arguments need no second look."""
+    if isinstance(item, FieldInfo):
+        return item.is_required() and item.validation_alias is None and all(map(_only_constrains, item.metadata))
+    return isinstance(item, (str, *_CONSTRAINTS))
+
+
+def _is_plain(annotation: Any) -> bool:
+    annotation = _bare(annotation)
+    if annotation in _PLAIN:
+        return True
+    arguments = typing.get_args(annotation)
+    match typing.get_origin(annotation):
+        case typing.Literal:
+            return all(type(value) in (str, int, bool, type(None)) for value in arguments)
+        case typing.Union | types.UnionType:
+            return all(map(_is_plain, arguments))
+        case origin if origin is list:
+            return _is_plain(arguments[0])
+        case origin if origin is dict:
+            return arguments[0] is str and _is_plain(arguments[1])
+    return False
+
+
+def _mentions(annotation: Any, wanted: tuple[type, ...]) -> bool:
+    return annotation in wanted or any(_mentions(inner, wanted) for inner in typing.get_args(annotation))
+
+
+def _modern(annotation: Any) -> Any:
+    """The annotation with typing.TypedDict replaced by its backport, which pydantic needs before Python 3.12."""
+    if sys.version_info >= (3, 12):
+        return annotation
+    if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
+        return _modern_typed_dict(annotation)
+    arguments = typing.get_args(annotation)
+    match typing.get_origin(annotation):
+        case typing.Annotated:
+            return Annotated[_modern(arguments[0]), *arguments[1:]]
+        case typing.Union | types.UnionType:
+            return functools.reduce(operator.or_, map(_modern, arguments))
+        case origin if origin in (list, dict, set, frozenset, tuple):
+            return origin[tuple(map(_modern, arguments))]
+    return annotation
+
+
+def _modern_typed_dict(annotation: Any) -> Any:
+    hints = typing.get_type_hints(annotation, include_extras=True)
+    fields = {name: _qualified(hint, name in annotation.__required_keys__) for name, hint in hints.items()}
+    return _typed_dict(annotation.__name__, fields)
+
+
+def _qualified(hint: Any, required: bool) -> Any:
+    # With string annotations the class itself does not know about Required and NotRequired; the resolved hint does.
+    match typing.get_origin(hint):
+        case typing.Required:
+            return typing_extensions.Required[_modern(typing.get_args(hint)[0])]
+        case typing.NotRequired:
+            return typing_extensions.NotRequired[_modern(typing.get_args(hint)[0])]
+    return (typing_extensions.Required if required else typing_extensions.NotRequired)[_modern(hint)]

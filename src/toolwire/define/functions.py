@@ -1,0 +1,183 @@
+"""A Python function becomes a tool."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, Unpack, overload
+
+from toolwire.define.conversion import arguments_adapter, arguments_schema, invoker, result_schema
+from toolwire.define.schemas import compile_schema, object_schema, plain_copy
+from toolwire.define.signatures import Signature, enclosing_names, innermost, read_signature
+from toolwire.errors import DefinitionError
+from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
+
+Validator = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+# Default and maximum seconds for each category of tools.
+TIMEOUTS: Mapping[str, tuple[float, float]] = {
+    "file": (5.0, 30.0),
+    "web": (30.0, 120.0),
+    "exec": (30.0, 300.0),
+    "git": (60.0, 300.0),
+    "": (30.0, 300.0),
+}
+_OTHER_CATEGORY = (10.0, 60.0)
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+
+
+class Options(TypedDict, total=False):
+    """What can be said about a tool beside its function; see `Tool` for what each means."""
+
+    name: str
+    description: str
+    tier: Tier
+    needs: str | Iterable[str]
+    effect: Effect
+    reads: str | Iterable[str]
+    writes: str | Iterable[str]
+    requires_confirmation: bool
+    category: str
+    timeout_s: float
+    max_timeout_s: float
+    polling: bool
+    delivery: Delivery
+    controls_delivery: bool
+    sandbox: str
+    version: str
+    skill: str
+    platforms: str | Iterable[str]
+    examples: Iterable[JsonObject]
+    validator: Validator
+    input_schema: JsonObject
+    output_schema: JsonObject
+
+
+@overload
+def tool(function: Callable[..., Any], /, **options: Unpack[Options]) -> Tool: ...
+
+
+@overload
+def tool(**options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[Options]
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function callable by models: `@tool`, `@tool(tier=Tier.RUN, …)` or `tool(function, …)`.
+
+    Its parameters become the input schema, its docstring the descriptions, its return type the output schema. A
+    parameter of type `Context` is filled by the runtime. With `input_schema` given, the function receives the JSON
+    arguments as they are. Raises `DefinitionError`, which says what to change.
+    """
+    if function is not None:
+        return _build(function, options)
+    return lambda decorated: _build(decorated, options)
+
+
+def from_schema(
+    name: str,
+    description: str,
+    input_schema: JsonObject,
+    function: Callable[..., Any],
+    **options: Any,
+) -> Tool:
+    """A tool whose schema is known already; the function receives the JSON arguments by keyword."""
+    return tool(function, name=name, description=description, input_schema=input_schema, **options)
+
+
+def tool_name(name: object) -> str:
+    """The name if it may be a tool's. Raises `DefinitionError` otherwise."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise DefinitionError(
+        f"{str(name)[:80]!r} cannot be a tool's name; give name= with letters, digits, '_', '.' or '-', "
+        "starting with a letter or '_', at most 128 characters"
+    )
+
+
+def timeouts(category: str, timeout_s: float | None = None, max_timeout_s: float | None = None) -> tuple[float, float]:
+    """How long a tool gets, and how long it may get at most. Raises `DefinitionError` unless both are above zero."""
+    usual, most = TIMEOUTS.get(category, _OTHER_CATEGORY)
+    if max_timeout_s is None:
+        max_timeout_s = max(most, timeout_s or 0.0)
+    chosen = min(usual if timeout_s is None else timeout_s, max_timeout_s)
+    if not 0 < chosen <= max_timeout_s < float("inf"):
+        raise DefinitionError(
+            f"timeouts are seconds above zero, not timeout_s={timeout_s}, max_timeout_s={max_timeout_s}"
+        )
+    return chosen, max_timeout_s
+
+
+def _build(function: Callable[..., Any], options: Options) -> Tool:
+    if not callable(function):
+        raise DefinitionError(f"a tool is made from a function, not from {type(function).__name__}")
+    given: dict[str, Any] = dict(options)
+    _refuse_unknown(given)
+    signature = read_signature(function)
+    name = tool_name(given.pop("name", None) or signature.name)
+    description = (given.pop("description", None) or signature.docs.summary).strip()
+    if not description:
+        raise DefinitionError(f"tool {name!r} has no description; add a docstring or give description=")
+    category = given.get("category", "")
+    timeout_s, max_timeout_s = timeouts(category, given.pop("timeout_s", None), given.pop("max_timeout_s", None))
+    input_schema, target = _inputs(function, signature, given.pop("input_schema", None), name)
+    output_schema = _outputs(function, signature, given.pop("output_schema", None), name)
+    return Tool(
+        name=name,
+        description=description,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        needs=frozenset(_words(given.pop("needs", ()))),
+        reads=_words(given.pop("reads", ())),
+        writes=_words(given.pop("writes", ())),
+        platforms=frozenset(_words(given.pop("platforms", ()))),
+        examples=tuple(given.pop("examples", ())),
+        timeout_s=timeout_s,
+        max_timeout_s=max_timeout_s,
+        target=target,
+        **given,
+    )
+
+
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
+    unknown = sorted(given.keys() - Options.__annotations__.keys())
+    if unknown:
+        raise DefinitionError(f"tool() takes no {unknown[0]}=; it takes {', '.join(Options.__annotations__)}")
+
+
+def _inputs(
+    function: Callable[..., Any], signature: Signature, explicit: JsonObject | None, name: str
+) -> tuple[dict[str, Any], InProcess]:
+    owner = f"input_schema of tool {name!r}"
+    if explicit is not None:
+        schema = object_schema(explicit, owner)
+        _refuse_untakeable(schema, signature, name)
+        return schema, InProcess(function, invoker(function, signature, None), signature.is_async)
+    adapter = arguments_adapter(signature, lambda: enclosing_names(innermost(function)))
+    schema = object_schema(arguments_schema(signature, adapter), owner)
+    return schema, InProcess(function, invoker(function, signature, adapter), signature.is_async)
+
+
+def _outputs(
+    function: Callable[..., Any], signature: Signature, explicit: JsonObject | None, name: str
+) -> dict[str, Any] | None:
+    owner = f"output_schema of tool {name!r}"
+    if explicit is None:
+        return result_schema(signature, lambda: enclosing_names(innermost(function)))
+    compile_schema(explicit, owner)
+    return plain_copy(explicit, owner)
+
+
+def _refuse_untakeable(schema: Mapping[str, Any], signature: Signature, name: str) -> None:
+    """An explicit schema must not promise arguments that the function would not accept."""
+    if signature.takes_rest:
+        return
+    extra = [each for each in schema["properties"] if each not in {known.name for known in signature.parameters}]
+    if extra:
+        raise DefinitionError(
+            f"input_schema of tool {name!r} has {extra[0]!r}, which its function does not take; add it or **rest"
+        )
+
+
+def _words(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -1,0 +1,136 @@
+"""JSON Schemas as they are allowed to be here: an object of arguments, local, bounded, and quick to check."""
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema_rs
+import orjson
+
+from toolwire.errors import DefinitionError
+
+MAX_SCHEMA_BYTES = 256 * 1024
+
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20)
+# Look-around and back-references cannot run in linear time; this many steps bound them to well below a millisecond.
+_BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20)
+
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?")
+_TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?")
+
+# Keywords that hold one schema, a list of schemas, or schemas by name (JSON Schema 2020-12, core and applicator).
+_ONE = frozenset(
+    "items additionalItems unevaluatedItems contains additionalProperties unevaluatedProperties propertyNames "
+    "contentSchema not if then else".split()
+)
+_MANY = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+
+
+def compile_schema(schema: Mapping[str, Any], owner: str) -> jsonschema_rs.Validator:
+    """Make a schema ready to check values, once. Raises `DefinitionError` naming `owner` if it cannot be used."""
+    document = plain_copy(schema, owner)
+    _refuse_remote(document, owner)
+    try:
+        return _validator(document, _LINEAR)
+    except ValueError:
+        pass
+    try:
+        return _validator(document, _BOUNDED)
+    except ValueError as wrong:
+        reason = str(wrong).partition("\n")[0]
+        raise DefinitionError(f"{owner} is not a valid JSON Schema (2020-12): {reason}") from None
+
+
+def plain_copy(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """The same schema as plain JSON that nobody else holds. Raises `DefinitionError` for anything else."""
+    try:
+        data = orjson.dumps(schema, default=_as_dict)
+    except TypeError as wrong:
+        raise DefinitionError(f"{owner} must be plain JSON: {wrong}") from None
+    if len(data) > MAX_SCHEMA_BYTES:
+        raise DefinitionError(f"{owner} has {len(data)} bytes; at most {MAX_SCHEMA_BYTES} are allowed")
+    document = orjson.loads(data)
+    if not isinstance(document, dict):
+        raise DefinitionError(f"{owner} must be a JSON object, not {type(schema).__name__}")
+    return document
+
+
+def object_schema(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """A checked copy of a schema for arguments. Raises `DefinitionError` unless it describes an object."""
+    document = plain_copy(schema, owner)
+    kind = document.setdefault("type", "object")
+    if kind != "object":
+        raise DefinitionError(f'{owner} must have "type": "object", since arguments are always an object; got {kind!r}')
+    document.setdefault("properties", {})
+    compile_schema(document, owner)
+    return document
+
+
+def subschemas(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema inside a schema with its JSON pointer, the outermost first."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for keyword, held in schema.items():
+        if keyword in _ONE:
+            yield from subschemas(held, f"{path}/{keyword}")
+        elif keyword in _MANY and isinstance(held, list):
+            for index, inner in enumerate(held):
+                yield from subschemas(inner, f"{path}/{keyword}/{index}")
+        elif keyword in _NAMED and isinstance(held, dict):
+            for name, inner in held.items():
+                yield from subschemas(inner, f"{path}/{keyword}/{name}")
+
+
+def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """Drop the generated titles, which cost tokens and say nothing; changes the schema in place."""
+    for _, inner in subschemas(schema):
+        if isinstance(inner.get("title"), str):
+            del inner["title"]
+    return schema
+
+
+def _validator(document: dict[str, Any], patterns: Any) -> jsonschema_rs.Validator:
+    return jsonschema_rs.Draft202012Validator(
+        document, formats=_FORMATS, validate_formats=True, offline=True, pattern_options=patterns
+    )
+
+
+def _refuse_remote(document: dict[str, Any], owner: str) -> None:
+    for path, inner in subschemas(document):
+        for keyword in ("$ref", "$dynamicRef"):
+            target = inner.get(keyword)
+            if isinstance(target, str) and not target.startswith("#"):
+                raise DefinitionError(
+                    f"{owner} refers to {target[:80]!r} at {path or '/'}; put that under $defs and use #/$defs/…"
+                )
+
+
+def _as_dict(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        raise TypeError("a set is not JSON, use a list")
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _is_date_time(text: str) -> bool:
+    # RFC 3339 wants an offset; a local time without one is what models write and what datetime accepts.
+    return _DATE_TIME.fullmatch(text) is not None and _reads(datetime.datetime.fromisoformat, text)
+
+
+def _is_time(text: str) -> bool:
+    return _TIME.fullmatch(text) is not None and _reads(datetime.time.fromisoformat, text)
+
+
+def _reads(parse: Any, text: str) -> bool:
+    try:
+        parse(text.upper())
+    except ValueError:
+        return False
+    return True
+
+
+_FORMATS = {"date-time": _is_date_time, "time": _is_time}
