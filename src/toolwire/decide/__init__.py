@@ -1,0 +1,1 @@
+"""May a call run? Pure: what is known arrives as arguments."""

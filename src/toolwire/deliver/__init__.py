@@ -1,0 +1,1 @@
+"""What the model and the user see of a result. Pure."""

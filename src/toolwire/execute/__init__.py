@@ -1,0 +1,1 @@
+"""Where a call runs. Adapters behind one contract: `Executor.execute`."""

@@ -1,0 +1,1 @@
+"""In what order calls run. Pure."""

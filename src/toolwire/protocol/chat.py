@@ -104,7 +104,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """More of a call that is being written: its position in the reply, its name once known, a piece of its arguments."""
+    """More of a call being written: its place in the reply, its name once known, a piece of its arguments."""
 
     position: int
     name: str = ""

@@ -69,3 +69,27 @@ class AuditRow:
     elapsed_ms: float | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     seq: int = 0
+
+    @classmethod
+    def about(
+        cls,
+        card: CallCard,
+        event: str,
+        at: float,
+        *,
+        rule: str = "",
+        result: ToolResult | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> "AuditRow":
+        """A line about a call: its identity from the card, its outcome from the result if it has one."""
+        call = card.call
+        if result is None:
+            return cls(
+                at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
+                args_digest=card.args_digest, detail=detail or {},
+            )  # fmt: skip
+        code = result.error.code.value if result.error else ""
+        return cls(
+            at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
+            result.status.value, code, card.args_digest, result.elapsed_ms, detail or {},
+        )  # fmt: skip

@@ -1,0 +1,182 @@
+"""The front door in Python: a model, some tools, and a question."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from toolwire.define.toolbox import Toolbox
+from toolwire.disclose.intent import unlock
+from toolwire.execute.contract import Executor
+from toolwire.journey import Approve, Emit
+from toolwire.loop.events import Event
+from toolwire.loop.run import Intervene, Runner, fold
+from toolwire.loop.step import stopped
+from toolwire.models.registry import open_model
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import ChatModel, Usage, UserMessage
+from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
+from toolwire.record.contract import Store, TurnStats
+from toolwire.record.memory import MemoryStore
+from toolwire.runtime import Runtime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a turn ended: the words for the user, why it ended, and the whole turn for whoever wants to know more."""
+
+    text: str
+    reason: EndReason
+    turn: Turn
+
+    @property
+    def turn_id(self) -> str:
+        return self.turn.id
+
+    @property
+    def usage(self) -> Usage:
+        return self.turn.usage
+
+
+class Agent:
+    """A model that can use tools.
+
+    `model` is a `provider:model` string or anything with an `ask` method; `tools` are functions, tools or toolboxes;
+    `approve` is asked before tools that need a person's word; `intervene` may speak or stop before each model call.
+    """
+
+    def __init__(
+        self,
+        model: str | ChatModel,
+        tools: Sequence[Any] | Toolbox = (),
+        *,
+        system: str = "",
+        grant: Grant | None = None,
+        limits: Limits | None = None,
+        store: Store | None = None,
+        executor: Executor | None = None,
+        approve: Approve | None = None,
+        intervene: Intervene | None = None,
+        tier_by_intent: bool = False,
+        name: str = "agent",
+        project: str = "default",
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+    ) -> None:
+        self.model: ChatModel = open_model(model) if isinstance(model, str) else model
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*tools)
+        self.store = store or MemoryStore()
+        self.runtime = Runtime(self.toolbox, self.store, executor=executor, approve=approve)
+        self.system = system
+        self.grant = grant or Grant()
+        self.limits = limits or Limits()
+        self.name = name
+        self.project = project
+        self._intervene = intervene
+        self._tier_by_intent = tier_by_intent
+        self._max_tokens = max_tokens
+        self._temperature = temperature
+
+    async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
+        """Answer a question, using tools as needed. Questions with the same `thread` share one conversation.
+
+        Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed.
+        """
+        turn = await self._begin(question, thread)
+        return _answer(await self._runner(on_event).run(turn))
+
+    async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
+        """Go on with a turn whose process died or was interrupted, from where its record ends.
+
+        Raises `NotKept` for an unknown turn and `Fenced` when a living process owns it or it has ended.
+        """
+        kept = await self.store.resume(turn_id)
+        return _answer(await self._runner(on_event).run(fold(kept, self.runtime), resumed=True))
+
+    async def stream(self, question: str, *, thread: str = "") -> AsyncIterator[Event]:
+        """Answer a question and show every event on the way; the last one is `TurnEnded`."""
+        async for event in _events(lambda emit: self.ask(question, thread=thread, on_event=emit)):
+            yield event
+
+    async def call(self, name: str, arguments: dict[str, Any], *, on_event: Emit | None = None) -> ToolResult:
+        """Take one call through the whole journey, without a model."""
+        turn = await self._begin(f"call {name}", "")
+        call = ToolCall(name, arguments, id=f"call_{turn.id[-12:]}_1_1", format="direct")
+        result = await self.runtime.execute(call, turn, on_event)
+        done = stopped(turn, Ending(EndReason.DELIVERED, result.text))
+        await self.store.end(done, TurnStats(calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms))
+        return result
+
+    async def close(self) -> None:
+        """Let go of connections, threads and files. Harmless when called twice."""
+        await self.model.close()
+        await self.runtime.close()
+        await self.store.close_store()
+
+    async def __aenter__(self) -> "Agent":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _runner(self, emit: Emit | None) -> Runner:
+        return Runner(
+            self.runtime,
+            self.model,
+            emit=emit,
+            intervene=self._intervene,
+            max_tokens=self._max_tokens,
+            temperature=self._temperature,
+        )
+
+    async def _begin(self, question: str, thread: str) -> Turn:
+        history = await self.store.thread(thread) if thread else ()
+        turn = Turn(
+            id=self.runtime.new_id(),
+            project=self.project,
+            agent=self.name,
+            thread=thread,
+            model=self.model.name,
+            system=self.system,
+            grant=unlock(self.grant, question) if self._tier_by_intent else self.grant,
+            limits=self.limits,
+            started_at=self.runtime.clock(),
+            messages=(*history, UserMessage(question)),
+        )
+        await self.store.begin(turn)
+        return turn
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from synchronous code. The only bridge between the two worlds."""
+    return asyncio.run(work)
+
+
+def _answer(turn: Turn) -> Answer:
+    assert turn.ending is not None
+    return Answer(turn.ending.answer, turn.ending.reason, turn)
+
+
+async def _events(work: Callable[[Emit], Awaitable[Answer]]) -> AsyncIterator[Event]:
+    """Run the work in a task and hand out its events; leaving early cancels the work."""
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    async def worker() -> None:
+        try:
+            await work(queue.put_nowait)
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(worker(), name="toolwire-turn")
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((task,))

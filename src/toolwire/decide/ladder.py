@@ -1,0 +1,203 @@
+"""The ladder that every call climbs: exists, offered, tier, permissions, arguments, confirmation, limits.
+
+`decide` gives the verdict, `preflight` lists everything that stands in the way, `explain` tells the whole climb.
+All three walk the same rungs, so they cannot disagree.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolwire.define.arguments import Checked
+from toolwire.define.canonical import digest
+from toolwire.define.toolbox import Toolbox
+from toolwire.disclose.offer import covers, runs_on
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Effect, Grant, Tier, Tool
+
+RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "confirmation", "limits")
+TIMEOUT_ARGUMENT = "timeout_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call and everything that its judgement depends on.
+
+    `offered` are the names shown to the model, None when nothing was narrowed; `spent` counts the calls of the turn
+    before this one, `place` the calls before it in the same reply.
+    """
+
+    call: ToolCall
+    toolbox: Toolbox
+    grant: Grant
+    offered: frozenset[str] | None = None
+    spent: int = 0
+    place: int = 0
+    calls_per_step: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One line of an explanation: `verdict` is passed, denied, asks or unreached."""
+
+    rule: str
+    verdict: str
+    sentence: str
+
+
+Issue = Denied | NeedsApproval
+
+
+def decide(case: Case) -> Decision:
+    """The first rung that fails is the sentence the model reads; nobody is asked to approve what would be refused."""
+    tool = case.toolbox.get(case.call.name)
+    if tool is None:
+        return _unknown(case)
+    checked = case.toolbox.checker(tool.name).check(case.call.arguments)
+    asks: NeedsApproval | None = None
+    for issue in _climb(case, tool, checked):
+        if isinstance(issue, Denied):
+            return issue
+        asks = issue
+    return asks or _allowed(case, tool, checked)
+
+
+def preflight(case: Case) -> list[Issue]:
+    """Everything that stands between this call and its execution. Nothing runs."""
+    tool = case.toolbox.get(case.call.name)
+    if tool is None:
+        return [_unknown(case)]
+    return list(_climb(case, tool, case.toolbox.checker(tool.name).check(case.call.arguments)))
+
+
+def explain(case: Case) -> list[Rung]:
+    """The whole climb, rung by rung, with the sentence that each rung has for this call."""
+    issues = {_rule(issue): issue for issue in preflight(case)}
+    tool = case.toolbox.get(case.call.name)
+    if tool is None:
+        rest = [Rung(rule, "unreached", "not judged: there is no such tool") for rule in RUNGS[1:]]
+        return [_failed(issues["exists"]), *rest]
+    return [_failed(issues[rule]) if rule in issues else Rung(rule, "passed", _why(rule, case, tool)) for rule in RUNGS]
+
+
+def timeout_for(tool: Tool, arguments: Mapping[str, Any]) -> float:
+    """The time a call gets: what it asks for in a declared `timeout_ms`, never above the tool's maximum."""
+    asked = arguments.get(TIMEOUT_ARGUMENT) if TIMEOUT_ARGUMENT in tool.input_schema.get("properties", ()) else None
+    wanted = asked / 1000 if isinstance(asked, (int, float)) and asked > 0 else tool.timeout_s
+    return min(wanted, tool.max_timeout_s)
+
+
+def needs_confirmation(tool: Tool, grant: Grant) -> bool:
+    """A person is asked for tools that say so, and for RUN tools that change things, unless the grant settled it."""
+    if tool.name in grant.confirmed or "*" in grant.confirmed:
+        return False
+    return tool.requires_confirmation or (tool.tier is Tier.RUN and tool.effect is not Effect.PURE)
+
+
+def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
+    """The rungs above `exists`, lowest first; yields what fails."""
+    call, grant = case.call, case.grant
+    if case.offered is not None and tool.name not in case.offered and covers(grant, tool):
+        yield Denied(call, Code.PERMISSION_DENIED, f"{tool.name!r} is not offered in this turn.", "offered")
+    if not runs_on(tool, grant.platform):
+        where = ", ".join(sorted(tool.platforms))
+        yield Denied(call, Code.UNAVAILABLE, f"{tool.name!r} runs on {where}, not on {grant.platform}.", "offered")
+    if tool.tier > grant.tier:
+        yield Denied(call, Code.PERMISSION_DENIED, _tier_sentence(tool, grant), "tier")
+    if missing := tool.needs - grant.permissions:
+        yield Denied(call, Code.PERMISSION_DENIED, _permission_sentence(tool, missing), "permissions")
+    if call.fault:
+        yield Denied(
+            call, Code.INVALID_PARAMS, f"The arguments of {tool.name!r} could not be read: {call.fault}", "arguments"
+        )
+    elif checked.faults:
+        sentence = f"Invalid arguments for {tool.name!r}: {' '.join(checked.faults)}"
+        yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
+    if needs_confirmation(tool, grant):
+        yield _approval(case, tool, checked)
+    if case.place >= case.calls_per_step or case.spent + case.place >= grant.max_calls:
+        yield Denied(call, Code.PERMISSION_DENIED, _limit_sentence(case), "limits")
+
+
+def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
+    arguments, timeout_s = checked.arguments, timeout_for(tool, checked.arguments)
+    if TIMEOUT_ARGUMENT in arguments and TIMEOUT_ARGUMENT in tool.input_schema.get("properties", ()):
+        arguments = {**arguments, TIMEOUT_ARGUMENT: int(timeout_s * 1000)}
+    return Allowed(case.call, tool, arguments, timeout_s, checked.notes)
+
+
+def _approval(case: Case, tool: Tool, checked: Checked) -> NeedsApproval:
+    allowed = _allowed(case, tool, checked)
+    shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments)}
+    return NeedsApproval(allowed, f"{tool.name!r} asks for a person's confirmation before it runs.", digest(shown))
+
+
+def _unknown(case: Case) -> Denied:
+    reach = [tool.name for tool in case.toolbox if covers(case.grant, tool)]
+    among = reach if case.offered is None else [name for name in reach if name in case.offered]
+    near = case.toolbox.nearest(case.call.name, among=among)
+    advice = f"Did you mean {' or '.join(repr(name) for name in near)}?" if near else _some(among)
+    name = case.call.name[:128]
+    return Denied(case.call, Code.NOT_FOUND, f"There is no tool named {name!r}. {advice}", "exists")
+
+
+def _some(names: list[str]) -> str:
+    if not names:
+        return "No tools are available; answer without them."
+    shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    return f"Available: {shown}. Choose one of these, or answer without a tool."
+
+
+def _tier_sentence(tool: Tool, grant: Grant) -> str:
+    return (
+        f"{tool.name!r} needs tier {tool.tier.name}; this turn has tier {grant.tier.name}. "
+        "Use what is offered, or tell the user that a higher tier must be granted."
+    )
+
+
+def _permission_sentence(tool: Tool, missing: frozenset[str]) -> str:
+    return (
+        f"Permission denied for {tool.name!r}: it needs {', '.join(sorted(missing))}, which this turn does not have. "
+        "Explain this to the user, or use another tool."
+    )
+
+
+def _limit_sentence(case: Case) -> str:
+    if case.place >= case.calls_per_step:
+        return f"Only the first {case.calls_per_step} calls of one reply are run. Send the rest in the next reply."
+    return f"This turn has used its {case.grant.max_calls} calls. Answer with what you have."
+
+
+def _rule(issue: Issue) -> str:
+    return issue.rule if isinstance(issue, Denied) else "confirmation"
+
+
+def _failed(issue: Issue) -> Rung:
+    if isinstance(issue, Denied):
+        return Rung(issue.rule, "denied", issue.message)
+    return Rung("confirmation", "asks", issue.reason)
+
+
+def _why(rule: str, case: Case, tool: Tool) -> str:
+    grant = case.grant
+    match rule:
+        case "exists":
+            return f"{tool.name!r} is in the toolbox (version {tool.version})."
+        case "offered":
+            return "Nothing narrows the offer." if case.offered is None else f"{tool.name!r} is offered in this turn."
+        case "tier":
+            return f"It needs tier {tool.tier.name}; the grant has {grant.tier.name}."
+        case "permissions":
+            return f"It needs {', '.join(sorted(tool.needs)) or 'no permission'}."
+        case "arguments":
+            return "They pass the tool's schema."
+        case "confirmation":
+            return "The grant has confirmed it." if _waived(tool) else "It may run without asking."
+        case _:
+            left = grant.max_calls - case.spent - case.place
+            return f"{left} of {grant.max_calls} calls are left in this turn."
+
+
+def _waived(tool: Tool) -> bool:
+    return needs_confirmation(tool, Grant())

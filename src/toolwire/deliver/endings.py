@@ -1,0 +1,30 @@
+"""What the model reads about calls that did not run to their end."""
+
+from toolwire.protocol.calls import Denied, ToolCall, ToolResult
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import CallCard
+
+
+def refused(denied: Denied) -> ToolResult:
+    """The result of a call that a rung of the ladder stopped."""
+    return ToolResult.failed(denied.call, denied.code, denied.message, detail={"rule": denied.rule})
+
+
+def rejected(call: ToolCall, reason: str) -> Denied:
+    """The decision about a call that a person did not allow, or that nobody was there to allow."""
+    return Denied(call, Code.PERMISSION_DENIED, reason, "confirmation")
+
+
+def canceled(call: ToolCall, *, begun: bool) -> ToolResult:
+    """The result of a call that its turn gave up."""
+    effect = "It had been started, so it may have taken effect." if begun else "It had not been started."
+    return ToolResult.failed(call, Code.CANCELED, f"{call.name!r} was canceled. {effect}")
+
+
+def unknown(card: CallCard) -> ToolResult:
+    """The result of a call that a process began and died over, and that must not be run blindly again."""
+    message = (
+        f"{card.call.name!r} was started, but the process that ran it died before its result was known. "
+        "It may or may not have taken effect, and it was not run again. Check before you repeat it."
+    )
+    return ToolResult.failed(card.call, Code.OUTCOME_UNKNOWN, message)

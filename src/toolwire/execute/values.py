@@ -1,0 +1,67 @@
+"""What a tool's function may return, and how it becomes the content of a result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text
+
+_BLOCKS = (Text, Image, Resource, ErrorText)
+_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+
+class NotPresentable(Exception):
+    """A tool returned something that cannot be shown to a model. The text says what and what to return instead."""
+
+
+def present(value: Any) -> tuple[tuple[Block, ...], Any]:
+    """The content blocks for a returned value, and the value as plain JSON where it has structure."""
+    if isinstance(value, str):
+        return (Text(clean(value)),), None
+    if value is None:
+        return (Text("done"),), None
+    if isinstance(value, _BLOCKS):
+        return (value,), None
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, _BLOCKS) for item in value):
+        return tuple(value), None
+    return _structured(value)
+
+
+def clean(text: str) -> str:
+    """The text with lone surrogates replaced, so that it can be stored and sent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def _structured(value: Any) -> tuple[tuple[Block, ...], Any]:
+    try:
+        body = orjson.dumps(value, default=_plain, option=_OPTIONS)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotPresentable(
+            f"the tool returned {_kind(value)}, which has no JSON form ({error}). "
+            "Return text, numbers, lists, dicts with plain values, dataclasses, pydantic models or content blocks."
+        ) from None
+    structured = value if type(value) in (int, float, bool) else orjson.loads(body)
+    return (Text(body.decode()),), structured
+
+
+def _plain(value: Any) -> Any:
+    """Called for what orjson does not know: pydantic models, sets, and what is like a mapping or a sequence."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        return list(value)
+    raise TypeError(f"{_kind(value)} inside it")
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{len(value)} bytes" if isinstance(value, (bytes, bytearray)) else f"a value of type {name}"

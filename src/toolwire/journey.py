@@ -1,0 +1,191 @@
+"""The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Protocol
+
+from toolwire.deliver.endings import canceled, refused, rejected, unknown
+from toolwire.deliver.size import overflow, trimmed
+from toolwire.execute.contract import Executor
+from toolwire.execute.resources import Resources
+from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, CallStarted, Event
+from toolwire.loop.limits import time_left_s
+from toolwire.plan.resources import claims
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
+from toolwire.protocol.context import Context
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.tools import Delivery, Effect, Tool
+from toolwire.protocol.turns import Turn
+from toolwire.record.contract import Store
+
+Emit = Callable[[Event], None]
+_RUN_AGAIN = {Effect.PURE.value, Effect.IDEMPOTENT.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's word about one call."""
+
+    granted: bool
+    by: str = "user"
+    reason: str = ""
+
+
+Approve = Callable[[NeedsApproval], Awaitable[Approval]]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A call that is on record, with our decision. `left` marks one that a process began and never finished."""
+
+    card: CallCard
+    decision: Decision
+    left: bool = False
+
+
+class Batch:
+    """The calls of one step while they run: how many at once, and how long people were waited for."""
+
+    def __init__(self, parallel: int) -> None:
+        self.peak = 0
+        self.waited_s = 0.0
+        self._slots = asyncio.Semaphore(parallel)
+        self._running = 0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        async with self._slots:
+            self._running += 1
+            self.peak = max(self.peak, self._running)
+            try:
+                yield
+            finally:
+                self._running -= 1
+
+
+class Hub(Protocol):
+    """What a journey needs of the runtime."""
+
+    store: Store
+    executor: Executor
+    resources: Resources
+    approve: Approve | None
+    clock: Callable[[], float]
+    running: dict[tuple[str, str], "asyncio.Future[ToolResult]"]
+
+    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
+
+
+class Journey:
+    """Sees the calls of one step of a turn to their results."""
+
+    def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
+        self._hub = hub
+        self._turn = turn
+        self._batch = batch
+        self._emit = emit
+        self._begun: set[str] = set()
+
+    async def finish(self, one: Accepted) -> ToolResult:
+        """The one result of an accepted call, whatever happens on the way."""
+        result = one.card.result
+        if result is None:
+            result = await self._announced(one)
+        if self._emit:
+            replayed = one.card.result is not None and not isinstance(one.decision, Denied)
+            self._emit(CallFinished(one.card.call, result, replayed))
+        return result
+
+    async def _announced(self, one: Accepted) -> ToolResult:
+        """Run it where the same call, asked again meanwhile, can find it and wait for it."""
+        running, key = self._hub.running, (self._turn.id, one.card.call.id)
+        answer = running[key] = asyncio.get_running_loop().create_future()
+        try:
+            result = await self._concluded(one)
+            answer.set_result(result)
+        finally:
+            answer.cancel()
+            del running[key]
+        return result
+
+    async def _concluded(self, one: Accepted) -> ToolResult:
+        card, decision = one.card, one.decision
+        if one.left and card.effect not in _RUN_AGAIN:
+            return await self._hub.conclude(card, unknown(card))
+        try:
+            if isinstance(decision, NeedsApproval):
+                decision = await self._asked_a_person(card, decision)
+            if isinstance(decision, Denied):
+                return await self._hub.conclude(card, refused(decision), decision.rule)
+            result = await self._in_turn(one, decision)
+        except asyncio.CancelledError:
+            begun = card.attempt > 0 or card.call.id in self._begun
+            await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun)))
+            raise
+        return await self._hub.conclude(card, result)
+
+    async def _asked_a_person(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied:
+        """Wait for a person's word. The time this takes counts against no deadline."""
+        hub, call = self._hub, card.call
+        if hub.approve is None:
+            return rejected(call, f"{request.reason} Nobody is there to ask; tell the user what you wanted to do.")
+        if self._emit:
+            self._emit(ApprovalAsked(request))
+        began = hub.clock()
+        approval = await hub.approve(request)
+        self._batch.waited_s += hub.clock() - began
+        event = "approved" if approval.granted else "rejected"
+        detail = {"by": approval.by, "reason": approval.reason, "digest": request.digest}
+        await hub.store.audit([AuditRow.about(card, event, hub.clock(), rule="confirmation", detail=detail)])
+        if approval.granted:
+            return request.allowed
+        return rejected(
+            call, f"The user did not allow {call.name!r}{': ' + approval.reason if approval.reason else '.'}"
+        )
+
+    async def _in_turn(self, one: Accepted, allowed: Allowed) -> ToolResult:
+        """Wait for what the call touches and for a free place, then run it."""
+        asked = perf_counter()
+        touched = claims(allowed.tool, allowed.arguments)
+        if not touched:
+            return await self._run(one, allowed, asked)
+        async with self._hub.resources.holding(touched):
+            return await self._run(one, allowed, asked)
+
+    async def _run(self, one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
+        hub, card = self._hub, one.card
+        async with self._batch.slot():
+            if one.left or card.attempt == 0:
+                card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
+            self._begun.add(card.call.id)
+            queued_ms = (perf_counter() - asked) * 1000
+            if self._emit:
+                self._emit(CallStarted(card.call))
+            if (left_s := time_left_s(self._turn, hub.clock())) is not None:
+                allowed = replace(allowed, timeout_s=min(allowed.timeout_s, left_s))
+            result = await hub.executor.execute(allowed, self._context(card, allowed))
+        return await self._fitted(allowed.tool, result, queued_ms)
+
+    async def _fitted(self, tool: Tool, result: ToolResult, queued_ms: float) -> ToolResult:
+        """The result as the model will see it: timed, addressed, and short enough."""
+        delivery = tool.delivery.value if result.ok and tool.delivery is not Delivery.MODEL else None
+        result = replace(result, queued_ms=queued_ms, delivery=delivery)
+        most_chars = self._turn.limits.result_chars
+        whole = overflow(result, most_chars)
+        return result if whole is None else trimmed(result, most_chars, await self._hub.store.keep(whole))
+
+    def _context(self, card: CallCard, allowed: Allowed) -> Context:
+        turn, emit = self._turn, self._emit
+        identity = (card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt)
+        if emit is None:
+            return Context(*identity)
+        loop, call_id = asyncio.get_running_loop(), card.call.id
+
+        def report(message: str, fraction: float | None) -> None:
+            """Tools in threads report too, so the watcher is told on the loop."""
+            loop.call_soon_threadsafe(emit, CallProgress(call_id, message, fraction))
+
+        return Context(*identity, report)

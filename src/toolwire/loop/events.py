@@ -1,0 +1,85 @@
+"""What a watcher of a turn is told, as it happens."""
+
+from dataclasses import dataclass
+
+from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
+from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta
+from toolwire.protocol.turns import Ending, EndReason
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    turn_id: str
+    question: str
+    model: str
+    tools: tuple[str, ...]
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAsked:
+    """The model is thinking. `closing` says why this is the last step."""
+
+    iteration: int
+    closing: EndReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    iteration: int
+    reply: Reply
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    request: NeedsApproval
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgress:
+    call_id: str
+    message: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    call: ToolCall
+    result: ToolResult
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The runtime said something to the model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    turn_id: str
+    ending: Ending
+    elapsed_ms: float
+
+
+Event = (
+    TurnStarted
+    | ModelAsked
+    | TextDelta
+    | ReasoningDelta
+    | CallDelta
+    | ModelReplied
+    | ApprovalAsked
+    | CallStarted
+    | CallProgress
+    | CallFinished
+    | Noted
+    | TurnEnded
+)

@@ -1,0 +1,58 @@
+"""Where a turn stops by itself, and what the model is told when it does."""
+
+from collections import Counter
+
+from toolwire.protocol.turns import EndReason, Turn
+
+ECHOES_KEPT = 20
+
+CLOSING_WORDS = {
+    EndReason.ITERATION_LIMIT: "This is the last step and no more tools can be used.",
+    EndReason.FAILURE_LIMIT: "Too many steps in a row failed, so no more tools can be used.",
+    EndReason.STUCK: "The same call keeps giving the same result, so no more tools can be used.",
+}
+FINAL_REQUEST = "Answer the user now with what you know, and say what could not be done."
+WARNING = (
+    "You have made the same call again and got the same result. Repeating it will not help: "
+    "use what you have, try something else, or answer."
+)
+WITHOUT_ANSWER = {
+    EndReason.ITERATION_LIMIT: "I reached the limit of steps without an answer.",
+    EndReason.FAILURE_LIMIT: "Too many steps in a row failed, and I have no answer.",
+    EndReason.STUCK: "I kept repeating the same step and have no answer.",
+    EndReason.TOKEN_BUDGET: "The token budget of this turn is used up.",
+    EndReason.DEADLINE: "The time for this turn is over.",
+}
+
+
+def closing_reason(turn: Turn) -> EndReason | None:
+    """Why the next step must be the last one, with tools off; None while the turn may go on."""
+    if most_repeated(turn) >= turn.limits.repeats:
+        return EndReason.STUCK
+    if turn.failures >= turn.limits.consecutive_failures:
+        return EndReason.FAILURE_LIMIT
+    if turn.iterations >= turn.limits.iterations - 1 and turn.limits.tools_enabled:
+        return EndReason.ITERATION_LIMIT
+    return None
+
+
+def ending_reason(turn: Turn, now: float) -> EndReason | None:
+    """Why the turn must end at once, without another word from the model; None while it may go on."""
+    limits = turn.limits
+    if limits.deadline_s is not None and now - turn.started_at - turn.waited_s >= limits.deadline_s:
+        return EndReason.DEADLINE
+    if limits.tokens is not None and turn.usage.total_tokens >= limits.tokens:
+        return EndReason.TOKEN_BUDGET
+    return None
+
+
+def most_repeated(turn: Turn) -> int:
+    """How often the most frequent (call, result) pair occurred among the recent ones."""
+    return max(Counter(turn.echoes).values(), default=0) if len(turn.echoes) > 1 else len(turn.echoes)
+
+
+def time_left_s(turn: Turn, now: float) -> float | None:
+    """Seconds until the turn's deadline, None when it has none."""
+    if turn.limits.deadline_s is None:
+        return None
+    return max(0.0, turn.limits.deadline_s - (now - turn.started_at - turn.waited_s))

@@ -1,0 +1,209 @@
+"""The runner: asks `next_step` what a turn needs, does it, and folds the outcome back in until the turn is finished."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from time import perf_counter
+
+from toolwire.define.canonical import digest
+from toolwire.errors import Fenced, ModelError
+from toolwire.journey import Accepted, Batch, Emit
+from toolwire.loop.events import CallFinished, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
+from toolwire.loop.limits import WITHOUT_ANSWER, time_left_s
+from toolwire.loop.step import (
+    AskModel,
+    Echo,
+    Finished,
+    RunCalls,
+    answered,
+    asked,
+    last_words,
+    minted,
+    next_step,
+    noted,
+    replied,
+    stopped,
+)
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
+from toolwire.protocol.tools import Tool
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import KeptTurn, TurnStats
+from toolwire.runtime import Runtime
+
+Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
+
+
+def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
+    """A stored turn as it stands: everything that happened, folded over how it began."""
+    turn = kept.opening
+    for event in kept.events:
+        match event:
+            case Reply():
+                turn = replied(asked(turn), event)
+            case ResultsMessage(results):
+                turn = answered(turn, results, echoes(turn.pending, results, runtime))
+            case Note():
+                turn = noted(turn, event)
+    return turn
+
+
+def echoes(calls: Sequence[ToolCall], results: Sequence[ToolResult], runtime: Runtime) -> list[Echo]:
+    """Digests of (call, result) for calls that should make progress; tools marked as polling are left out."""
+    pairs = []
+    for call, result in zip(calls, results, strict=True):
+        tool = runtime.toolbox.get(call.name)
+        if tool is None or not tool.polling:
+            outcome = blake2b(f"{result.status}\n{result.text}".encode(), digest_size=16).hexdigest()
+            pairs.append((f"{call.name}:{digest(call.arguments)}", outcome))
+    return pairs
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the runner counts for the metrics while it goes."""
+
+    began: float
+    batches: int = 0
+    peak: int = 0
+    saved_ms: float = 0.0
+
+    def add(self, results: Sequence[ToolResult], batch: Batch, wall_ms: float) -> None:
+        """A step with several calls is a batch; it saved what its calls took together beyond the time it took."""
+        self.peak = max(self.peak, batch.peak)
+        if len(results) > 1:
+            self.batches += 1
+            working_ms = wall_ms - batch.waited_s * 1000
+            self.saved_ms += max(0.0, sum(result.elapsed_ms for result in results) - working_ms)
+
+
+class Runner:
+    """Turns the wheel for one turn."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        model: ChatModel,
+        *,
+        emit: Emit | None = None,
+        intervene: Intervene | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._model = model
+        self._emit = emit
+        self._intervene = intervene
+        self._max_tokens = max_tokens
+        self._temperature = temperature
+        self._tools: tuple[Tool, ...] = ()
+        self._accepted: list[Accepted] = []
+        self._tally = _Tally(perf_counter())
+
+    async def run(self, turn: Turn, *, resumed: bool = False) -> Turn:
+        """Run the turn to its end.
+
+        When it cannot go on (a model that does not answer, a cancellation) the turn is released, so that it can be
+        resumed, and the exception passes through.
+        """
+        self._tools = self._runtime.offer(turn)
+        names = tuple(tool.name for tool in self._tools)
+        self._tell(lambda: TurnStarted(turn.id, turn.question, turn.model, names, resumed))
+        held = _Held(turn)
+        try:
+            if turn.pending:
+                self._accepted = await self._runtime.reopen(turn, self._tools)
+            return await self._turn_the_wheel(held)
+        except Fenced:
+            raise
+        except (ModelError, asyncio.CancelledError):
+            await asyncio.shield(self._runtime.store.release(held.turn))
+            raise
+
+    async def _turn_the_wheel(self, held: "_Held") -> Turn:
+        while True:
+            match next_step(held.turn, self._runtime.clock()):
+                case Finished(ending):
+                    return await self._end(held.turn, ending)
+                case RunCalls():
+                    held.turn = await self._run_calls(held.turn)
+                case AskModel():
+                    held.turn = await self._intervened(held.turn)
+                    if held.turn.ending is None:
+                        held.turn = await self._ask(asked(held.turn))
+
+    async def _intervened(self, turn: Turn) -> Turn:
+        """Let a person steer before the model speaks: say something to it, or stop the turn."""
+        word = await self._intervene(turn) if self._intervene else None
+        match word:
+            case Ending():
+                return stopped(turn, word)
+            case str():
+                note = Note(word)
+                await self._runtime.store.noted(turn, note)
+                self._tell(lambda: Noted(word))
+                return noted(turn, note)
+        return turn
+
+    async def _ask(self, turn: Turn) -> Turn:
+        closing = turn.closing
+        self._tell(lambda: ModelAsked(turn.iterations + 1, closing))
+        request = Request(
+            turn.messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
+        )
+        began = perf_counter()
+        try:
+            async with asyncio.timeout(time_left_s(turn, self._runtime.clock())) as limit:
+                reply = minted(turn, await self._model.ask(request, self._emit))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
+        self._tell(lambda: ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
+        after = replied(turn, reply)
+        self._tell_notes(turn.messages, after.messages)
+        callable_reply = reply if after.pending else replace(reply, calls=()) if reply.calls else reply
+        self._accepted = await self._runtime.accept(turn, callable_reply, self._tools)
+        return after
+
+    async def _run_calls(self, turn: Turn) -> Turn:
+        began = perf_counter()
+        results, batch = await self._runtime.run(turn, self._accepted, self._emit)
+        self._tally.add(results, batch, (perf_counter() - began) * 1000)
+        after = answered(turn, results, echoes(turn.pending, results, self._runtime))
+        self._tell_notes(turn.messages, after.messages)
+        return replace(after, waited_s=after.waited_s + batch.waited_s) if batch.waited_s else after
+
+    async def _end(self, turn: Turn, ending: Ending) -> Turn:
+        if turn.pending:
+            await self._runtime.abandon(self._accepted)
+        turn = stopped(turn, ending)
+        elapsed_ms = (perf_counter() - self._tally.began) * 1000
+        stats = TurnStats(
+            turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
+            self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
+        )  # fmt: skip
+        await self._runtime.store.end(turn, stats)
+        self._tell(lambda: TurnEnded(turn.id, ending, elapsed_ms))
+        return turn
+
+    def _tell_notes(self, before: tuple[Message, ...], after: tuple[Message, ...]) -> None:
+        if self._emit:
+            for message in after[len(before) :]:
+                if isinstance(message, Note):
+                    self._emit(Noted(message.text))
+
+    def _tell(
+        self, event: Callable[[], "TurnStarted | ModelAsked | ModelReplied | CallFinished | Noted | TurnEnded"]
+    ) -> None:
+        """Events are made only when someone watches."""
+        if self._emit:
+            self._emit(event())
+
+
+@dataclass(slots=True)
+class _Held:
+    """The newest value of the turn, for whoever must release it."""
+
+    turn: Turn

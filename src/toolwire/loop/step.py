@@ -1,0 +1,171 @@
+"""The loop as a question asked of a value, and the folds that move the value on.
+
+```text
+            ┌──────────────── note ────────────────┐
+            ▼                                      │
+  start ─ AskModel ── reply without calls ── Finished (answered)
+            ▲   │
+            │   └─ reply with calls ── RunCalls ── results for the user ── Finished (delivered)
+            └───────────── results ───────┘
+```
+
+Limits turn `AskModel` into its last form (tools off), or end the turn at once. A stored turn is the fold of its
+events over its opening, so resuming after a crash is folding and asking `next_step` again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from toolwire.loop.limits import (
+    CLOSING_WORDS,
+    ECHOES_KEPT,
+    FINAL_REQUEST,
+    WARNING,
+    WITHOUT_ANSWER,
+    closing_reason,
+    ending_reason,
+    most_repeated,
+)
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.tools import Delivery
+from toolwire.protocol.turns import Ending, EndReason, Turn
+
+Echo = tuple[str, str]
+
+_MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mention"}
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """The model must speak next. `closing` says why this is the last step; then tools are off."""
+
+    closing: EndReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCalls:
+    """These calls want results."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    ending: Ending
+
+
+Step = AskModel | RunCalls | Finished
+
+
+def next_step(turn: Turn, now: float) -> Step:
+    """Read the turn so far and say what it needs next."""
+    if turn.ending is not None:
+        return Finished(turn.ending)
+    if reason := ending_reason(turn, now):
+        return Finished(Ending(reason, last_words(turn) or WITHOUT_ANSWER[reason]))
+    if turn.pending:
+        return RunCalls(turn.pending)
+    return AskModel(turn.closing or closing_reason(turn))
+
+
+def asked(turn: Turn) -> Turn:
+    """The turn as it stands when the model is asked: on the last step it carries the request for an answer."""
+    reason = closing_reason(turn) if turn.closing is None else None
+    if reason is None:
+        return turn
+    note = Note(f"{CLOSING_WORDS[reason]} {FINAL_REQUEST}")
+    return replace(turn, closing=reason, messages=(*turn.messages, note))
+
+
+def minted(turn: Turn, reply: Reply) -> Reply:
+    """The reply with our own ids on its calls: a function of turn, step and place, so never repeated."""
+    if not reply.calls:
+        return reply
+    stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
+    calls = tuple(
+        ToolCall(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
+        for n, c in enumerate(reply.calls, 1)
+    )
+    return replace(reply, calls=calls)
+
+
+def replied(turn: Turn, reply: Reply) -> Turn:
+    """The turn after a reply of the model (to the turn as `asked` left it)."""
+    usage, iterations = turn.usage + reply.usage, turn.iterations + 1
+    if turn.closing is not None or not turn.limits.tools_enabled:
+        said = replace(reply, calls=()) if reply.calls else reply
+        reason = turn.closing or EndReason.ANSWERED
+        ending = Ending(reason, reply.content.strip() or WITHOUT_ANSWER.get(reason, ""))
+        return replace(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
+    messages = (*turn.messages, reply)
+    if reply.calls:
+        return replace(turn, usage=usage, iterations=iterations, messages=messages, pending=reply.calls)
+    if complaint := _unreadable(reply):
+        messages = (*messages, Note(complaint))
+        failures = turn.failures + 1
+        return replace(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
+    ending = Ending(EndReason.ANSWERED, reply.content.strip())
+    return replace(turn, usage=usage, iterations=iterations, messages=messages, ending=ending)
+
+
+def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
+    """The turn after all calls of its last reply have results; `echoes` are digests of those that should progress."""
+    failed = sum(1 for result in results if result.status not in (Status.SUCCESS, Status.PARTIAL))
+    kept = (*turn.echoes, *echoes)[-ECHOES_KEPT:]
+    after = replace(
+        turn,
+        messages=(*turn.messages, ResultsMessage(tuple(results))),
+        pending=(),
+        calls=turn.calls + len(results),
+        failures=turn.failures + 1 if failed == len(results) else 0,
+        failed_calls=turn.failed_calls + failed,
+        echoes=kept,
+        ending=_delivered(results),
+    )
+    if not after.warned and after.ending is None and most_repeated(after) > 1:
+        return replace(after, warned=True, messages=(*after.messages, Note(WARNING)))
+    return after
+
+
+def noted(turn: Turn, note: Note) -> Turn:
+    """The turn after a word to the model from outside."""
+    return replace(turn, messages=(*turn.messages, note))
+
+
+def stopped(turn: Turn, ending: Ending) -> Turn:
+    """The turn ended from outside: by a person, a cancellation or a limit."""
+    return replace(turn, ending=ending, pending=())
+
+
+def last_words(turn: Turn) -> str:
+    """The newest text that the model wrote in this turn, empty when it wrote none."""
+    for message in reversed(turn.messages):
+        if isinstance(message, Reply) and message.content.strip():
+            return message.content.strip()
+        if not isinstance(message, (Reply, ResultsMessage, Note)):
+            break
+    return ""
+
+
+def calls_of(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """All calls in a stretch of conversation, in order."""
+    return tuple(call for message in messages if isinstance(message, Reply) for call in message.calls)
+
+
+def _unreadable(reply: Reply) -> str:
+    """What to tell a model whose reply is neither an answer nor a call; empty when the reply is fine."""
+    for problem in reply.problems:
+        if problem.code in _MEANT_A_CALL:
+            return f"{problem.message} If you meant to call a tool, repeat the call in the proper format."
+    if not reply.content.strip():
+        return "Your reply was empty. Answer the user, or call a tool."
+    return ""
+
+
+def _delivered(results: Sequence[ToolResult]) -> Ending | None:
+    """The end of a turn whose results all go straight to the user. An error always comes back to the model."""
+    if results and all(result.ok and result.delivery == Delivery.USER for result in results):
+        return Ending(EndReason.DELIVERED, "\n".join(result.text for result in results))
+    return None

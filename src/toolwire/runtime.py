@@ -1,0 +1,138 @@
+"""The hub: a call is judged, written down, run where its tool lives, and written down again.
+
+The record wins over everything: what was answered before is never run twice, and what another process started is
+never started again blindly.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from uuid_utils import uuid7
+
+from toolwire.decide.ladder import Case, decide
+from toolwire.define.canonical import digest
+from toolwire.define.toolbox import Toolbox
+from toolwire.deliver.endings import canceled, refused
+from toolwire.disclose.offer import offered
+from toolwire.execute.contract import Executor
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.resources import Resources
+from toolwire.journey import Accepted, Approve, Batch, Emit, Journey
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
+from toolwire.protocol.chat import Reply
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.turns import Turn
+from toolwire.record.contract import Store
+
+
+class Runtime:
+    """Takes calls through their journey. Shared by all turns of a process."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        store: Store,
+        *,
+        executor: Executor | None = None,
+        approve: Approve | None = None,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: str(uuid7()),
+    ) -> None:
+        self.toolbox = toolbox
+        self.store = store
+        self.executor = executor or InProcessExecutor()
+        self.approve = approve
+        self.clock = clock
+        self.new_id = new_id
+        self.resources = Resources()
+        self.running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
+
+    def offer(self, turn: Turn) -> tuple[Tool, ...]:
+        """The tools that this turn may see."""
+        return offered(self.toolbox, turn.grant) if turn.limits.tools_enabled else ()
+
+    async def execute(self, call: ToolCall, turn: Turn, emit: Emit | None = None) -> ToolResult:
+        """One call through the whole journey. The same call of the same turn again gives the stored result."""
+        [judged] = self._judge(turn, (call,), None)
+        kept = await self.store.open(judged.card, [self._decided(judged)])
+        journey = Journey(self, turn, Batch(1), emit)
+        if kept.record_id == judged.card.record_id:
+            return await journey.finish(judged)
+        if kept.result is None and (running := self.running.get((turn.id, call.id))):
+            return await asyncio.shield(running)
+        return await journey.finish(Accepted(kept, judged.decision, left=kept.attempt > 0))
+
+    async def accept(self, turn: Turn, reply: Reply, tools: Sequence[Tool]) -> list[Accepted]:
+        """Judge the calls of a reply and write reply and calls down together, before any of them runs."""
+        accepted = self._judge(turn, reply.calls, frozenset(tool.name for tool in tools))
+        await self.store.replied(turn, reply, [one.card for one in accepted], [self._decided(one) for one in accepted])
+        return accepted
+
+    async def reopen(self, turn: Turn, tools: Sequence[Tool]) -> list[Accepted]:
+        """Take up the calls of a turn that another process left behind."""
+        reopened = []
+        for one in self._judge(turn, turn.pending, frozenset(tool.name for tool in tools)):
+            card = await self.store.open(one.card, [self._decided(one)])
+            left = card.record_id != one.card.record_id and card.attempt > 0
+            reopened.append(Accepted(card, one.decision, left))
+        return reopened
+
+    async def run(
+        self, turn: Turn, accepted: Sequence[Accepted], emit: Emit | None = None
+    ) -> tuple[tuple[ToolResult, ...], Batch]:
+        """Run the calls of one step, together where they may; results come in the order of the calls."""
+        batch = Batch(turn.limits.parallel)
+        journey = Journey(self, turn, batch, emit)
+        if len(accepted) == 1:
+            return (await journey.finish(accepted[0]),), batch
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(journey.finish(one), name="toolwire-journey") for one in accepted]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        return tuple(task.result() for task in tasks), batch
+
+    async def abandon(self, accepted: Iterable[Accepted]) -> None:
+        """End calls that will not run any more, so that every accepted call has its result."""
+        for one in accepted:
+            if one.card.result is None:
+                await self.conclude(one.card, canceled(one.card.call, begun=one.left))
+
+    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult:
+        """Write down how a call ended; the result that was kept first comes back."""
+        row = AuditRow.about(card, "finished", self.clock(), rule=rule, result=result)
+        return await self.store.close(card, result, [row])
+
+    async def close(self) -> None:
+        await self.executor.close()
+
+    def _judge(self, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
+        """Decide about calls and make their cards."""
+        judged = []
+        for place, call in enumerate(calls):
+            case = Case(call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step)
+            decision = decide(case)
+            judged.append(Accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
+        return judged
+
+    def _card(self, turn: Turn, call: ToolCall, decision: Decision, *, alone: bool) -> CallCard:
+        """A call that is alone starts at once, so its card is opened as started: one write less."""
+        tool = self.toolbox.get(call.name)
+        effect, version = (tool.effect, tool.version) if tool else (Effect.UNSAFE, "")
+        attempt = int(alone and isinstance(decision, Allowed))
+        result = refused(decision) if isinstance(decision, Denied) else None
+        return CallCard(
+            self.new_id(), turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
+            effect.value, version, self.clock(), attempt, result,
+        )  # fmt: skip
+
+    def _decided(self, one: Accepted) -> AuditRow:
+        match one.decision:
+            case Denied(rule=rule):
+                return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result)
+            case NeedsApproval():
+                return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation")
+            case Allowed():
+                return AuditRow.about(one.card, "allowed", self.clock())

@@ -1,0 +1,231 @@
+"""Functions as tools: whatever they do is a result."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from toolwire import Context, Image, Status, Text, Tool, ToolCall, ToolFailure, ToolResult, tool
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.threads import Threads
+from toolwire.protocol.calls import Allowed
+from toolwire.protocol.outcomes import Code
+
+BOUND_S = 5
+
+
+@pytest.fixture
+async def executor() -> AsyncIterator[InProcessExecutor]:
+    one = InProcessExecutor(grace_s=0.01)
+    yield one
+    await one.close()
+
+
+def allowed(made: Tool, timeout_s: float = 5.0, **arguments: Any) -> Allowed:
+    return Allowed(ToolCall(made.name, arguments, id="c1"), made, arguments, timeout_s)
+
+
+async def run(executor: InProcessExecutor, made: Tool, timeout_s: float = 5.0, **arguments: Any) -> ToolResult:
+    async with asyncio.timeout(BOUND_S):
+        return await executor.execute(allowed(made, timeout_s, **arguments), Context(call_id="c1"))
+
+
+def defined(function: Callable[..., Any]) -> Tool:
+    return tool(description="test tool")(function)
+
+
+@pytest.mark.feature("F140", "F159")
+async def test_async_functions_run_on_the_loop_and_sync_ones_in_a_thread(executor: InProcessExecutor) -> None:
+    async def where_async() -> str:
+        return threading.current_thread().name
+
+    def where_sync() -> str:
+        return threading.current_thread().name
+
+    on_loop = await run(executor, defined(where_async))
+    in_thread = await run(executor, defined(where_sync))
+
+    assert on_loop.text == threading.current_thread().name
+    assert in_thread.text == "toolwire-tool"
+    assert on_loop.elapsed_ms > 0
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "structured"),
+    [
+        ("plain", "plain", None),
+        (42, "42", 42),
+        (None, "done", None),
+        ({"a": [1, 2]}, '{"a":[1,2]}', {"a": [1, 2]}),
+        (Point(1, 2), '{"x":1,"y":2}', {"x": 1, "y": 2}),
+        ({3, 1, 2}, "[1,2,3]", [1, 2, 3]),
+        (Text("block"), "block", None),
+        ([Text("one"), Image("QQ==")], "one\n[image image/png]", None),
+        ("half a surrogate \ud83d", "half a surrogate ?", None),
+    ],
+)
+async def test_what_a_function_returns_becomes_content(
+    executor: InProcessExecutor, value: Any, text: str, structured: Any
+) -> None:
+    def give() -> Any:
+        return value
+
+    result = await run(executor, defined(give))
+    assert (result.status, result.text, result.structured) == (Status.SUCCESS, text, structured)
+
+
+@pytest.mark.parametrize("value", [object(), b"bytes", {"deep": object()}, [threading.Lock()]])
+async def test_what_has_no_json_form_is_a_failure_that_says_what_to_return(
+    executor: InProcessExecutor, value: Any
+) -> None:
+    def give() -> Any:
+        return value
+
+    result = await run(executor, defined(give))
+    assert result.error is not None
+    assert result.error.code is Code.EXECUTION_FAILED
+    assert "Return text, numbers, lists" in result.text
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.feature("F265")
+@pytest.mark.parametrize(
+    "error", [ValueError("bad luck"), SystemExit(3), StopIteration(1), TimeoutError("mine"), Unprintable()]
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_function_that_raises_gives_a_result(
+    executor: InProcessExecutor, error: BaseException, is_async: bool
+) -> None:
+    async def fails_async() -> None:
+        raise error
+
+    def fails_sync() -> None:
+        raise error
+
+    result = await run(executor, defined(fails_async if is_async else fails_sync))
+    assert result.error is not None
+    assert (result.status, result.error.code) == (Status.FAILED, Code.EXECUTION_FAILED)
+
+
+async def test_a_tool_chooses_its_code_and_sentence(executor: InProcessExecutor) -> None:
+    def missing() -> None:
+        raise ToolFailure("No such file. Try 'a.txt'.", code=Code.NOT_FOUND, detail={"near": ["a.txt"]})
+
+    result = await run(executor, defined(missing))
+    assert result.error is not None
+    assert (result.error.code, result.error.message, result.error.detail) == (
+        Code.NOT_FOUND, "No such file. Try 'a.txt'.", {"near": ["a.txt"]},
+    )  # fmt: skip
+
+
+@pytest.mark.requirement("execute.timeout")
+@pytest.mark.feature("F265")
+async def test_a_call_that_takes_too_long_ends_as_timeout(executor: InProcessExecutor) -> None:
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    result = await run(executor, defined(hangs), timeout_s=0.01)
+    assert (result.status, result.error and result.error.code) == (Status.TIMEOUT, Code.TIMEOUT)
+    assert "0.01 s" in result.text
+
+
+async def test_an_async_tool_that_ignores_its_cancellation_is_left_behind(executor: InProcessExecutor) -> None:
+    free = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+
+    result = await run(executor, defined(stubborn), timeout_s=0.01)
+    free.set()
+    assert result.status is Status.TIMEOUT
+
+
+async def test_a_hanging_thread_is_told_written_off_and_replaced() -> None:
+    executor = InProcessExecutor(Threads(most=1), grace_s=0.01)
+    release, noticed = threading.Event(), threading.Event()
+
+    def hangs(context: Context) -> None:
+        release.wait(BOUND_S)
+        if context.canceled():
+            noticed.set()
+
+    def quick() -> str:
+        return "next"
+
+    late = await run(executor, defined(hangs), timeout_s=0.01)
+    after = await run(executor, defined(quick))
+    release.set()
+
+    assert late.status is Status.TIMEOUT
+    assert "thread may still be at work" in late.text
+    assert after.text == "next"
+    assert await asyncio.to_thread(noticed.wait, BOUND_S)
+
+
+async def test_more_calls_than_threads_all_get_their_turn() -> None:
+    executor = InProcessExecutor(Threads(most=2))
+
+    def double(n: int) -> int:
+        return n * 2
+
+    made = defined(double)
+    results = await asyncio.gather(*(run(executor, made, n=n) for n in range(20)))
+    assert [result.structured for result in results] == [n * 2 for n in range(20)]
+
+
+@pytest.mark.feature("F035")
+async def test_the_callers_cancellation_reaches_the_tool_and_passes_through(executor: InProcessExecutor) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def works() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(executor.execute(allowed(defined(works)), Context()))
+    await asyncio.wait_for(began.wait(), BOUND_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_a_tool_that_cancels_itself_has_failed_not_been_canceled(executor: InProcessExecutor) -> None:
+    async def gives_up() -> None:
+        raise asyncio.CancelledError
+
+    result = await run(executor, defined(gives_up))
+    assert result.status is Status.FAILED
+
+
+async def test_a_tool_without_a_function_here_is_unavailable(executor: InProcessExecutor) -> None:
+    result = await run(executor, Tool("elsewhere", "runs elsewhere"))
+    assert result.error is not None
+    assert result.error.code is Code.UNAVAILABLE
+
+
+async def test_context_variables_reach_a_thread(executor: InProcessExecutor) -> None:
+    def quick() -> float:
+        return time.get_clock_info("monotonic").resolution
+
+    assert (await run(executor, defined(quick))).ok

@@ -1,0 +1,28 @@
+"""What the protocol demands, by id. Every one is carried by a test (`@pytest.mark.requirement`)."""
+
+REQUIREMENTS = {
+    "protocol.frozen": "Nouns cannot be changed after they are made, and need nothing but the standard library.",
+    "protocol.outcomes": "Statuses and error codes are closed lists, and every code maps to every other system's word.",
+    "call.minted-id": "The runtime mints call ids; repeated or missing provider ids never merge or lose calls.",
+    "call.one-result": "Every accepted call ends in exactly one terminal result, whatever happens.",
+    "decide.ladder": "A call climbs exists, offered, tier, permissions, arguments, confirmation, limits, in this order.",
+    "decide.no-ask-for-refused": "A person is never asked to approve a call that would be refused anyway.",
+    "disclose.offer": "Only tools that the grant covers are offered.",
+    "execute.siblings": "A failing or canceled call never takes its siblings with it.",
+    "execute.order": "Results come in the order of the calls, and the model sees them together.",
+    "execute.resources": "Calls that touch the same resource wait for each other; everything else runs together.",
+    "execute.timeout": "A call's time is clamped to its tool's maximum; running out of it is a timeout result.",
+    "execute.approval-free": "Waiting for an approval costs no deadline.",
+    "record.before": "A call is on record before its tool runs, and its result after.",
+    "record.idempotent": "The same turn and call id again returns the stored result and runs nothing.",
+    "record.first-wins": "The first terminal result is the result; a later report becomes an audit event.",
+    "record.fenced": "A write with an old epoch changes nothing.",
+    "record.resume": "A turn whose process died goes on from its record; nothing that was answered runs again.",
+    "record.unknown": "A call that a dead process had started is run again only if its effect class allows it.",
+    "loop.limits": "A turn stops by itself at its limits, and the last step offers no tools.",
+    "loop.stuck": "Stuck means the same call and the same result again; the model is warned once, then stopped.",
+    "loop.errors-return": "Errors always come back to the model unless the turn has ended.",
+    "loop.text-kept": "The model's text is never lost.",
+    "model.secrets": "Keys never appear in logs, errors or records.",
+    "settings.checked": "An unknown or wrong setting is refused with the place it came from and what is allowed.",
+}

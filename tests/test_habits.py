@@ -1,0 +1,28 @@
+"""The project's own promises about itself."""
+
+import pytest
+
+from tests.features import PAGE, features, page
+from tests.marks import carriers
+from tests.requirements import REQUIREMENTS
+
+
+def test_every_requirement_is_carried_by_a_test_and_every_mark_is_known() -> None:
+    assert carriers("requirement").keys() == REQUIREMENTS.keys()
+
+
+def test_every_feature_mark_names_a_feature_of_the_product() -> None:
+    assert carriers("feature").keys() <= {feature.id for feature in features()}
+
+
+def test_the_features_page_is_current() -> None:
+    """Run `make docs` when this fails."""
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.feature("F269")
+def test_the_plan_names_every_part_of_the_product() -> None:
+    """We chose to keep the phased plan in one page, and to count its parts from the table of features."""
+    plan = (PAGE.parent / "plan.md").read_text(encoding="utf-8")
+    for part in {feature.part for feature in features()}:
+        assert f"`{part}`" in plan
