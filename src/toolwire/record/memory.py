@@ -215,8 +215,8 @@ class MemoryStore:
         if card.call.id not in cards:
             cards[card.call.id] = replace(card, attempt=0, result=None)
             self._card_order.append((card.turn_id, card.call.id))
-            if card.result is not None:
-                self._end_call(card, card.result)
+        if card.result is not None and cards[card.call.id].result is None:
+            self._end_call(card, card.result)
         return cards[card.call.id]
 
     def _end_call(self, card: CallCard, result: ToolResult) -> None:

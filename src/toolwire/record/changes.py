@@ -1,0 +1,212 @@
+"""What each change of the SQLite store does to a page.
+
+A change that must not happen gives back the exception instead of raising it, so that the others of its transaction,
+and the audit row about it, are kept all the same.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from toolwire.errors import StoreError
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.turns import Ending, Turn
+from toolwire.record import refusals
+from toolwire.record.contract import LoopMetrics, TurnStats
+from toolwire.record.page import LOOP_SUMS, Page
+from toolwire.record.rows import CALL, RESULT, Row, audit_rows, column, identity
+from toolwire.record.tally import loop_metrics
+from toolwire.wire.faithful import dump
+
+T = TypeVar("T")
+
+_BEGIN = """
+    INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
+                       started_at, updated_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)
+"""
+_TAKE_OVER = """
+    UPDATE turns SET epoch = epoch + 1, owner = ?, state = 'running', updated_at = ?
+    WHERE id = ? AND epoch = ? AND state <> 'ended'
+"""
+_TOUCH = "UPDATE turns SET updated_at = ? WHERE id = ? AND epoch = ? AND state <> 'ended'"
+_RELEASE = """
+    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?
+    WHERE id = ? AND epoch = ? AND state <> 'ended'
+"""
+_END = """
+    UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
+        ended = (SELECT coalesce(max(other.ended), 0) + 1 FROM turns other WHERE other.thread = turns.thread)
+    WHERE id = ? AND epoch = ? AND state <> 'ended'
+"""
+_START = """
+    INSERT INTO attempts (turn_id, call_id, attempt) VALUES (?, ?, 1)
+    ON CONFLICT (turn_id, call_id) DO UPDATE SET attempt = attempt + 1
+    RETURNING attempt
+"""
+_SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """Something to be kept: what it must know beforehand, and what it does to the page."""
+
+    apply: Callable[[Page], T | StoreError]
+    turn_ids: tuple[str, ...] = ()
+    calls: tuple[tuple[str, str], ...] = ()
+
+
+def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
+    if turn_id in page.turns:
+        return refusals.already_begun(turn_id)
+    page.connection.execute(_BEGIN, row)
+    page.turns[turn_id] = (row[5], "running")
+    return None
+
+
+def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], at: float) -> StoreError | None:
+    if turn_id not in page.turns:
+        return refusals.no_turn(turn_id)
+    epoch, state = page.turns[turn_id]
+    if state == "ended":
+        return refusals.ended(turn_id)
+    (before,) = page.connection.execute("SELECT owner FROM turns WHERE id = ?", (turn_id,)).fetchone()
+    if before is not None and alive(before):
+        return refusals.owned(turn_id)
+    page.connection.execute(_TAKE_OVER, (owner, at, turn_id, epoch))
+    page.turns[turn_id] = (epoch + 1, "running")
+    return None
+
+
+def say(
+    page: Page, turn: Turn, row: Row, cards: Sequence["OpenCard"], audit: Sequence[Row], at: float
+) -> StoreError | None:
+    """A reply or a note, and the cards that come with it."""
+    if refusal := _not_held(page, turn):
+        return refusal
+    for card in cards:
+        if (found := card.found(page)) is not None and isinstance(kept := card.checked(page, found), StoreError):
+            return kept
+    page.connection.execute(_TOUCH, (at, column(turn.id), turn.epoch))
+    page.records.append(row)
+    for card in cards:
+        card.put(page)
+    page.audit.extend(audit)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCard:
+    """A card to be written down unless its identity is taken."""
+
+    card: CallCard
+    row: Row
+    result_row: Row | None
+    audit: Sequence[Row]
+    at: float
+
+    def __call__(self, page: Page) -> CallCard | StoreError:
+        if refusal := _stale(page, self.card):
+            return refusal
+        found = self.found(page)
+        if found is None:
+            page.audit.extend(self.audit)
+            self.put(page)
+            return replace(self.card, attempt=0) if self.card.attempt else self.card
+        checked = self.checked(page, found)
+        if isinstance(checked, StoreError) or checked.result is not None or self.card.result is None:
+            return checked
+        self.put(page)
+        return replace(checked, result=self.card.result)
+
+    def found(self, page: Page) -> CallCard | None:
+        key = identity(self.card)
+        return page.card(key) if page.has(key, CALL) else None
+
+    def checked(self, page: Page, found: CallCard) -> CallCard | StoreError:
+        """The card kept first, under the caller's epoch, if it is for the same arguments."""
+        if found.args_digest == self.card.args_digest:
+            return replace(found, epoch=self.card.epoch)
+        page.audit.extend(audit_rows([refusals.conflict_row(self.card, self.at)]))
+        return refusals.conflict(self.card)
+
+    def put(self, page: Page) -> None:
+        key = identity(self.card)
+        if not page.has(key, CALL):
+            page.add_card(key, self.row)
+        if self.card.result is not None and self.result_row is not None and not page.has(key, RESULT):
+            page.add_result(self.card, self.card.result, self.result_row, self.at)
+
+
+def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreError:
+    key = identity(card)
+    if refusal := _stale(page, card) or _unknown(page, card):
+        return refusal
+    if page.has(key, RESULT):
+        return replace(page.card(key), epoch=card.epoch)
+    (attempt,) = page.connection.execute(_START, key).fetchone()
+    page.audit.extend(audit)
+    return replace(card, attempt=attempt, result=None)
+
+
+def close(
+    page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], at: float
+) -> ToolResult | StoreError:
+    if refusal := _stale(page, card) or _unknown(page, card):
+        return refusal
+    if (first := _ended_with(page, card)) is not None:
+        page.audit.extend(audit_rows([refusals.late_result(card, result, at)]))
+        return first
+    page.add_result(card, result, row, at)
+    page.audit.extend(audit)
+    return result
+
+
+def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> StoreError | None:
+    if refusal := _not_held(page, turn):
+        return refusal
+    kept = dump({"reason": ending.reason.value, "answer": ending.answer})
+    page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
+    page.turns[column(turn.id)] = (turn.epoch, "ended")
+    sums = page.connection.execute(LOOP_SUMS).fetchone()
+    metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
+    page.connection.execute(_SET_LOOP, tuple(getattr(metrics, name) for name in LoopMetrics.__slots__))
+    return None
+
+
+def release(page: Page, turn: Turn, at: float) -> StoreError | None:
+    if refusal := _not_held(page, turn):
+        return refusal
+    page.connection.execute(_RELEASE, (at, column(turn.id), turn.epoch))
+    page.turns[column(turn.id)] = (turn.epoch, "interrupted")
+    return None
+
+
+def append(page: Page, audit: Sequence[Row]) -> None:
+    page.audit.extend(audit)
+
+
+def _not_held(page: Page, turn: Turn) -> StoreError | None:
+    """Why this epoch may not change the turn any more, if so."""
+    if column(turn.id) not in page.turns:
+        return refusals.no_turn(turn.id)
+    current, state = page.turns[column(turn.id)]
+    if current != turn.epoch:
+        return refusals.taken_over(turn.id, turn.epoch, current)
+    return refusals.ended(turn.id) if state == "ended" else None
+
+
+def _stale(page: Page, card: CallCard) -> StoreError | None:
+    known = page.turns.get(column(card.turn_id))
+    if known is None or known[0] == card.epoch:
+        return None
+    return refusals.taken_over(card.turn_id, card.epoch, known[0])
+
+
+def _ended_with(page: Page, card: CallCard) -> ToolResult | None:
+    return page.card(identity(card)).result if page.has(identity(card), RESULT) else None
+
+
+def _unknown(page: Page, card: CallCard) -> StoreError | None:
+    return None if page.has(identity(card), CALL) else refusals.no_call(card)

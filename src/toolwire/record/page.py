@@ -1,0 +1,121 @@
+"""One transaction of the SQLite store: what its changes need to know is read first, what they add is written last."""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import orjson
+
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.records import CallCard
+from toolwire.record.rows import CALL, RESULT, Row, column, identity, read_card
+from toolwire.record.tally import ToolTally
+
+_TURNS = "SELECT t.id, t.epoch, t.state FROM json_each(?) j CROSS JOIN turns t ON t.id = j.value"
+_CALLS = """
+    SELECT r.turn_id, r.call_id, r.schema_name
+    FROM json_each(?) j CROSS JOIN records r ON r.turn_id = j.value ->> 0 AND r.call_id = j.value ->> 1
+"""
+_CARD = """
+    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, a.attempt, r.context
+    FROM records c
+    LEFT JOIN attempts a ON a.turn_id = c.turn_id AND a.call_id = c.call_id
+    LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    WHERE c.turn_id = ? AND c.call_id = ? AND c.schema_name = 'tool.call'
+"""
+LOOP_SUMS = """
+    SELECT turns, answered, iterations, total_ms, batches, max_concurrency, saved_ms, with_failures, recovered,
+           input_tokens, output_tokens, cost_usd
+    FROM loop_metrics
+"""
+_ADD_RECORD = """
+    INSERT INTO records (id, project, schema_name, title, context, created_by, created_at, turn_id, call_id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_AUDIT = """
+    INSERT INTO audit (at, event, project, agent, turn_id, call_id, tool, rule, status, code, args_digest,
+                       elapsed_ms, detail)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_METRICS = """
+    INSERT INTO tool_metrics (tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
+                              last_error_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (tool) DO UPDATE SET
+        calls = calls + excluded.calls,
+        success = success + excluded.success,
+        errors = errors + excluded.errors,
+        timeouts = timeouts + excluded.timeouts,
+        canceled = canceled + excluded.canceled,
+        total_ms = total_ms + excluded.total_ms,
+        max_ms = max(max_ms, excluded.max_ms),
+        last_error = iif(excluded.last_error_at IS NULL, last_error, excluded.last_error),
+        last_error_at = coalesce(excluded.last_error_at, last_error_at)
+"""
+
+
+@dataclass(slots=True)
+class Page:
+    """What a transaction knows and will add.
+
+    `turns` holds (epoch, state) of the kept turns that its changes touch, `kept` the schema names under each
+    (turn, call) identity. Changes look here and keep it true for those that follow them.
+    """
+
+    connection: sqlite3.Connection
+    turns: dict[str, tuple[int, str]] = field(default_factory=dict)
+    kept: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    records: list[Row] = field(default_factory=list)
+    audit: list[Row] = field(default_factory=list)
+    tallies: dict[str, ToolTally] = field(default_factory=dict)
+
+    def look_up(self, turn_ids: Iterable[str], calls: Iterable[tuple[str, str]]) -> None:
+        """Read what the changes of this transaction need to know, all at once."""
+        if wanted := list(set(turn_ids)):
+            rows = self.connection.execute(_TURNS, (orjson.dumps(wanted).decode(),))
+            self.turns.update({turn_id: (epoch, state) for turn_id, epoch, state in rows})
+        if identities := list(set(calls)):
+            for turn_id, call_id, schema_name in self.connection.execute(_CALLS, (orjson.dumps(identities).decode(),)):
+                self.kept.setdefault((turn_id, call_id), set()).add(schema_name)
+
+    def has(self, key: tuple[str, str], schema_name: str) -> bool:
+        return schema_name in self.kept.get(key, ())
+
+    def card(self, key: tuple[str, str]) -> CallCard:
+        """The kept card, complete, including what this transaction has added."""
+        self.flush()
+        return read_card(self.connection.execute(_CARD, key).fetchone())
+
+    def add_card(self, key: tuple[str, str], row: Row) -> None:
+        self.records.append(row)
+        self.kept.setdefault(key, set()).add(CALL)
+
+    def add_result(self, card: CallCard, result: ToolResult, row: Row, at: float) -> None:
+        """Keep how a call ended, and count it."""
+        self.records.append(row)
+        self.kept.setdefault(identity(card), set()).add(RESULT)
+        self.tallies.setdefault(column(card.call.name), ToolTally()).add(result, at)
+
+    def flush(self) -> None:
+        """Write what was added so far."""
+        self.connection.executemany(_ADD_RECORD, self.records)
+        self.connection.executemany(_ADD_AUDIT, self.audit)
+        self.connection.executemany(_ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
+        self.records.clear()
+        self.audit.clear()
+        self.tallies.clear()
+
+
+def _metrics_row(tool: str, tally: ToolTally) -> Row:
+    return (
+        tool,
+        tally.calls,
+        tally.success,
+        tally.errors,
+        tally.timeouts,
+        tally.canceled,
+        tally.total_ms,
+        tally.max_ms,
+        column(tally.last_error),
+        tally.last_error_at,
+    )

@@ -1,0 +1,184 @@
+"""The questions that can be asked of the SQLite store, each answered from one consistent view."""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.record import refusals, story
+from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
+from toolwire.record.page import LOOP_SUMS
+from toolwire.record.rows import (
+    RESULT,
+    column,
+    question,
+    read_audit,
+    read_card,
+    read_history,
+    read_opening,
+    read_said,
+)
+from toolwire.record.tally import NEWEST_RESULTS, ToolTally, tool_metrics
+from toolwire.wire.faithful import load
+from toolwire.wire.stored import read_result
+
+_TURN = """
+    SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner
+    FROM turns WHERE id = ?
+"""
+_SAID = """
+    SELECT schema_name, call_id, context FROM records
+    WHERE turn_id = ? AND schema_name IN ('turn.reply', 'turn.note', 'tool.result') ORDER BY seq
+"""
+_RUNNING_OWNERS = "SELECT DISTINCT owner FROM turns WHERE state = 'running' AND owner IS NOT NULL"
+_SUMMARIES = """
+    SELECT * FROM (
+        SELECT id, project, agent, thread, model, opening,
+               iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state) AS shown,
+               started_at, updated_at, ending,
+               (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call')
+        FROM turns ORDER BY seq DESC
+    ) WHERE ?2 IS NULL OR shown = ?2 LIMIT ?3
+"""
+_THREAD = "SELECT id, opening FROM turns WHERE thread = ? AND ended <= ? ORDER BY ended"
+_THREAD_END = "SELECT coalesce(max(ended), 0) FROM turns WHERE thread = ?"
+
+_CARD_COLUMNS = """
+    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, a.attempt, r.context
+    FROM ({cards}) c
+    LEFT JOIN attempts a ON a.turn_id = c.turn_id AND a.call_id = c.call_id
+    LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    ORDER BY c.seq {order}
+"""
+_CALLS_OF_TURN = _CARD_COLUMNS.format(
+    cards="""SELECT * FROM records WHERE turn_id = ?1 AND schema_name = 'tool.call' AND (?2 IS NULL OR title = ?2)
+             ORDER BY seq LIMIT ?3""",
+    order="ASC",
+)
+_CALLS_OF_TOOL = _CARD_COLUMNS.format(
+    cards="SELECT * FROM records WHERE schema_name = 'tool.call' AND title = ?2 ORDER BY seq DESC LIMIT ?3",
+    order="DESC",
+)
+_NEWEST_CALLS = _CARD_COLUMNS.format(
+    cards="SELECT * FROM records NOT INDEXED WHERE schema_name = 'tool.call' ORDER BY seq DESC LIMIT ?3",
+    order="DESC",
+)
+_AUDIT_OF_TURN = (
+    "SELECT * FROM audit WHERE turn_id = ?1 AND (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
+)
+_NEWEST_AUDIT = "SELECT * FROM audit WHERE (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
+_TALLIES = """
+    SELECT tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error, last_error_at
+    FROM tool_metrics ORDER BY tool
+"""
+_NEWEST_MS = """
+    SELECT context ->> '$.elapsed_ms' FROM records
+    WHERE schema_name = 'tool.result' AND title = ? ORDER BY seq DESC LIMIT ?
+"""
+Alive = Callable[[str], bool]
+
+
+def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn:
+    row = connection.execute(_TURN, (column(turn_id),)).fetchone()
+    if row is None:
+        raise refusals.no_turn(turn_id)
+    *header, history, upto, state, owner = row
+    earlier = thread(connection, header[3], upto) if history is None else read_history(history)
+    opening = read_opening(tuple(header), earlier)
+    orphaned = state == "running" and not (owner is not None and alive(owner))
+    return KeptTurn(opening, story.events(*_said(connection, opening.id)), "interrupted" if orphaned else state)
+
+
+def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
+    owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
+    dead = orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
+    return [_summary(*row) for row in connection.execute(_SUMMARIES, (dead, state, max(limit, 0)))]
+
+
+def thread(connection: sqlite3.Connection, name: str, upto: int) -> tuple[Message, ...]:
+    """What was said in the first `upto` ended turns of a thread."""
+    if upto == 0:
+        return ()
+    told: list[Message] = []
+    for turn_id, opening in connection.execute(_THREAD, (column(name), upto)).fetchall():
+        told.extend(question(opening))
+        told.extend(story.history(*_said(connection, turn_id)))
+    return tuple(told)
+
+
+def whole_thread(connection: sqlite3.Connection, name: str) -> tuple[tuple[Message, ...], int]:
+    """Everything said in a thread's ended turns, and how many these are."""
+    (upto,) = connection.execute(_THREAD_END, (column(name),)).fetchone()
+    return thread(connection, name, upto), upto
+
+
+def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int) -> list[CallCard]:
+    match turn_id, tool:
+        case None, None:
+            wanted = _NEWEST_CALLS
+        case None, _:
+            wanted = _CALLS_OF_TOOL
+        case _:
+            wanted = _CALLS_OF_TURN
+    rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), max(limit, 0)))
+    return [read_card(row) for row in rows]
+
+
+def audit_log(
+    connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, after: int
+) -> list[AuditRow]:
+    wanted = _NEWEST_AUDIT if turn_id is None else _AUDIT_OF_TURN
+    rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), after, max(limit, 0)))
+    return [read_audit(row) for row in rows][::-1]
+
+
+def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetrics]:
+    tallies = connection.execute(_TALLIES).fetchall()
+    tools = [tool_metrics(tool, ToolTally(*sums), _newest_ms(connection, tool)) for tool, *sums in tallies]
+    sums = connection.execute(LOOP_SUMS).fetchone()
+    return tools, LoopMetrics(*sums) if sums else LoopMetrics()
+
+
+def _newest_ms(connection: sqlite3.Connection, tool: str) -> list[float]:
+    rows: Iterable[tuple[Any]] = connection.execute(_NEWEST_MS, (tool, NEWEST_RESULTS))
+    return [max(float(took), 0.0) if isinstance(took, int | float) else 0.0 for (took,) in rows]
+
+
+def _said(connection: sqlite3.Connection, turn_id: str) -> tuple[list[story.Said], dict[str, ToolResult]]:
+    said: list[story.Said] = []
+    results: dict[str, ToolResult] = {}
+    for schema_name, call_id, context in connection.execute(_SAID, (turn_id,)):
+        if schema_name == RESULT:
+            results[call_id] = read_result(load(context))
+        else:
+            said.append(read_said(schema_name, context))
+    return said, results
+
+
+def _summary(
+    turn_id: str,
+    project: str,
+    agent: str,
+    thread: str,
+    model: str,
+    opening: str,
+    state: str,
+    started_at: float,
+    updated_at: float,
+    ending: str | None,
+    calls: int,
+) -> TurnSummary:
+    ended = load(ending) if ending else {}
+    asked = load(opening).get("question", "")
+    reason, answer = ended.get("reason", ""), ended.get("answer", "")
+    return TurnSummary(
+        turn_id, project, agent, thread, model, asked, state, started_at, updated_at, reason, answer, calls
+    )
+
+
+def _maybe(text: str | None) -> str | None:
+    return None if text is None else column(text)

@@ -1,0 +1,170 @@
+"""Nouns as rows of the SQLite tables, and back."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import uuid_utils
+
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, UserMessage
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Turn
+from toolwire.record import story
+from toolwire.wire.faithful import dump, load
+from toolwire.wire.stored import (
+    read_call,
+    read_grant,
+    read_limits,
+    read_message,
+    read_reply,
+    read_result,
+    write_call,
+    write_grant,
+    write_limits,
+    write_message,
+    write_reply,
+    write_result,
+)
+
+CALL = "tool.call"
+RESULT = "tool.result"
+REPLY = "turn.reply"
+NOTE = "turn.note"
+
+Row = tuple[Any, ...]
+
+
+def column(text: str) -> str:
+    """Text that SQLite can hold: half a surrogate pair becomes its escape. What must come back whole goes in JSON."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def identity(card: CallCard) -> tuple[str, str]:
+    return column(card.turn_id), column(card.call.id)
+
+
+def card_row(card: CallCard) -> Row:
+    context = {
+        "call": write_call(card.call),
+        "epoch": card.epoch,
+        "args_digest": card.args_digest,
+        "effect": card.effect,
+        "tool_version": card.tool_version,
+    }
+    kind = (CALL, column(card.call.name), dump(context), column(card.agent), card.created_at)
+    return (column(card.record_id), column(card.project), *kind, *identity(card))
+
+
+def result_row(card: CallCard, result: ToolResult, at: float) -> Row:
+    kind = (RESULT, column(card.call.name), dump(write_result(result)), column(card.agent), at)
+    return (_new_id(), column(card.project), *kind, *identity(card))
+
+
+def said_row(turn: Turn, message: Reply | Note, at: float) -> Row:
+    schema, context = (REPLY, write_reply(message)) if isinstance(message, Reply) else (NOTE, {"text": message.text})
+    kind = (schema, "", dump(context), column(turn.agent), at)
+    return (_new_id(), column(turn.project), *kind, column(turn.id), None)
+
+
+def audit_rows(rows: Iterable[AuditRow]) -> list[Row]:
+    return [
+        (
+            row.at,
+            column(row.event),
+            column(row.project),
+            column(row.agent),
+            column(row.turn_id),
+            column(row.call_id),
+            column(row.tool),
+            column(row.rule),
+            column(row.status),
+            column(row.code),
+            column(row.args_digest),
+            row.elapsed_ms,
+            dump(row.detail) if row.detail else "{}",
+        )
+        for row in rows
+    ]
+
+
+def read_audit(row: Row) -> AuditRow:
+    seq, *plain, detail = row
+    return replace(AuditRow(*plain), detail=load(detail), seq=seq)
+
+
+def read_card(row: Row) -> CallCard:
+    """A call card from its own row, its attempts and its result."""
+    record_id, turn_id, project, agent, created_at, context, attempt, result = row
+    kept = load(context)
+    return CallCard(
+        record_id=record_id,
+        turn_id=turn_id,
+        epoch=kept["epoch"],
+        call=read_call(kept["call"]),
+        args_digest=kept["args_digest"],
+        project=project,
+        agent=agent,
+        effect=kept.get("effect", "unsafe"),
+        tool_version=kept.get("tool_version", ""),
+        created_at=created_at,
+        attempt=attempt or 0,
+        result=None if result is None else read_result(load(result)),
+    )
+
+
+def read_said(schema_name: str, context: str) -> story.Said:
+    kept = load(context)
+    return read_reply(kept) if schema_name == REPLY else Note(kept["text"])
+
+
+def opening_json(turn: Turn) -> str:
+    """What a turn began with, apart from the columns and the history."""
+    opening = {"system": turn.system, "grant": write_grant(turn.grant), "limits": write_limits(turn.limits)}
+    if asks(turn):
+        opening["question"] = turn.question
+    return dump(opening)
+
+
+def asks(turn: Turn) -> bool:
+    return bool(turn.messages) and isinstance(turn.messages[-1], UserMessage)
+
+
+def history_of(turn: Turn) -> tuple[Message, ...]:
+    """What was said before the question."""
+    return turn.messages[:-1] if asks(turn) else turn.messages
+
+
+def history_json(messages: Iterable[Message]) -> str:
+    return dump([write_message(message) for message in messages])
+
+
+def read_history(data: str) -> tuple[Message, ...]:
+    return tuple(read_message(message) for message in load(data))
+
+
+def question(opening: str) -> tuple[Message, ...]:
+    kept = load(opening)
+    return (UserMessage(kept["question"]),) if "question" in kept else ()
+
+
+def read_opening(row: Row, history: tuple[Message, ...]) -> Turn:
+    turn_id, project, agent, thread, model, epoch, opening, started_at = row
+    kept = load(opening)
+    return Turn(
+        id=turn_id,
+        project=project,
+        agent=agent,
+        thread=thread,
+        epoch=epoch,
+        model=model,
+        system=kept.get("system", ""),
+        grant=read_grant(kept["grant"]),
+        limits=read_limits(kept["limits"]),
+        started_at=started_at,
+        messages=(*history, *question(opening)),
+    )
+
+
+def _new_id() -> str:
+    return str(uuid_utils.uuid7())

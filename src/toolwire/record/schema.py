@@ -1,0 +1,192 @@
+"""The tables of the SQLite store, as numbered steps from nothing to today."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from toolwire.errors import StoreUnavailable
+
+APPLICATION_ID = 0x746F6F6C  # "tool": tells our file from another program's database
+
+_BASE = (
+    """
+    CREATE TABLE turns (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        project TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        thread TEXT NOT NULL,
+        model TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        owner TEXT,
+        state TEXT NOT NULL CHECK (state IN ('running', 'interrupted', 'ended')),
+        opening TEXT NOT NULL,
+        history TEXT,
+        history_upto INTEGER NOT NULL DEFAULT 0,
+        ending TEXT,
+        ended INTEGER,
+        started_at REAL NOT NULL,
+        updated_at REAL NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX turns_by_thread ON turns (thread, ended)",
+    "CREATE INDEX turns_running ON turns (owner) WHERE state = 'running'",
+    """
+    CREATE TABLE records (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        project TEXT NOT NULL,
+        schema_name TEXT NOT NULL,
+        title TEXT NOT NULL,
+        context TEXT NOT NULL,
+        tags TEXT NOT NULL DEFAULT '[]',
+        version INTEGER NOT NULL DEFAULT 1,
+        llm_hints TEXT,
+        visibility TEXT NOT NULL DEFAULT 'project',
+        sensitivity TEXT NOT NULL DEFAULT 'normal',
+        expires_at REAL,
+        created_by TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        updated_by TEXT NOT NULL DEFAULT '',
+        updated_at REAL,
+        turn_id TEXT,
+        call_id TEXT
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX records_by_call ON records (turn_id, call_id, schema_name)",
+    "CREATE INDEX records_by_kind ON records (schema_name, title)",
+    """
+    CREATE TABLE attempts (
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        PRIMARY KEY (turn_id, call_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        event TEXT NOT NULL,
+        project TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        status TEXT NOT NULL,
+        code TEXT NOT NULL,
+        args_digest TEXT NOT NULL,
+        elapsed_ms REAL,
+        detail TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX audit_by_turn ON audit (turn_id)",
+    """
+    CREATE TRIGGER audit_is_never_changed BEFORE UPDATE ON audit
+    BEGIN SELECT raise(ABORT, 'the audit log is never changed'); END
+    """,
+    """
+    CREATE TRIGGER audit_is_never_cut BEFORE DELETE ON audit
+    BEGIN SELECT raise(ABORT, 'the audit log is never cut'); END
+    """,
+)
+
+_METRICS = (
+    """
+    CREATE TABLE tool_metrics (
+        tool TEXT PRIMARY KEY,
+        calls INTEGER NOT NULL,
+        success INTEGER NOT NULL,
+        errors INTEGER NOT NULL,
+        timeouts INTEGER NOT NULL,
+        canceled INTEGER NOT NULL,
+        total_ms REAL NOT NULL,
+        max_ms REAL NOT NULL,
+        last_error TEXT NOT NULL DEFAULT '',
+        last_error_at REAL
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE loop_metrics (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        turns INTEGER NOT NULL,
+        answered INTEGER NOT NULL,
+        iterations INTEGER NOT NULL,
+        total_ms REAL NOT NULL,
+        batches INTEGER NOT NULL,
+        max_concurrency INTEGER NOT NULL,
+        saved_ms REAL NOT NULL,
+        with_failures INTEGER NOT NULL,
+        recovered INTEGER NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        cost_usd REAL
+    ) STRICT
+    """,
+    # Results kept before there were metrics are counted once, here.
+    """
+    INSERT INTO tool_metrics (tool, calls, success, errors, timeouts, canceled, total_ms, max_ms)
+    SELECT title, count(*), sum(status = 'success'), sum(status = 'failed'), sum(status = 'timeout'),
+           sum(status = 'canceled'), total(elapsed_ms), max(coalesce(elapsed_ms, 0.0))
+    FROM (SELECT title, context ->> '$.status' AS status, CAST(context ->> '$.elapsed_ms' AS REAL) AS elapsed_ms
+          FROM records WHERE schema_name = 'tool.result')
+    GROUP BY title
+    """,
+)
+
+STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS)
+
+
+def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
+    """Open the database file with the settings that durability rests on. A file that is not ours stays as it is."""
+    connection = sqlite3.connect(
+        path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False, cached_statements=64
+    )
+    try:
+        _version(connection, path, len(STEPS))
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence[str]] = STEPS) -> None:
+    """Bring the tables up to date, one transaction a step. Raises StoreUnavailable for a file we must not touch."""
+    while _version(connection, path, len(steps)) < len(steps):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have taken this step while we waited for the lock.
+            done = _version(connection, path, len(steps))
+            if done < len(steps):
+                _take(connection, steps[done], done + 1)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+
+def _take(connection: sqlite3.Connection, statements: Sequence[str], version: int) -> None:
+    for statement in statements:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+    connection.execute(f"PRAGMA user_version = {version:d}")
+
+
+def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise StoreUnavailable(f"{path} is another program's database; move it away, or choose another home")
+    if version > newest:
+        raise StoreUnavailable(
+            f"{path} was made by a newer toolwire (store version {version}, known here: {newest}); "
+            "upgrade toolwire, or choose another home"
+        )
+    return int(version)

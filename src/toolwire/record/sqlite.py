@@ -1,0 +1,205 @@
+"""The store that survives its process: one SQLite file, a folder of large bodies, and who is alive."""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from toolwire.errors import StoreError
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Turn
+from toolwire.record import changes, reads, refusals, schema
+from toolwire.record.artifacts import Artifacts
+from toolwire.record.changes import Change, OpenCard
+from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.faults import translated
+from toolwire.record.owners import Owners
+from toolwire.record.page import Page
+from toolwire.record.reader import Reader
+from toolwire.record.rows import (
+    Row,
+    audit_rows,
+    card_row,
+    column,
+    history_json,
+    history_of,
+    identity,
+    opening_json,
+    result_row,
+    said_row,
+)
+from toolwire.record.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Keeps everything under one folder: what a method has answered survives `kill -9` and a power cut.
+
+    Any number of processes may use the same folder. A turn belongs to the store that began or resumed it until it
+    ends, is released, or that store's process is gone. Open with `await SqliteStore.at(home)`.
+    """
+
+    def __init__(
+        self, writer: Writer, reader: Reader, owners: Owners, artifacts: Artifacts, clock: Callable[[], float]
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._owners = owners
+        self._artifacts = artifacts
+        self._clock = clock
+
+    @classmethod
+    async def at(
+        cls, home: Path, *, clock: Callable[[], float] = time.time, busy_timeout_s: float = 5.0
+    ) -> "SqliteStore":
+        """Open the store in a folder, making what is missing. Raises StoreUnavailable, saying what to do."""
+        return await asyncio.to_thread(cls._build, home, clock, busy_timeout_s)
+
+    @classmethod
+    def _build(cls, home: Path, clock: Callable[[], float], busy_timeout_s: float) -> "SqliteStore":
+        path = home / "store.db"
+        connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _prepare(connect, path)
+            owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
+        except (sqlite3.Error, OSError) as error:
+            raise translated(error, path) from error
+        return cls(Writer(path, connect), Reader(path, connect), owners, artifacts, clock)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close_store()
+
+    async def begin(self, turn: Turn) -> None:
+        row = await self._opening_row(turn)
+        turn_id = column(turn.id)
+        await self._writer.write(Change(partial(changes.begin, turn_id=turn_id, row=row), (turn_id,)))
+
+    async def resume(self, turn_id: str) -> KeptTurn:
+        key = column(turn_id)
+        take_over = partial(
+            changes.resume, turn_id=key, owner=self._owners.name, alive=self._owners.alive, at=self._clock()
+        )
+        await self._writer.write(Change(take_over, (key,)))
+        return await self.turn(turn_id)
+
+    async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
+        await self._say(turn, reply, [self._opening(card, ()) for card in cards], audit)
+
+    async def noted(self, turn: Turn, note: Note) -> None:
+        await self._say(turn, note, (), ())
+
+    async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+        return await self._change_call(card, self._opening(card, audit))
+
+    async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+        return await self._change_call(card, partial(changes.start, card=card, audit=audit_rows(audit)))
+
+    async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
+        at = self._clock()
+        row = result_row(card, result, at)
+        apply = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at)
+        return await self._change_call(card, apply)
+
+    async def end(self, turn: Turn, stats: TurnStats) -> None:
+        ending = refusals.ending_of(turn)
+        apply = partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock())
+        await self._writer.write(Change(apply, (column(turn.id),)))
+
+    async def release(self, turn: Turn) -> None:
+        apply = partial(changes.release, turn=turn, at=self._clock())
+        await self._writer.write(Change(apply, (column(turn.id),)))
+
+    async def audit(self, rows: Sequence[AuditRow]) -> None:
+        await self._writer.write(Change(partial(changes.append, audit=audit_rows(rows))))
+
+    async def turn(self, turn_id: str) -> KeptTurn:
+        return await self._reader.read(reads.turn, turn_id, self._owners.alive)
+
+    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
+        return await self._reader.read(reads.turns, limit, state, self._owners.alive)
+
+    async def thread(self, thread: str) -> tuple[Message, ...]:
+        said, _ = await self._reader.read(reads.whole_thread, thread)
+        return said
+
+    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
+        return await self._reader.read(reads.calls, turn_id, tool, limit)
+
+    async def audit_log(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+    ) -> list[AuditRow]:
+        return await self._reader.read(reads.audit_log, turn_id, tool, limit, after)
+
+    async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
+        return await self._reader.read(reads.metrics)
+
+    async def keep(self, data: bytes) -> str:
+        return await self._on_files(partial(self._artifacts.keep, data))
+
+    async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
+
+    async def close_store(self) -> None:
+        await asyncio.to_thread(self._close_parts)
+
+    def _close_parts(self) -> None:
+        self._writer.close()
+        self._reader.close()
+        self._owners.close()
+
+    async def _opening_row(self, turn: Turn) -> Row:
+        """A new turn as a row. A history that is the thread's own is kept by reference, so that threads stay small."""
+        history, upto = history_of(turn), 0
+        if history and turn.thread:
+            said, ended = await self._reader.read(reads.whole_thread, turn.thread)
+            upto = ended if said == history else 0
+        kept = history_json(history) if history and not upto else None
+        names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
+        opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, self._clock())
+        return (*map(column, names), *opening)
+
+    async def _say(
+        self, turn: Turn, message: Reply | Note, cards: Sequence[OpenCard], audit: Sequence[AuditRow]
+    ) -> None:
+        at = self._clock()
+        row = said_row(turn, message, at)
+        apply = partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), at=at)
+        await self._writer.write(Change(apply, (column(turn.id),), tuple(identity(opening.card) for opening in cards)))
+
+    def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:
+        at = self._clock()
+        result = None if card.result is None else result_row(card, card.result, at)
+        return OpenCard(card, card_row(card), result, audit_rows(audit), at)
+
+    async def _change_call(self, card: CallCard, apply: Callable[[Page], T | StoreError]) -> T:
+        key = identity(card)
+        return await self._writer.write(Change(apply, key[:1], (key,)))
+
+    async def _on_files(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            raise translated(error, self._artifacts.folder) from error
+
+
+def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> None:
+    connection = connect()
+    try:
+        schema.migrate(connection, path)
+    finally:
+        connection.close()

@@ -1,0 +1,253 @@
+"""Nouns as JSON-ready objects for storage, and back. Defaults are left out; unknown fields are ignored on reading.
+
+The short names are a contract with every store ever written: they may be added to, never changed.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolwire.protocol.calls import Block, ErrorText, Image, Problem, Resource, Text, ToolCall, ToolError, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
+from toolwire.protocol.outcomes import Code, Status
+from toolwire.protocol.tools import Grant, Tier
+from toolwire.protocol.turns import Limits
+
+Json = dict[str, Any]
+
+
+def write_call(call: ToolCall) -> Json:
+    """A model's request, complete with what it was read from."""
+    out: Json = {"name": call.name, "arguments": call.arguments, "id": call.id}
+    if call.alias is not None:
+        out["alias"] = call.alias
+    if call.format != "native":
+        out["format"] = call.format
+    if call.confidence != 1.0:
+        out["confidence"] = call.confidence
+    if call.position:
+        out["position"] = call.position
+    if call.raw is not None:
+        out["raw"] = call.raw
+    if call.fault:
+        out["fault"] = call.fault
+    return out
+
+
+def read_call(data: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        name=data["name"],
+        arguments=data["arguments"],
+        id=data.get("id", ""),
+        alias=data.get("alias"),
+        format=data.get("format", "native"),
+        confidence=data.get("confidence", 1.0),
+        position=data.get("position", 0),
+        raw=data.get("raw"),
+        fault=data.get("fault", ""),
+    )
+
+
+def write_result(result: ToolResult) -> Json:
+    """How a call ended, with every block of its content."""
+    out: Json = {"call_id": result.call_id, "name": result.name, "status": result.status.value}
+    if result.content:
+        out["content"] = [_write_block(block) for block in result.content]
+    if result.structured is not None:
+        out["structured"] = result.structured
+    if result.error is not None:
+        out["error"] = _write_error(result.error)
+    if result.exit_code is not None:
+        out["exit_code"] = result.exit_code
+    if result.stderr:
+        out["stderr"] = result.stderr
+    if result.elapsed_ms:
+        out["elapsed_ms"] = result.elapsed_ms
+    if result.queued_ms:
+        out["queued_ms"] = result.queued_ms
+    if result.truncated:
+        out["truncated"] = True
+    if result.handle is not None:
+        out["handle"] = result.handle
+    if result.delivery is not None:
+        out["delivery"] = result.delivery
+    return out
+
+
+def read_result(data: Mapping[str, Any]) -> ToolResult:
+    error = data.get("error")
+    return ToolResult(
+        call_id=data["call_id"],
+        name=data["name"],
+        status=Status(data["status"]),
+        content=tuple(_read_block(block) for block in data.get("content", ())),
+        structured=data.get("structured"),
+        error=None if error is None else _read_error(error),
+        exit_code=data.get("exit_code"),
+        stderr=data.get("stderr", ""),
+        elapsed_ms=data.get("elapsed_ms", 0.0),
+        queued_ms=data.get("queued_ms", 0.0),
+        truncated=data.get("truncated", False),
+        handle=data.get("handle"),
+        delivery=data.get("delivery"),
+    )
+
+
+def _write_block(block: Block) -> Json:
+    match block:
+        case Text(text):
+            return {"text": text}
+        case Image(data, media_type):
+            return {"image": data, "media_type": media_type}
+        case Resource(uri, title, media_type):
+            return {"uri": uri, "title": title, "media_type": media_type}
+        case ErrorText(text, code):
+            return {"error": text, "code": code.value}
+
+
+def _read_block(data: Mapping[str, Any]) -> Block:
+    match data:
+        case {"text": text}:
+            return Text(text)
+        case {"image": image}:
+            return Image(image, data.get("media_type", "image/png"))
+        case {"uri": uri}:
+            return Resource(uri, data.get("title", ""), data.get("media_type", ""))
+        case {"error": text}:
+            return ErrorText(text, Code(data.get("code", Code.EXECUTION_FAILED)))
+        case _:
+            return Text("[a block that this version cannot read]")
+
+
+def _write_error(error: ToolError) -> Json:
+    out: Json = {"code": error.code.value, "message": error.message}
+    if error.retryable:
+        out["retryable"] = True
+    if error.detail is not None:
+        out["detail"] = error.detail
+    return out
+
+
+def _read_error(data: Mapping[str, Any]) -> ToolError:
+    return ToolError(Code(data["code"]), data["message"], data.get("retryable", False), data.get("detail"))
+
+
+def write_usage(usage: Usage) -> Json:
+    out: Json = {"input": usage.input_tokens, "output": usage.output_tokens}
+    if usage.cached_tokens:
+        out["cached"] = usage.cached_tokens
+    if usage.cost_usd is not None:
+        out["cost_usd"] = usage.cost_usd
+    return out
+
+
+def read_usage(data: Mapping[str, Any]) -> Usage:
+    return Usage(data.get("input", 0), data.get("output", 0), data.get("cached", 0), data.get("cost_usd"))
+
+
+def write_problem(problem: Problem) -> Json:
+    out: Json = {"code": problem.code, "message": problem.message}
+    if problem.call is not None:
+        out["call"] = problem.call
+    if problem.span is not None:
+        out["span"] = list(problem.span)
+    return out
+
+
+def read_problem(data: Mapping[str, Any]) -> Problem:
+    span = data.get("span")
+    return Problem(data["code"], data["message"], data.get("call"), None if span is None else (span[0], span[1]))
+
+
+def write_reply(reply: Reply) -> Json:
+    """A model's answer. `raw` is for whoever asked and is not kept."""
+    out: Json = {"content": reply.content, "finish_reason": reply.finish_reason}
+    if reply.reasoning:
+        out["reasoning"] = reply.reasoning
+    if reply.calls:
+        out["calls"] = [write_call(call) for call in reply.calls]
+    if reply.problems:
+        out["problems"] = [write_problem(problem) for problem in reply.problems]
+    if reply.usage != Usage():
+        out["usage"] = write_usage(reply.usage)
+    if reply.model:
+        out["model"] = reply.model
+    if reply.carry is not None:
+        out["carry"] = reply.carry
+    return out
+
+
+def read_reply(data: Mapping[str, Any]) -> Reply:
+    return Reply(
+        content=data.get("content", ""),
+        reasoning=data.get("reasoning", ""),
+        calls=tuple(read_call(call) for call in data.get("calls", ())),
+        problems=tuple(read_problem(problem) for problem in data.get("problems", ())),
+        finish_reason=data.get("finish_reason", "stop"),
+        usage=read_usage(data.get("usage", {})),
+        model=data.get("model", ""),
+        carry=data.get("carry"),
+    )
+
+
+def write_message(message: Message) -> Json:
+    """Any message of a conversation, under the name of its kind."""
+    match message:
+        case UserMessage(text):
+            return {"user": text}
+        case Note(text):
+            return {"note": text}
+        case ResultsMessage(results):
+            return {"results": [write_result(result) for result in results]}
+        case Reply():
+            return {"reply": write_reply(message)}
+
+
+def read_message(data: Mapping[str, Any]) -> Message:
+    """Read what `write_message` wrote. Raises ValueError for a kind this version does not know."""
+    match data:
+        case {"user": text}:
+            return UserMessage(text)
+        case {"note": text}:
+            return Note(text)
+        case {"results": results}:
+            return ResultsMessage(tuple(read_result(result) for result in results))
+        case {"reply": reply}:
+            return read_reply(reply)
+        case _:
+            raise ValueError(f"no message of this kind is known here: {', '.join(sorted(data))[:100]}")
+
+
+def write_grant(grant: Grant) -> Json:
+    return {
+        "tier": grant.tier.name,
+        "permissions": sorted(grant.permissions),
+        "roots": list(grant.roots),
+        "network": list(grant.network),
+        "platform": grant.platform,
+        "confirmed": sorted(grant.confirmed),
+        "max_calls": grant.max_calls,
+    }
+
+
+def read_grant(data: Mapping[str, Any]) -> Grant:
+    """Read a grant; what is missing is not granted."""
+    return Grant(
+        tier=Tier[data.get("tier", Tier.CRAWL.name)],
+        permissions=frozenset(data.get("permissions", ())),
+        roots=tuple(data.get("roots", ())),
+        network=tuple(data.get("network", ())),
+        platform=data.get("platform", ""),
+        confirmed=frozenset(data.get("confirmed", ())),
+        max_calls=data.get("max_calls", 0),
+    )
+
+
+def write_limits(limits: Limits) -> Json:
+    return {name: getattr(limits, name) for name in _LIMITS}
+
+
+def read_limits(data: Mapping[str, Any]) -> Limits:
+    return Limits(**{name: data[name] for name in _LIMITS if name in data})
+
+
+_LIMITS = tuple(Limits.__dataclass_fields__)
