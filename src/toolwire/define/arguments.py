@@ -10,7 +10,7 @@ import orjson
 from toolwire.define.coercion import clone, coerced, integer_places, whole_floats, with_fractions, with_integers
 from toolwire.define.faults import MAX_FAULTS, bounded, sentences
 from toolwire.define.schemas import compile_schema, plain_copy
-from toolwire.define.soundness import glance, is_sound, unsound
+from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
 from toolwire.protocol.tools import Tool
 
 # JSON text inside JSON text may hide further values to read; this many layers are opened.
@@ -33,7 +33,7 @@ class Checked:
 class Checker:
     """A tool's schema, compiled once, and its validator. Raises `DefinitionError` if the schema cannot be used."""
 
-    __slots__ = ("_compiled", "_has_integers", "_is_valid", "_schema", "tool")
+    __slots__ = ("_compiled", "_has_integers", "_is_closed", "_is_valid", "_schema", "tool")
 
     def __init__(self, tool: Tool) -> None:
         owner = f"input_schema of tool {tool.name!r}"
@@ -41,21 +41,27 @@ class Checker:
         self._schema = plain_copy(tool.input_schema, owner)
         self._compiled = compile_schema(self._schema, owner)
         self._is_valid = self._compiled.is_valid
+        self._is_closed = admits_only_sound(self._schema, self._schema)
         self._has_integers = b'"integer"' in orjson.dumps(self._schema)
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         """Say whether a tool may be called with these arguments, and with which. Never raises."""
         if type(arguments) is not dict:
             return self._check_foreign(arguments)
-        data = glance(arguments)
-        if data is None and not is_sound(arguments):
-            return Checked(arguments, _unsound(arguments))
-        checked = Checked(arguments) if self._is_valid(arguments) else self._coerce(arguments)
+        data = as_bytes(arguments)
+        checked = self._fit(arguments, data)
         if self._has_integers and not checked.faults and (data is None or b".0" in data):
             checked = Checked(self._with_integers(checked.arguments), notes=checked.notes)
         if self.tool.validator is None or checked.faults:
             return checked
         return self._ask_validator(checked)
+
+    def _fit(self, arguments: dict[str, Any], data: bytes | None) -> Checked:
+        if self._is_closed and data is not None and self._is_valid(arguments):
+            return Checked(arguments)
+        if not is_sound(arguments, data):
+            return Checked(arguments, _unsound(arguments))
+        return Checked(arguments) if self._is_valid(arguments) else self._coerce(arguments)
 
     def _check_foreign(self, arguments: object) -> Checked:
         if isinstance(arguments, Mapping):
@@ -69,7 +75,7 @@ class Checker:
             arguments, read = coerced(arguments, errors)
             if not read:
                 return Checked(arguments, sentences(errors, self._schema), notes)
-            if not is_sound(arguments):
+            if not is_sound(arguments, as_bytes(arguments)):
                 return Checked(arguments, _unsound(arguments), notes)
             notes += tuple(read)
             if self._is_valid(arguments):

@@ -55,30 +55,41 @@ def _written(value: Any) -> bytes:
     parts: list[bytes] = []
     stack: list[Any] = [value]
     while stack:
-        match stack.pop():
-            case bytes() as ready:
-                parts.append(ready)
-            case Mapping() as mapping:
-                stack.extend(reversed(_object_pieces(mapping)))
-            case list() | tuple() as items:
-                stack.extend(reversed(_array_pieces(items)))
-            case scalar:
-                parts.append(_scalar(scalar))
+        item = stack.pop()
+        kind = type(item)
+        if kind is bytes:
+            parts.append(item)
+        elif kind is dict or isinstance(item, Mapping):
+            stack.extend(reversed(_object_pieces(item)))
+        elif kind is list or isinstance(item, (list, tuple)):
+            stack.extend(reversed(_array_pieces(item)))
+        else:
+            parts.append(_scalar(item))
     return b"".join(parts)
 
 
 def _object_pieces(mapping: Mapping[Any, Any]) -> list[Any]:
-    pieces: list[Any] = [b"{"]
+    pieces: list[Any] = []
+    before = b"{"
     for key in sorted(mapping, key=_utf16):
-        pieces += (b"," if len(pieces) > 1 else b"", _text(key) + b":", mapping[key])
-    return [*pieces, b"}"]
+        pieces += (before + _text(key) + b":", _ready(mapping[key]))
+        before = b","
+    return [*pieces, b"}"] if pieces else [b"{}"]
 
 
 def _array_pieces(items: list[Any] | tuple[Any, ...]) -> list[Any]:
-    pieces: list[Any] = [b"["]
+    pieces: list[Any] = []
+    before = b"["
     for item in items:
-        pieces += (b"," if len(pieces) > 1 else b"", item)
-    return [*pieces, b"]"]
+        pieces += (before, _ready(item))
+        before = b","
+    return [*pieces, b"]"] if pieces else [b"[]"]
+
+
+def _ready(value: Any) -> Any:
+    """Text and floats at once; everything else when its turn comes."""
+    kind = type(value)
+    return _text(value) if kind is str else _scalar(value) if kind is float else value
 
 
 def _utf16(key: Any) -> bytes:

@@ -8,6 +8,7 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from toolwire.define.branches import closest, tags, types_here
 from toolwire.define.nearest import nearest
 from toolwire.define.quoting import described, listed, quoted, spelled
+from toolwire.define.soundness import referred
 
 MAX_FAULTS = 20
 _MAX_NAMES = 40
@@ -15,6 +16,29 @@ _MAX_NAMES = 40
 Ranked = tuple[int, str]
 # The order in which faults are told: what is missing first, what needs the most reading last.
 _MISSING, _TYPE, _UNKNOWN, _VALUE, _RANGE, _LENGTH, _PATTERN, _OTHER = range(8)
+
+_Kind = ValidationErrorKind
+# For each limit that a schema can set: the rank of its fault, the words, and where the error keeps the limit.
+_LIMITS: dict[type[ValidationErrorKind], tuple[int, str, str]] = {
+    _Kind.Constant: (_VALUE, "must be {limit}, got {got}", "expected_value"),
+    _Kind.Minimum: (_RANGE, "must be at least {limit}, got {got}", "limit"),
+    _Kind.Maximum: (_RANGE, "must be at most {limit}, got {got}", "limit"),
+    _Kind.ExclusiveMinimum: (_RANGE, "must be greater than {limit}, got {got}", "limit"),
+    _Kind.ExclusiveMaximum: (_RANGE, "must be less than {limit}, got {got}", "limit"),
+    _Kind.MultipleOf: (_RANGE, "must be a multiple of {limit}, got {got}", "multiple_of"),
+    _Kind.MinLength: (_LENGTH, "must have at least {limit} characters, has {size}", "limit"),
+    _Kind.MaxLength: (_LENGTH, "must have at most {limit} characters, has {size}", "limit"),
+    _Kind.MinItems: (_LENGTH, "must have at least {limit} items, has {size}", "limit"),
+    _Kind.MaxItems: (_LENGTH, "must have at most {limit} items, has {size}", "limit"),
+    _Kind.AdditionalItems: (_LENGTH, "must have at most {limit} items, has {size}", "limit"),
+    _Kind.MinProperties: (_LENGTH, "must have at least {limit} entries, has {size}", "limit"),
+    _Kind.MaxProperties: (_LENGTH, "must have at most {limit} entries, has {size}", "limit"),
+    _Kind.Pattern: (_PATTERN, "must match the pattern {limit}, got {got}", "pattern"),
+    _Kind.Format: (_PATTERN, "must be written as a {limit}, got {got}", "format"),
+    _Kind.UniqueItems: (_OTHER, "items must all be different", ""),
+    _Kind.OneOfMultipleValid: (_OTHER, "fits more than one of the allowed forms; make it fit exactly one", ""),
+    _Kind.FalseSchema: (_OTHER, "is not allowed here", ""),
+}
 
 _ARTICLES = {"null": "null", "integer": "an integer", "array": "an array", "object": "an object"}
 
@@ -78,49 +102,16 @@ def _branch_faults(context: Any, error: ValidationError, schema: Mapping[str, An
 
 def _complaint(kind: ValidationErrorKind, error: ValidationError) -> Ranked:
     """The rank of a fault and the words after its place."""
-    match kind:
-        case ValidationErrorKind.Type(types):
-            return _TYPE, f"{_expected(types)}, got {described(error.instance)}"
-        case ValidationErrorKind.Enum(options):
-            return _VALUE, f"expected one of {listed(options)}, got {quoted(error.instance)}{_meant(error, options)}"
-        case ValidationErrorKind.Constant(value):
-            return _VALUE, f"must be {quoted(value)}, got {quoted(error.instance)}"
-        case ValidationErrorKind.Minimum(limit):
-            return _RANGE, f"must be at least {quoted(limit)}, got {quoted(error.instance)}"
-        case ValidationErrorKind.Maximum(limit):
-            return _RANGE, f"must be at most {quoted(limit)}, got {quoted(error.instance)}"
-        case ValidationErrorKind.ExclusiveMinimum(limit):
-            return _RANGE, f"must be greater than {quoted(limit)}, got {quoted(error.instance)}"
-        case ValidationErrorKind.ExclusiveMaximum(limit):
-            return _RANGE, f"must be less than {quoted(limit)}, got {quoted(error.instance)}"
-        case ValidationErrorKind.MultipleOf(step):
-            return _RANGE, f"must be a multiple of {quoted(step)}, got {quoted(error.instance)}"
-    return _complaint_about_size(kind, error)
-
-
-def _complaint_about_size(kind: ValidationErrorKind, error: ValidationError) -> Ranked:
-    match kind:
-        case ValidationErrorKind.MinLength(limit):
-            return _LENGTH, f"must have at least {limit} characters, has {_size(error)}"
-        case ValidationErrorKind.MaxLength(limit):
-            return _LENGTH, f"must have at most {limit} characters, has {_size(error)}"
-        case ValidationErrorKind.MinItems(limit) | ValidationErrorKind.MinProperties(limit):
-            return _LENGTH, f"must have at least {limit} items, has {_size(error)}"
-        case ValidationErrorKind.MaxItems(limit) | ValidationErrorKind.MaxProperties(limit):
-            return _LENGTH, f"must have at most {limit} items, has {_size(error)}"
-        case ValidationErrorKind.AdditionalItems(limit):
-            return _LENGTH, f"must have at most {limit} items, has {_size(error)}"
-        case ValidationErrorKind.UniqueItems():
-            return _OTHER, "items must all be different"
-        case ValidationErrorKind.Pattern(pattern):
-            return _PATTERN, f"must match the pattern {quoted(pattern)}, got {quoted(error.instance)}"
-        case ValidationErrorKind.Format(name):
-            return _PATTERN, f"must be a valid {name}, got {quoted(error.instance)}"
-        case ValidationErrorKind.OneOfMultipleValid():
-            return _OTHER, "fits more than one of the allowed forms; make it fit exactly one"
-        case ValidationErrorKind.FalseSchema():
-            return _OTHER, "is not allowed here"
-    return _OTHER, f"is not allowed ({kind.name}), got {quoted(error.instance)}"
+    if isinstance(kind, ValidationErrorKind.Type):
+        return _TYPE, f"{_expected(kind.types)}, got {described(error.instance)}"
+    if isinstance(kind, ValidationErrorKind.Enum):
+        meant = _meant(error.instance, kind.options)
+        return _VALUE, f"expected one of {listed(kind.options)}, got {quoted(error.instance)}{meant}"
+    if type(kind) not in _LIMITS:
+        return _OTHER, f"is not allowed ({kind.name}), got {quoted(error.instance)}"
+    rank, template, limit = _LIMITS[type(kind)]
+    told = quoted(getattr(kind, limit)) if limit else ""
+    return rank, template.format(limit=told, got=quoted(error.instance), size=_size(error.instance))
 
 
 def _expected(types: list[str]) -> str:
@@ -140,15 +131,15 @@ def _unknown(name: str, path: list[str | int], known: list[str]) -> str:
     return f"unknown {quoted(name)}{_inside(path)}{names}"
 
 
-def _meant(error: ValidationError, options: list[Any]) -> str:
-    if not isinstance(error.instance, str):
+def _meant(value: Any, options: list[Any]) -> str:
+    if not isinstance(value, str):
         return ""
-    meant = nearest(error.instance, [option for option in options if isinstance(option, str)], 1)
+    meant = nearest(value, [option for option in options if isinstance(option, str)], 1)
     return f"; did you mean {quoted(meant[0])}?" if meant else ""
 
 
-def _size(error: ValidationError) -> int:
-    return len(error.instance) if isinstance(error.instance, (str, list, dict)) else 0
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, (str, list, dict)) else 0
 
 
 def _owner(schema: Mapping[str, Any], path: list[str | int]) -> Mapping[str, Any]:
@@ -156,7 +147,7 @@ def _owner(schema: Mapping[str, Any], path: list[str | int]) -> Mapping[str, Any
     here: Any = schema
     for step in path[:-1]:
         if step == "$ref":
-            here = _referred(schema, here.get("$ref", "#"))
+            here = referred(schema, here.get("$ref", "#"))
         elif isinstance(here, Mapping) and step in here:
             here = here[str(step)]
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):
@@ -164,10 +155,3 @@ def _owner(schema: Mapping[str, Any], path: list[str | int]) -> Mapping[str, Any
         else:
             return {}
     return here if isinstance(here, Mapping) else {}
-
-
-def _referred(schema: Mapping[str, Any], pointer: str) -> Any:
-    here: Any = schema
-    for step in pointer.removeprefix("#").split("/")[1:]:
-        here = here.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(here, Mapping) else {}
-    return here
