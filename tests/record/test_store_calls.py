@@ -106,6 +106,15 @@ async def test_each_start_raises_the_attempt_that_later_readers_see(store: Store
     assert await events(store) == ["started", "started"]
 
 
+async def test_a_call_may_be_opened_as_started(store: Store) -> None:
+    """We chose it: a call that starts at once needs one write less."""
+    card = await store.open(a_card(attempt=1), [])
+
+    assert card.attempt == 1
+    assert (await store.start(card, [])).attempt == 2
+    assert (await store.calls())[0].attempt == 2
+
+
 async def test_a_call_that_ended_is_not_started_again(store: Store) -> None:
     card = await store.open(a_card(), [])
     await store.close(card, success(), [])

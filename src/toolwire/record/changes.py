@@ -41,9 +41,8 @@ _END = """
     WHERE id = ? AND epoch = ? AND state <> 'ended'
 """
 _START = """
-    INSERT INTO attempts (turn_id, call_id, attempt) VALUES (?, ?, 1)
-    ON CONFLICT (turn_id, call_id) DO UPDATE SET attempt = attempt + 1
-    RETURNING attempt
+    INSERT INTO starts (turn_id, call_id, starts) VALUES (?, ?, 1)
+    ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
 """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -113,7 +112,7 @@ class OpenCard:
         if found is None:
             page.audit.extend(self.audit)
             self.put(page)
-            return replace(self.card, attempt=0) if self.card.attempt else self.card
+            return self.card
         checked = self.checked(page, found)
         if isinstance(checked, StoreError) or checked.result is not None or self.card.result is None:
             return checked
@@ -143,11 +142,10 @@ def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreE
     key = identity(card)
     if refusal := _stale(page, card) or _unknown(page, card):
         return refusal
-    if page.has(key, RESULT):
-        return replace(page.card(key), epoch=card.epoch)
-    (attempt,) = page.connection.execute(_START, key).fetchone()
-    page.audit.extend(audit)
-    return replace(card, attempt=attempt, result=None)
+    if not page.has(key, RESULT):
+        page.connection.execute(_START, key)
+        page.audit.extend(audit)
+    return replace(page.card(key), epoch=card.epoch)
 
 
 def close(

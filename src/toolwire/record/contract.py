@@ -127,7 +127,8 @@ class Store(Protocol):
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
 
         The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
-        caller's epoch. A card with a result given is closed at once. The audit rows are kept only with a new card.
+        caller's epoch. A card may be opened as started, with an attempt of 1; one with a result given is closed at
+        once. The audit rows are kept only with a new card.
         Raises `StoreError` when the same identity was kept with other arguments, and audits `idempotency_conflict`.
         """
         ...

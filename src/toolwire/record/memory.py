@@ -213,7 +213,7 @@ class MemoryStore:
         """Keep the card unless its identity is taken; give back the kept one."""
         cards = self._cards.setdefault(card.turn_id, {})
         if card.call.id not in cards:
-            cards[card.call.id] = replace(card, attempt=0, result=None)
+            cards[card.call.id] = replace(card, result=None)
             self._card_order.append((card.turn_id, card.call.id))
         if card.result is not None and cards[card.call.id].result is None:
             self._end_call(card, card.result)

@@ -17,9 +17,9 @@ _CALLS = """
     FROM json_each(?) j CROSS JOIN records r ON r.turn_id = j.value ->> 0 AND r.call_id = j.value ->> 1
 """
 _CARD = """
-    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, a.attempt, r.context
+    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, r.context
     FROM records c
-    LEFT JOIN attempts a ON a.turn_id = c.turn_id AND a.call_id = c.call_id
+    LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
     LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     WHERE c.turn_id = ? AND c.call_id = ? AND c.schema_name = 'tool.call'
 """

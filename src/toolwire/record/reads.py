@@ -48,9 +48,9 @@ _THREAD = "SELECT id, opening FROM turns WHERE thread = ? AND ended <= ? ORDER B
 _THREAD_END = "SELECT coalesce(max(ended), 0) FROM turns WHERE thread = ?"
 
 _CARD_COLUMNS = """
-    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, a.attempt, r.context
+    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, r.context
     FROM ({cards}) c
-    LEFT JOIN attempts a ON a.turn_id = c.turn_id AND a.call_id = c.call_id
+    LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
     LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     ORDER BY c.seq {order}
 """

@@ -45,13 +45,15 @@ def identity(card: CallCard) -> tuple[str, str]:
 
 
 def card_row(card: CallCard) -> Row:
-    context = {
+    context: dict[str, Any] = {
         "call": write_call(card.call),
         "epoch": card.epoch,
         "args_digest": card.args_digest,
         "effect": card.effect,
         "tool_version": card.tool_version,
     }
+    if card.attempt:
+        context["attempt"] = card.attempt
     kind = (CALL, column(card.call.name), dump(context), column(card.agent), card.created_at)
     return (column(card.record_id), column(card.project), *kind, *identity(card))
 
@@ -95,7 +97,7 @@ def read_audit(row: Row) -> AuditRow:
 
 def read_card(row: Row) -> CallCard:
     """A call card from its own row, its attempts and its result."""
-    record_id, turn_id, project, agent, created_at, context, attempt, result = row
+    record_id, turn_id, project, agent, created_at, context, starts, result = row
     kept = load(context)
     return CallCard(
         record_id=record_id,
@@ -108,7 +110,7 @@ def read_card(row: Row) -> CallCard:
         effect=kept.get("effect", "unsafe"),
         tool_version=kept.get("tool_version", ""),
         created_at=created_at,
-        attempt=attempt or 0,
+        attempt=kept.get("attempt", 0) + (starts or 0),
         result=None if result is None else read_result(load(result)),
     )
 

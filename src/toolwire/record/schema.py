@@ -56,10 +56,10 @@ _BASE = (
     "CREATE UNIQUE INDEX records_by_call ON records (turn_id, call_id, schema_name)",
     "CREATE INDEX records_by_kind ON records (schema_name, title)",
     """
-    CREATE TABLE attempts (
+    CREATE TABLE starts (
         turn_id TEXT NOT NULL,
         call_id TEXT NOT NULL,
-        attempt INTEGER NOT NULL,
+        starts INTEGER NOT NULL,
         PRIMARY KEY (turn_id, call_id)
     ) STRICT, WITHOUT ROWID
     """,
