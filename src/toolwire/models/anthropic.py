@@ -1,0 +1,61 @@
+"""Anthropic's Messages API."""
+
+import os
+from collections.abc import Mapping
+
+from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
+from toolwire.models.http_chat import Api, HttpChat, Site, checked_key
+from toolwire.models.openai import listed_ids
+from toolwire.models.payloads import EventData
+from toolwire.protocol.chat import Request
+from toolwire.wire import anthropic
+from toolwire.wire.outbound import Json
+
+BASE_URL = "https://api.anthropic.com"
+KEY_VARIABLE = "ANTHROPIC_API_KEY"
+API_VERSION = "2023-06-01"
+MAX_TOKENS = 8192
+
+
+def _enough(chunk: Json) -> bool:
+    match chunk:
+        case {"type": "message_delta", "delta": {"stop_reason": str()}}:
+            return True
+        case _:
+            return False
+
+
+def _over(chunk: Json) -> bool:
+    return chunk.get("type") == "message_stop"
+
+
+MESSAGES = Api(anthropic.DIALECT, "/v1/messages", "/v1/models", "content", EventData, _enough, _over, listed_ids)
+
+
+class AnthropicChat(HttpChat):
+    """A Claude model. `max_tokens` is the limit of a reply where the request sets none: the API demands one."""
+
+    api = MESSAGES
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str = BASE_URL,
+        api_key: str | None = None,
+        *,
+        key_variable: str = KEY_VARIABLE,
+        max_tokens: int = MAX_TOKENS,
+        headers: Mapping[str, str] | None = None,
+        patience: Patience = USUAL_PATIENCE,
+        world: World = REAL_WORLD,
+    ) -> None:
+        given = os.environ.get(key_variable, "") if api_key is None else api_key
+        key = checked_key(given, key_variable)
+        root = base_url.rstrip("/").removesuffix("/v1")
+        site = Site("anthropic", root, key_variable, key, price_list="anthropic" if root == BASE_URL else "")
+        sent = {"anthropic-version": API_VERSION} | ({"x-api-key": key} if key else {}) | dict(headers or {})
+        super().__init__(model, site, sent, patience, world)
+        self._max_tokens = max_tokens
+
+    def _frame(self, request: Request, *, stream: bool) -> Json:
+        return anthropic.frame(request, self.model, stream=stream, max_tokens=self._max_tokens)

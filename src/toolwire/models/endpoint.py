@@ -1,0 +1,189 @@
+"""One provider's HTTP door: sends a body, bounds what comes back, and tries again when that may help."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx2
+
+from toolwire.models.failures import FOREIGN, Place, Trouble, of_exception, of_status, too_large
+
+LARGEST_ERROR = 64 * 1024
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a provider may take, how much it may send, and how often it is asked again.
+
+    `idle_s` bounds each silence, `closing_s` the silence after a complete reply, `whole_s` one try from end to end;
+    `longest_wait_s` also caps the wait that a provider asks for.
+    """
+
+    connect_s: float = 10.0
+    idle_s: float = 120.0
+    whole_s: float = 1800.0
+    closing_s: float = 5.0
+    tries: int = 4
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 60.0
+    largest_answer: int = 32 * 1024 * 1024
+    longest_line: int = 8 * 1024 * 1024
+
+    def wait_s(self, attempt: int, asked_s: float | None, chance: float) -> float:
+        """How long to wait after this attempt: what the provider asked for, or twice as long each time, with jitter."""
+        if asked_s is not None:
+            return min(asked_s, self.longest_wait_s)
+        return min(self.first_wait_s * 2.0 ** (attempt - 1) * (0.5 + chance / 2), self.longest_wait_s)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Time and chance, given so that tests neither wait nor guess."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    now: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+
+
+USUAL_PATIENCE = Patience()
+REAL_WORLD = World()
+
+
+class Answer:
+    """A response with status 200 whose body is being read. Reading raises Trouble, and nothing else."""
+
+    def __init__(self, response: httpx2.Response, place: Place, largest: int) -> None:
+        self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._pieces: AsyncGenerator[bytes, None] = response.aiter_bytes()
+        self._place = place
+        self._left = self._largest = largest
+
+    async def piece(self) -> bytes:
+        """The next bytes; empty at the end."""
+        try:
+            async for piece in self._pieces:
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise too_large(self._place, self._largest)
+                if piece:
+                    return piece
+        except FOREIGN as lost:
+            raise of_exception(self._place, lost) from None
+        return b""
+
+    async def whole(self) -> bytes:
+        """Everything up to the end."""
+        pieces: list[bytes] = []
+        while piece := await self.piece():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def last_piece(self, within_s: float) -> bytes:
+        """The next bytes after all that matters has come; also empty when they are late or the connection broke."""
+        with contextlib.suppress(TimeoutError, Trouble):
+            async with asyncio.timeout(within_s):
+                return await self.piece()
+        return b""
+
+    async def close(self) -> None:
+        await self._pieces.aclose()
+
+
+class Endpoint:
+    """Asks one provider over HTTP, with one pool of connections that lives until `close`."""
+
+    def __init__(
+        self,
+        place: Place,
+        base_url: str,
+        headers: Mapping[str, str],
+        patience: Patience,
+        world: World,
+    ) -> None:
+        self.place = place
+        self._base_url = base_url.rstrip("/")
+        self._headers = {"content-type": "application/json", "user-agent": "toolwire", **headers}
+        self._patience = patience
+        self._world = world
+        self._client: httpx2.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def persist(self, once: Callable[[], Awaitable[T]], may_repeat: Callable[[], bool]) -> T:
+        """Do this until it works, as long as another try may help. Raises the Trouble of the last try."""
+        attempt = 1
+        while True:
+            try:
+                return await once()
+            except Trouble as trouble:
+                if not trouble.again or attempt >= self._patience.tries or not may_repeat():
+                    raise
+                wait_s = self._patience.wait_s(attempt, trouble.wait_s, self._world.chance())
+            await self._world.sleep(wait_s)
+            attempt += 1
+
+    @asynccontextmanager
+    async def ask(self, method: str, path: str, body: bytes | None = None) -> AsyncIterator[Answer]:
+        """Send once and give the answer, to be read inside the block. Raises Trouble."""
+        async with self._in_time(), self._sent(method, path, body) as response:
+            answer = Answer(
+                response, self.place, self._patience.largest_answer if response.status_code == 200 else LARGEST_ERROR
+            )
+            try:
+                if response.status_code != 200:
+                    raise await self._refusal(response, answer)
+                yield answer
+            finally:
+                await answer.close()
+
+    async def close(self) -> None:
+        """Let go of the connections. Harmless when called twice."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            with contextlib.suppress(*FOREIGN):
+                await client.aclose()
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        limit = asyncio.timeout(self._patience.whole_s)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as late:
+            if not limit.expired():
+                raise
+            raise of_exception(self.place, late) from None
+
+    @asynccontextmanager
+    async def _sent(self, method: str, path: str, body: bytes | None) -> AsyncIterator[httpx2.Response]:
+        client = self._connected()
+        try:
+            request = client.build_request(method, self._base_url + path, content=body)
+            response = await client.send(request, stream=True)
+        except FOREIGN as lost:
+            raise of_exception(self.place, lost) from None
+        try:
+            yield response
+        finally:
+            with contextlib.suppress(*FOREIGN):
+                await response.aclose()
+
+    async def _refusal(self, response: httpx2.Response, answer: Answer) -> Trouble:
+        try:
+            body = await answer.whole()
+        except Trouble:
+            body = b""  # the status says enough
+        return of_status(self.place, response.status_code, response.headers, body, self._world.now())
+
+    def _connected(self) -> httpx2.AsyncClient:
+        """The client of the running loop: connections cannot move from one event loop to another."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            wait = httpx2.Timeout(self._patience.idle_s, connect=self._patience.connect_s)
+            self._client, self._loop = httpx2.AsyncClient(headers=self._headers, timeout=wait), loop
+        return self._client

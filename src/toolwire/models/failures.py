@@ -1,0 +1,208 @@
+"""What went wrong between us and a provider, said once in words that tell what to do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+import orjson
+
+from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
+
+# httpx2 has no single root: these, with the operating system's own, are everything it raises.
+FOREIGN = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.CookieConflict, OSError)
+
+LONGEST_QUOTE = 300
+_PASSING_STATUSES = frozenset({408, 425, 429})
+_PASSING_TYPES = frozenset({"overloaded_error", "api_error", "rate_limit_error", "server_error", "timeout_error"})
+_MISSING_MODEL = ("not found", "not exist", "not a valid model", "unknown model", "model:", "invalid model")
+
+
+class Trouble(Exception):
+    """One try that failed: the error to raise when it was the last one, and whether another try may help."""
+
+    def __init__(
+        self, error: ModelError, *, again: bool = False, wait_s: float | None = None, missing_model: bool = False
+    ) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.again = again
+        self.wait_s = wait_s
+        self.missing_model = missing_model
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a provider is asked, as far as people may read it, and the secret that they may not."""
+
+    provider: str
+    url: str
+    key_variable: str = ""
+    start_hint: str = ""
+    secret: str = field(default="", repr=False)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is on this machine, where a refused connection means that nothing runs."""
+        return httpx2.URL(self.url).host in ("localhost", "127.0.0.1", "::1")
+
+    def quote(self, text: str) -> str:
+        """A provider's words: short, on one line, without our key."""
+        if self.secret:
+            text = text.replace(self.secret, "***")
+        printable = "".join(char if char.isprintable() else " " for char in text[: LONGEST_QUOTE * 4])
+        line = " ".join(printable.split())
+        return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE]}…"
+
+
+def of_exception(place: Place, lost: BaseException) -> Trouble:
+    """Translate what the HTTP client raised."""
+    at = f"{place.provider} at {place.url}"
+    match lost:
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return _passing(f"no connection to {at} in time; check the network and the address")
+        case httpx2.ConnectError():
+            hint = place.start_hint or "check the network and the address"
+            return Trouble(ModelUnavailable(f"no connection to {at}: {hint}"), again=not place.is_here)
+        case httpx2.TimeoutException() | TimeoutError():
+            # The provider may still be at work on it, and bill it: asking again is the caller's choice.
+            return Trouble(ModelUnavailable(f"{at} went silent; try again, or allow more time"))
+        case httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | httpx2.LocalProtocolError():
+            return Trouble(
+                ModelRefused(f"{at} cannot be asked: {place.quote(str(lost))}; check the address and the key")
+            )
+        case httpx2.ProxyError():
+            return _passing(f"the proxy before {at} failed: {place.quote(str(lost))}; check HTTPS_PROXY")
+        case httpx2.DecodingError():
+            return _passing(f"{at} sent a body whose compression is broken")
+        case httpx2.StreamError() | httpx2.CookieConflict() | httpx2.TooManyRedirects() | httpx2.HTTPStatusError():
+            return Trouble(ModelUnavailable(f"the answer of {at} could not be read: {place.quote(str(lost))}"))
+        case _:
+            return cut_off(place)
+
+
+def of_status(place: Place, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Trouble:
+    """Translate an HTTP status that is not 200, with what the provider said about it."""
+    said = place.quote(_said(body))
+    because = f": {said}" if said else ""
+    if status in (401, 403):
+        return Trouble(ModelRefused(_about_key(place, status, because)))
+    if status == 429 and "insufficient_quota" in said + _error_type(body):
+        return Trouble(ModelRefused(f"{place.provider} says that the account has no quota left{because}"))
+    if status in _PASSING_STATUSES or status >= 500:
+        state = "is over its rate limit" if status == 429 else "is failing or overloaded"
+        wait_s = retry_after(headers, now)
+        return _passing(f"{place.provider} {state} ({status}){because}; try again later", wait_s)
+    if 300 <= status < 400:
+        return Trouble(ModelRefused(f"{place.url} sends us elsewhere ({status}); check the base URL"))
+    if _is_missing_model(status, said, body):
+        return Trouble(ModelRefused(said), missing_model=True)
+    if status == 404:
+        return Trouble(ModelRefused(f"nothing is served at {place.url} (404){because}; check the base URL"))
+    return Trouble(ModelRefused(f"{place.provider} refused the request ({status}){because}"))
+
+
+def of_error_body(place: Place, data: Mapping[str, Any]) -> Trouble:
+    """Translate an error that came with status 200, or in the middle of a stream."""
+    body = orjson.dumps(data)
+    said = place.quote(_said(body)) or "no reason given"
+    error = data.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int) and code >= 400:
+        return of_status(place, code, {}, body, 0.0)
+    if _error_type(body) in _PASSING_TYPES:
+        return _passing(f"{place.provider} is failing or overloaded: {said}; try again later")
+    if _is_missing_model(404, said, body):
+        return Trouble(ModelRefused(said), missing_model=True)
+    return Trouble(ModelRefused(f"{place.provider} refused the request: {said}"))
+
+
+def not_a_reply(place: Place, body: bytes) -> Trouble:
+    """The body is something else than a chat reply in JSON."""
+    start = body[: LONGEST_QUOTE * 4].lstrip()
+    if not start:
+        return _passing(f"{place.provider} at {place.url} answered with nothing; try again later")
+    if start.startswith(b"<"):
+        said = f"{place.url} answered with a web page instead of JSON; check the base URL"
+        return Trouble(ModelUnavailable(said))
+    said = place.quote(start.decode(errors="replace"))[:80]
+    return Trouble(ModelUnavailable(f"{place.url} answered with something that is no chat reply: {said}"))
+
+
+def too_large(place: Place, limit: int) -> Trouble:
+    return Trouble(ModelUnavailable(f"{place.provider} at {place.url} sent more than {limit} bytes; reading stopped"))
+
+
+def cut_off(place: Place) -> Trouble:
+    return _passing(f"{place.provider} at {place.url} closed the connection half-way; try again")
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """The seconds that a provider asks us to wait: given in seconds, milliseconds or as a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "")[:64].strip()
+        if text.replace(".", "", 1).isdecimal() and text.isascii():
+            return float(text) * unit
+        if text:
+            return _until(text, now)
+    return None
+
+
+def _until(text: str, now: float) -> float | None:
+    try:
+        date = parsedate_to_datetime(text)
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _passing(sentence: str, wait_s: float | None = None) -> Trouble:
+    return Trouble(ModelUnavailable(sentence), again=True, wait_s=wait_s)
+
+
+def _about_key(place: Place, status: int, because: str) -> str:
+    variable = place.key_variable or "the key"
+    if not place.secret:
+        return f"{place.provider} wants a key and none was given: set {variable}"
+    return f"{place.provider} refused the key ({status}){because}; check {variable}"
+
+
+def _is_missing_model(status: int, said: str, body: bytes) -> bool:
+    words = said.lower()
+    if status not in (400, 404):
+        return False
+    return _error_type(body) == "model_not_found" or (
+        "model" in words and any(sign in words for sign in _MISSING_MODEL)
+    )
+
+
+def _error(body: bytes) -> Any:
+    try:
+        data = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return (data.get("error") or data) if isinstance(data, dict) else None
+
+
+def _error_type(body: bytes) -> str:
+    match _error(body):
+        case {"code": str(code)} if code:
+            return code
+        case {"type": str(kind)}:
+            return kind
+        case _:
+            return ""
+
+
+def _said(body: bytes) -> str:
+    match _error(body):
+        case str(text) | {"message": str(text)} | {"detail": str(text)}:
+            return text
+        case {"detail": detail}:
+            return str(detail)
+        case None if not body.lstrip().startswith(b"<"):
+            return body[: LONGEST_QUOTE * 4].decode(errors="replace")
+        case _:
+            return ""

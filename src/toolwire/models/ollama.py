@@ -1,0 +1,61 @@
+"""Ollama's own chat API."""
+
+import os
+
+from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
+from toolwire.models.http_chat import Api, HttpChat, Site
+from toolwire.models.payloads import JsonLines
+from toolwire.protocol.chat import Request
+from toolwire.wire import ollama
+from toolwire.wire.outbound import Json
+
+HOST_VARIABLE = "OLLAMA_HOST"
+PORT = 11434
+START_HINT = "is Ollama running? start it with `ollama serve`"
+
+
+def base_url_of(host: str) -> str:
+    """The address that a value of OLLAMA_HOST means: it may lack the scheme, the port or the host."""
+    scheme, found, rest = host.strip().rpartition("://")
+    address, slash, path = rest.partition("/")
+    name, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        name, port = address, "" if found else str(PORT)
+    name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(name, name)  # noqa: S104 -- where it listens
+    return f"{scheme or 'http'}://{name}{f':{port}' if port else ''}{slash}{path}".rstrip("/")
+
+
+def _done(chunk: Json) -> bool:
+    return chunk.get("done") is True
+
+
+def _names(data: Json) -> list[str]:
+    models = data.get("models")
+    return [str(model.get("name")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+
+
+NATIVE = Api(ollama.DIALECT, "/api/chat", "/api/tags", "message", JsonLines, _done, _done, _names)
+
+
+class OllamaChat(HttpChat):
+    """A model that an Ollama server runs. `context_tokens` is how much it reads; its own default is short."""
+
+    api = NATIVE
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        context_tokens: int | None = None,
+        patience: Patience = USUAL_PATIENCE,
+        world: World = REAL_WORLD,
+    ) -> None:
+        address = base_url_of(os.environ.get(HOST_VARIABLE, "") if base_url is None else base_url)
+        site = Site("ollama", address, "OLLAMA_API_KEY", api_key or "", START_HINT)
+        super().__init__(model, site, {"authorization": f"Bearer {api_key}"} if api_key else {}, patience, world)
+        self._context_tokens = context_tokens
+
+    def _frame(self, request: Request, *, stream: bool) -> Json:
+        return ollama.frame(request, self.model, stream=stream, context_tokens=self._context_tokens)

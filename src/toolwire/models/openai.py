@@ -1,0 +1,83 @@
+"""Chat completions: OpenAI, and every server that speaks its API."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from toolwire.errors import ModelRefused
+from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
+from toolwire.models.http_chat import Api, HttpChat, Site, checked_key
+from toolwire.models.payloads import EventData
+from toolwire.protocol.chat import Delta, Reply, Request
+from toolwire.wire import openai
+from toolwire.wire.outbound import Json
+
+BASE_URL = "https://api.openai.com/v1"
+KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+def _enough(chunk: Json) -> bool:
+    match chunk.get("choices"):
+        case [{"finish_reason": str()}, *_]:
+            return True
+        case _:
+            return False
+
+
+def _never(chunk: Json) -> bool:  # noqa: ARG001 -- the stream says so itself, with [DONE]
+    return False
+
+
+def listed_ids(data: Json) -> list[str]:
+    """The names in a list of models as OpenAI and Anthropic write it."""
+    models = data.get("data")
+    return [str(model.get("id")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+
+
+CHAT_COMPLETIONS = Api(
+    openai.DIALECT, "/chat/completions", "/models", "choices", EventData, _enough, _never, listed_ids
+)
+MISTRAL_COMPLETIONS = replace(CHAT_COMPLETIONS, dialect=openai.MISTRAL)
+
+
+class OpenAIChat(HttpChat):
+    """A model behind an OpenAI-compatible API. Without `api_key`, the key comes from `key_variable`."""
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str = BASE_URL,
+        api_key: str | None = None,
+        *,
+        provider: str = "openai",
+        key_variable: str = KEY_VARIABLE,
+        start_hint: str = "",
+        price_list: str = "",
+        headers: Mapping[str, str] | None = None,
+        patience: Patience = USUAL_PATIENCE,
+        world: World = REAL_WORLD,
+    ) -> None:
+        self.api = MISTRAL_COMPLETIONS if provider == "mistral" else CHAT_COMPLETIONS
+        given = os.environ.get(key_variable, "") if api_key is None else api_key
+        key = checked_key(given, key_variable)
+        is_openai = base_url.rstrip("/") == BASE_URL
+        site = Site(provider, base_url, key_variable, key, start_hint, price_list or ("openai" if is_openai else ""))
+        sent = ({"authorization": f"Bearer {key}"} if key else {}) | dict(headers or {})
+        super().__init__(model, site, sent, patience, world)
+        # Newer OpenAI models refuse the old name of the limit, and most other servers do not know the new one.
+        self._limit_field = "max_completion_tokens" if is_openai else "max_tokens"
+        self._counts_streams = True
+
+    async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+        """Answer once, streaming if someone watches. Raises ModelUnavailable or ModelRefused."""
+        try:
+            return await super().ask(request, on_delta)
+        except ModelRefused as refused:
+            if on_delta is None or not self._counts_streams or "stream_options" not in str(refused):
+                raise
+        self._counts_streams = False  # this server does not know how to count tokens in a stream
+        return await super().ask(request, on_delta)
+
+    def _frame(self, request: Request, *, stream: bool) -> Json:
+        fields = openai.frame(request, self.model, stream=stream, limit_field=self._limit_field)
+        return fields | {"stream_options": {"include_usage": True}} if stream and self._counts_streams else fields

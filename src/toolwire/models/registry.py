@@ -1,0 +1,83 @@
+"""How a name becomes a model: `open_model("provider:model")`, with keys and addresses from the usual variables."""
+
+import difflib
+import importlib
+import os
+from collections.abc import Mapping
+from types import ModuleType
+
+from toolwire.errors import ModelRefused, ModelUnavailable, SettingsError
+from toolwire.models.providers import PROVIDERS, Provider, split_name
+from toolwire.protocol.chat import ChatModel
+
+# Loaded when a model of that kind is opened: the HTTP client takes time to import, the local engine is an extra.
+_MODULES = {
+    "openai": "toolwire.models.openai",
+    "anthropic": "toolwire.models.anthropic",
+    "ollama": "toolwire.models.ollama",
+    "local": "toolwire.models.local",
+}
+
+
+def open_model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    key_variable: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> ChatModel:
+    """The model that a string such as `anthropic:claude-sonnet-4-5` names. Nothing is sent yet.
+
+    What is given here wins over the provider's own variables, and those over its defaults. Raises SettingsError for
+    a name or address that is wrong, ModelRefused where a key is missing, ModelUnavailable where an extra is.
+    """
+    provider_name, model = split_name(name)
+    provider = PROVIDERS.get(provider_name)
+    if provider is None:
+        raise SettingsError(_unknown(provider_name))
+    if provider.speaks == "local":
+        return _open_local(model)
+    address = base_url or environ.get(provider.url_variable, "") or provider.base_url
+    if not address:
+        raise SettingsError(f"{provider.name} needs the address of its server: give a base URL such as http://host/v1")
+    variable = key_variable or provider.key_variable
+    key = api_key if api_key is not None else environ.get(variable, "")
+    if not key and provider.needs_key and address == provider.base_url:
+        raise ModelRefused(f"no key for {provider.name}: set {variable}")
+    return _open_http(provider, model, address, key, variable)
+
+
+def _open_http(provider: Provider, model: str, address: str, key: str, variable: str) -> ChatModel:
+    module = importlib.import_module(_MODULES[provider.speaks])
+    match provider.speaks:
+        case "anthropic":
+            opened: ChatModel = module.AnthropicChat(model, address, key, key_variable=variable)
+        case "ollama":
+            opened = module.OllamaChat(model, address, key)
+        case _:
+            opened = module.OpenAIChat(
+                model,
+                address,
+                key,
+                provider=provider.name,
+                key_variable=variable,
+                start_hint=provider.start_hint,
+                price_list=provider.price_list if address == provider.base_url else "",
+            )
+    return opened
+
+
+def _open_local(model: str) -> ChatModel:
+    try:
+        module: ModuleType = importlib.import_module(_MODULES["local"])
+    except ImportError as missing:
+        raise ModelUnavailable(f"local models need an extra: pip install 'toolwire[local]' ({missing})") from None
+    opened: ChatModel = module.open_local(model)
+    return opened
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name[:40], PROVIDERS, 3, 0.5)
+    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PROVIDERS)}"
+    return f"no provider is called {name[:40]!r}; {known}"
