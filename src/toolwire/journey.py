@@ -1,9 +1,9 @@
 """The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, Call
 from toolwire.loop.limits import time_left_s
 from toolwire.plan.resources import claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
+from toolwire.protocol.changed import changed
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect, Tool
@@ -52,18 +53,42 @@ class Batch:
     def __init__(self, parallel: int) -> None:
         self.peak = 0
         self.waited_s = 0.0
-        self._slots = asyncio.Semaphore(parallel)
+        self._free = parallel
         self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        async with self._slots:
-            self._running += 1
-            self.peak = max(self.peak, self._running)
+    async def enter(self) -> None:
+        """Wait for a free place, in the order of asking."""
+        if self._free <= 0:
+            place = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
             try:
-                yield
-            finally:
-                self._running -= 1
+                await place
+            except asyncio.CancelledError:
+                self._give_up(place)
+                raise
+        else:
+            self._free -= 1
+        self._running += 1
+        self.peak = max(self.peak, self._running)
+
+    def leave(self) -> None:
+        self._running -= 1
+        self._pass_on()
+
+    def _give_up(self, place: "asyncio.Future[None]") -> None:
+        if place in self._waiting:
+            self._waiting.remove(place)
+        elif not place.cancelled():
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
 
 
 class Hub(Protocol):
@@ -157,7 +182,8 @@ class Journey:
 
     async def _run(self, one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
         hub, card = self._hub, one.card
-        async with self._batch.slot():
+        await self._batch.enter()
+        try:
             if one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
             self._begun.add(card.call.id)
@@ -165,14 +191,18 @@ class Journey:
             if self._emit:
                 self._emit(CallStarted(card.call))
             if (left_s := time_left_s(self._turn, hub.clock())) is not None:
-                allowed = replace(allowed, timeout_s=min(allowed.timeout_s, left_s))
+                allowed = changed(allowed, timeout_s=min(allowed.timeout_s, left_s))
             result = await hub.executor.execute(allowed, self._context(card, allowed))
+        finally:
+            self._batch.leave()
         return await self._fitted(allowed.tool, result, queued_ms)
 
     async def _fitted(self, tool: Tool, result: ToolResult, queued_ms: float) -> ToolResult:
         """The result as the model will see it: timed, addressed, and short enough."""
-        delivery = tool.delivery.value if result.ok and tool.delivery is not Delivery.MODEL else None
-        result = replace(result, queued_ms=queued_ms, delivery=delivery)
+        if tool.delivery is Delivery.MODEL or not result.ok:
+            result = changed(result, queued_ms=queued_ms)
+        else:
+            result = changed(result, queued_ms=queued_ms, delivery=tool.delivery.value)
         most_chars = self._turn.limits.result_chars
         whole = overflow(result, most_chars)
         return result if whole is None else trimmed(result, most_chars, await self._hub.store.keep(whole))

@@ -1,8 +1,8 @@
 """Tools that are functions of this process: async ones on the loop, sync ones in threads."""
 
 import asyncio
-from collections.abc import Coroutine
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -10,16 +10,26 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.threads import Threads
 from toolwire.execute.values import NotPresentable, clean, present
 from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.changed import changed
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
 
+Invoke = Callable[[Mapping[str, Any], Context], Awaitable[Any]]
 GRACE_S = 2.0
 _LONGEST_MESSAGE = 2_000
 
 
 class _OutOfTime(Exception):
     """The call's time is over. Private, so that a tool's own TimeoutError is not mistaken for it."""
+
+
+class _Raised(Exception):
+    """What a tool raised, wrapped: a future does not carry every exception, and cancellation must stay the caller's."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class InProcessExecutor:
@@ -34,82 +44,64 @@ class InProcessExecutor:
         if not isinstance(target, InProcess):
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} has no function in this process.")
         started = perf_counter()
+        invoke = target.invoke if target.is_async else partial(self._in_thread, target)
         try:
-            value = await self._bounded(self._work(target, allowed, context), allowed.timeout_s)
-            content, structured = present(value)
+            content, structured = present(await self._bounded(invoke, allowed, context))
         except _OutOfTime:
             return _timed_out(allowed, _ms(started), is_async=target.is_async)
-        except ToolFailure as failure:
-            message = _sentence(failure)
-            return ToolResult.failed(call, failure.code, message, detail=failure.detail, elapsed_ms=_ms(started))
+        except _Raised as raised:
+            return _raised(allowed, raised.error, _ms(started))
         except NotPresentable as odd:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _canceled_by_caller():
-                raise
-            message = f"{call.name!r} failed: {type(error).__name__}: {_sentence(error)}"
-            return ToolResult.failed(call, Code.EXECUTION_FAILED, message, elapsed_ms=_ms(started))
         return ToolResult(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
 
     async def close(self) -> None:
         self._threads.close()
 
-    async def _work(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
-        try:
-            if target.is_async:
-                return await target.invoke(allowed.arguments, context)
-            return await self._in_thread(target, allowed, context)
-        except SystemExit as error:  # a task that lets it pass would end the whole process
-            raise ToolFailure(f"{allowed.call.name!r} tried to end the process (exit code {error.code}).") from None
-
-    async def _in_thread(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
+    async def _in_thread(self, target: InProcess, arguments: Mapping[str, Any], context: Context) -> Any:
         given_up: list[bool] = []
-        watched = replace(context, canceled=lambda: bool(given_up))
+        watched = changed(context, canceled=lambda: bool(given_up))
         try:
-            return await self._threads.run(target.invoke, allowed.arguments, watched)
+            return await self._threads.run(target.invoke, arguments, watched)
         except asyncio.CancelledError:
             given_up.append(True)
             raise
 
-    async def _bounded(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
-        """Await the work in a task of its own, so that one which ignores its cancellation can be left behind."""
+    async def _bounded(self, invoke: Invoke, allowed: Allowed, context: Context) -> Any:
+        """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name="toolwire-call")
-        over: asyncio.Future[None] = loop.create_future()
-        task.add_done_callback(lambda _: _wake(over))
-        timer = loop.call_later(timeout_s, _wake, over)
+        over: asyncio.Future[Any] = loop.create_future()
+        task = loop.create_task(_carry(invoke, allowed, context, over), name="toolwire-call")
+        timer = loop.call_later(allowed.timeout_s, _expire, over)
         try:
-            await over
-        except asyncio.CancelledError:
-            await self._stop(task)
-            raise
+            return await over
         finally:
             timer.cancel()
-        if not task.done():
-            await self._stop(task)
-            raise _OutOfTime
-        return task.result()
+            if not over.done() or over.cancelled() or not task.done():
+                await self._settle(task, over)
 
-    async def _stop(self, task: "asyncio.Task[Any]") -> None:
-        task.cancel()
-        task.add_done_callback(_swallow)
-        await asyncio.wait((task,), timeout=self._grace_s)
-
-
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    async def _settle(self, task: "asyncio.Task[None]", over: "asyncio.Future[Any]") -> None:
+        """Stop work that was given up; one that has just handed over its outcome ends by itself."""
+        if over.cancelled() or isinstance(over.exception(), _OutOfTime):
+            task.cancel()
+            await asyncio.wait((task,), timeout=self._grace_s)
 
 
-def _swallow(task: "asyncio.Task[Any]") -> None:
-    """Look at the outcome of a task nobody waits for, so that it is not reported as forgotten."""
-    if not task.cancelled():
-        task.exception()
+async def _carry(invoke: Invoke, allowed: Allowed, context: Context, over: "asyncio.Future[Any]") -> None:
+    """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
+    try:
+        value = await invoke(allowed.arguments, context)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if not over.done():
+            over.set_exception(_Raised(error))
+    else:
+        if not over.done():
+            over.set_result(value)
 
 
-def _canceled_by_caller() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _expire(over: "asyncio.Future[Any]") -> None:
+    if not over.done():
+        over.set_exception(_OutOfTime())
 
 
 def _timed_out(allowed: Allowed, elapsed_ms: float, *, is_async: bool) -> ToolResult:
@@ -118,6 +110,17 @@ def _timed_out(allowed: Allowed, elapsed_ms: float, *, is_async: bool) -> ToolRe
     still = "" if is_async else " Its thread may still be at work."
     message = f"{allowed.call.name!r} did not finish within {allowed.timeout_s:g} s.{still} {advice}"
     return ToolResult.failed(allowed.call, Code.TIMEOUT, message, elapsed_ms=elapsed_ms)
+
+
+def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolResult:
+    call = allowed.call
+    if isinstance(error, ToolFailure):
+        return ToolResult.failed(call, error.code, _sentence(error), detail=error.detail, elapsed_ms=elapsed_ms)
+    if isinstance(error, SystemExit):
+        message = f"{call.name!r} tried to end the process (exit code {error.code})."
+    else:
+        message = f"{call.name!r} failed: {type(error).__name__}: {_sentence(error)}"
+    return ToolResult.failed(call, Code.EXECUTION_FAILED, message, elapsed_ms=elapsed_ms)
 
 
 def _sentence(error: BaseException) -> str:

@@ -48,7 +48,9 @@ def ending_reason(turn: Turn, now: float) -> EndReason | None:
 
 def most_repeated(turn: Turn) -> int:
     """How often the most frequent (call, result) pair occurred among the recent ones."""
-    return max(Counter(turn.echoes).values(), default=0) if len(turn.echoes) > 1 else len(turn.echoes)
+    if len(set(turn.echoes)) == len(turn.echoes):
+        return min(1, len(turn.echoes))
+    return max(Counter(turn.echoes).values())
 
 
 def time_left_s(turn: Turn, now: float) -> float | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from time import perf_counter
 
@@ -26,6 +26,7 @@ from toolwire.loop.step import (
     stopped,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.changed import changed
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -43,20 +44,23 @@ def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
             case Reply():
                 turn = replied(asked(turn), event)
             case ResultsMessage(results):
-                turn = answered(turn, results, echoes(turn.pending, results, runtime))
+                digests = [digest(call.arguments) for call in turn.pending]
+                turn = answered(turn, results, echoes(turn.pending, digests, results, runtime))
             case Note():
                 turn = noted(turn, event)
     return turn
 
 
-def echoes(calls: Sequence[ToolCall], results: Sequence[ToolResult], runtime: Runtime) -> list[Echo]:
+def echoes(
+    calls: Sequence[ToolCall], digests: Sequence[str], results: Sequence[ToolResult], runtime: Runtime
+) -> list[Echo]:
     """Digests of (call, result) for calls that should make progress; tools marked as polling are left out."""
     pairs = []
-    for call, result in zip(calls, results, strict=True):
+    for call, arguments, result in zip(calls, digests, results, strict=True):
         tool = runtime.toolbox.get(call.name)
         if tool is None or not tool.polling:
             outcome = blake2b(f"{result.status}\n{result.text}".encode(), digest_size=16).hexdigest()
-            pairs.append((f"{call.name}:{digest(call.arguments)}", outcome))
+            pairs.append((f"{call.name}:{arguments}", outcome))
     return pairs
 
 
@@ -76,6 +80,10 @@ class _Tally:
             self.batches += 1
             working_ms = wall_ms - batch.waited_s * 1000
             self.saved_ms += max(0.0, sum(result.elapsed_ms for result in results) - working_ms)
+
+
+class _DeadlineOver(Exception):
+    """The turn's deadline passed while the model was speaking."""
 
 
 class Runner:
@@ -154,26 +162,36 @@ class Runner:
         )
         began = perf_counter()
         try:
-            async with asyncio.timeout(time_left_s(turn, self._runtime.clock())) as limit:
-                reply = minted(turn, await self._model.ask(request, self._emit))
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            reply = minted(turn, await self._in_time(turn, self._model.ask(request, self._emit)))
+        except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         self._tell(lambda: ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
         after = replied(turn, reply)
         self._tell_notes(turn.messages, after.messages)
-        callable_reply = reply if after.pending else replace(reply, calls=()) if reply.calls else reply
+        callable_reply = reply if after.pending else changed(reply, calls=()) if reply.calls else reply
         self._accepted = await self._runtime.accept(turn, callable_reply, self._tools)
         return after
+
+    async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
+        left_s = time_left_s(turn, self._runtime.clock())
+        if left_s is None:
+            return await answer
+        try:
+            async with asyncio.timeout(left_s) as limit:
+                return await answer
+        except TimeoutError:
+            if limit.expired():
+                raise _DeadlineOver from None
+            raise
 
     async def _run_calls(self, turn: Turn) -> Turn:
         began = perf_counter()
         results, batch = await self._runtime.run(turn, self._accepted, self._emit)
         self._tally.add(results, batch, (perf_counter() - began) * 1000)
-        after = answered(turn, results, echoes(turn.pending, results, self._runtime))
+        digests = [one.card.args_digest for one in self._accepted]
+        after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
         self._tell_notes(turn.messages, after.messages)
-        return replace(after, waited_s=after.waited_s + batch.waited_s) if batch.waited_s else after
+        return changed(after, waited_s=after.waited_s + batch.waited_s) if batch.waited_s else after
 
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
         if turn.pending:

@@ -14,7 +14,7 @@ events over its opening, so resuming after a crash is folding and asking `next_s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolwire.loop.limits import (
     CLOSING_WORDS,
@@ -27,6 +27,7 @@ from toolwire.loop.limits import (
     most_repeated,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.changed import changed
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
@@ -76,7 +77,7 @@ def asked(turn: Turn) -> Turn:
     if reason is None:
         return turn
     note = Note(f"{CLOSING_WORDS[reason]} {FINAL_REQUEST}")
-    return replace(turn, closing=reason, messages=(*turn.messages, note))
+    return changed(turn, closing=reason, messages=(*turn.messages, note))
 
 
 def minted(turn: Turn, reply: Reply) -> Reply:
@@ -88,33 +89,33 @@ def minted(turn: Turn, reply: Reply) -> Reply:
         ToolCall(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
         for n, c in enumerate(reply.calls, 1)
     )
-    return replace(reply, calls=calls)
+    return changed(reply, calls=calls)
 
 
 def replied(turn: Turn, reply: Reply) -> Turn:
     """The turn after a reply of the model (to the turn as `asked` left it)."""
     usage, iterations = turn.usage + reply.usage, turn.iterations + 1
     if turn.closing is not None or not turn.limits.tools_enabled:
-        said = replace(reply, calls=()) if reply.calls else reply
+        said = changed(reply, calls=()) if reply.calls else reply
         reason = turn.closing or EndReason.ANSWERED
         ending = Ending(reason, reply.content.strip() or WITHOUT_ANSWER.get(reason, ""))
-        return replace(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
+        return changed(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
     messages = (*turn.messages, reply)
     if reply.calls:
-        return replace(turn, usage=usage, iterations=iterations, messages=messages, pending=reply.calls)
+        return changed(turn, usage=usage, iterations=iterations, messages=messages, pending=reply.calls)
     if complaint := _unreadable(reply):
         messages = (*messages, Note(complaint))
         failures = turn.failures + 1
-        return replace(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
+        return changed(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
     ending = Ending(EndReason.ANSWERED, reply.content.strip())
-    return replace(turn, usage=usage, iterations=iterations, messages=messages, ending=ending)
+    return changed(turn, usage=usage, iterations=iterations, messages=messages, ending=ending)
 
 
 def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
     """The turn after all calls of its last reply have results; `echoes` are digests of those that should progress."""
     failed = sum(1 for result in results if result.status not in (Status.SUCCESS, Status.PARTIAL))
     kept = (*turn.echoes, *echoes)[-ECHOES_KEPT:]
-    after = replace(
+    after = changed(
         turn,
         messages=(*turn.messages, ResultsMessage(tuple(results))),
         pending=(),
@@ -125,18 +126,18 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
         ending=_delivered(results),
     )
     if not after.warned and after.ending is None and most_repeated(after) > 1:
-        return replace(after, warned=True, messages=(*after.messages, Note(WARNING)))
+        return changed(after, warned=True, messages=(*after.messages, Note(WARNING)))
     return after
 
 
 def noted(turn: Turn, note: Note) -> Turn:
     """The turn after a word to the model from outside."""
-    return replace(turn, messages=(*turn.messages, note))
+    return changed(turn, messages=(*turn.messages, note))
 
 
 def stopped(turn: Turn, ending: Ending) -> Turn:
     """The turn ended from outside: by a person, a cancellation or a limit."""
-    return replace(turn, ending=ending, pending=())
+    return changed(turn, ending=ending, pending=())
 
 
 def last_words(turn: Turn) -> str:

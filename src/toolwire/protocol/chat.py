@@ -18,6 +18,8 @@ class Usage:
     cost_usd: float | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
+        if other is NO_USAGE:
+            return self
         known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -29,6 +31,9 @@ class Usage:
     @property
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+
+NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
     problems: tuple[Problem, ...] = ()
     finish_reason: str = "stop"
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     model: str = ""
     carry: Mapping[str, Any] | None = None
     raw: Any = field(default=None, compare=False, repr=False)
