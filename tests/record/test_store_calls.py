@@ -8,7 +8,8 @@ import pytest
 from toolwire.errors import Fenced, NotKept, StoreError
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
-from toolwire.record.contract import Store
+from toolwire.protocol.turns import Ending, EndReason
+from toolwire.record.contract import Store, TurnStats
 
 from .samples import a_call, a_card, a_row, a_turn, failure, success
 
@@ -17,6 +18,7 @@ async def events(store: Store) -> list[str]:
     return [row.event for row in await store.audit_log()]
 
 
+@pytest.mark.requirement("record.idempotent")
 async def test_a_call_opened_twice_is_one_call_and_keeps_its_first_card(store: Store) -> None:
     """The protocol demands it: the same turn and call id re-entering stays idempotent."""
     first = await store.open(a_card(), [a_row("accepted")])
@@ -27,6 +29,7 @@ async def test_a_call_opened_twice_is_one_call_and_keeps_its_first_card(store: S
     assert await events(store) == ["accepted"]
 
 
+@pytest.mark.requirement("record.idempotent")
 async def test_a_call_opened_again_after_it_ended_comes_back_with_its_result(store: Store) -> None:
     card = await store.open(a_card(), [])
     await store.start(card, [])
@@ -38,6 +41,7 @@ async def test_a_call_opened_again_after_it_ended_comes_back_with_its_result(sto
     assert again.attempt == 1
 
 
+@pytest.mark.requirement("record.idempotent")
 async def test_the_same_call_with_other_arguments_is_refused_and_audited(store: Store) -> None:
     await store.open(a_card(a_call(room="kitchen")), [])
 
@@ -49,6 +53,7 @@ async def test_the_same_call_with_other_arguments_is_refused_and_audited(store: 
     assert await events(store) == ["idempotency_conflict"]
 
 
+@pytest.mark.requirement("record.first-wins")
 async def test_the_first_result_wins_and_a_later_one_is_only_audited(store: Store) -> None:
     """The protocol demands it: an accepted call has exactly one result; late reports are events."""
     card = await store.open(a_card(), [])
@@ -63,6 +68,7 @@ async def test_the_first_result_wins_and_a_later_one_is_only_audited(store: Stor
     assert (tool.calls, tool.errors) == (1, 0)
 
 
+@pytest.mark.requirement("record.first-wins")
 async def test_results_that_race_for_one_call_all_see_the_same_winner(store: Store) -> None:
     card = await store.open(a_card(), [])
 
@@ -142,6 +148,7 @@ async def test_a_call_that_was_never_opened_can_neither_start_nor_end(store: Sto
         await store.close(a_card(), success(), [])
 
 
+@pytest.mark.requirement("record.fenced")
 async def test_whoever_lost_the_turn_can_change_none_of_its_calls(store: Store) -> None:
     """The protocol demands it: every state change is a compare-and-set on the epoch."""
     turn = a_turn()
@@ -164,6 +171,7 @@ async def test_whoever_lost_the_turn_can_change_none_of_its_calls(store: Store) 
     assert (await store.metrics())[0] == []
 
 
+@pytest.mark.requirement("record.resume")
 async def test_the_new_owner_ends_a_call_that_the_old_one_opened(store: Store) -> None:
     turn = a_turn()
     await store.begin(turn)
@@ -179,9 +187,13 @@ async def test_the_new_owner_ends_a_call_that_the_old_one_opened(store: Store) -
 
 async def test_a_result_that_comes_after_the_turn_ended_is_still_kept(store: Store) -> None:
     """We chose it: a detached call outlives its turn, and its outcome belongs on record."""
-    card = await store.open(a_card(), [])
+    turn = a_turn()
+    await store.begin(turn)
+    card = await store.open(a_card(turn=turn), [])
+    await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "soon")), TurnStats())
 
     assert await store.close(card, success(), []) == success()
+    assert (await store.calls())[0].result == success()
 
 
 async def test_calls_are_listed_in_call_order_for_a_turn_and_newest_first_otherwise(store: Store) -> None:

@@ -65,7 +65,7 @@ _BASE = (
     """,
     """
     CREATE TABLE audit (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        seq INTEGER PRIMARY KEY,
         at REAL NOT NULL,
         event TEXT NOT NULL,
         project TEXT NOT NULL,
