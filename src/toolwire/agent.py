@@ -1,7 +1,7 @@
 """The front door in Python: a model, some tools, and a question."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -97,10 +97,12 @@ class Agent:
         kept = await self.store.resume(turn_id)
         return _answer(await self._runner(on_event).run(fold(kept, self.runtime), resumed=True))
 
-    async def stream(self, question: str, *, thread: str = "") -> AsyncIterator[Event]:
-        """Answer a question and show every event on the way; the last one is `TurnEnded`."""
-        async for event in _events(lambda emit: self.ask(question, thread=thread, on_event=emit)):
-            yield event
+    def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
+        """Answer a question and show every event on the way; the last one is `TurnEnded`.
+
+        Closing the stream early cancels the work and leaves a turn that can be resumed.
+        """
+        return _events(lambda emit: self.ask(question, thread=thread, on_event=emit))
 
     async def call(self, name: str, arguments: dict[str, Any], *, on_event: Emit | None = None) -> ToolResult:
         """Take one call through the whole journey, without a model."""
@@ -161,7 +163,7 @@ def _answer(turn: Turn) -> Answer:
     return Answer(turn.ending.answer, turn.ending.reason, turn)
 
 
-async def _events(work: Callable[[Emit], Awaitable[Answer]]) -> AsyncIterator[Event]:
+async def _events(work: Callable[[Emit], Awaitable[Answer]]) -> AsyncGenerator[Event, None]:
     """Run the work in a task and hand out its events; leaving early cancels the work."""
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
 

@@ -1,0 +1,554 @@
+"""A question goes in, tools run, an answer comes out: the loop through its front door, over every store."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from toolwire import (
+    Agent,
+    Approval,
+    Code,
+    Context,
+    Effect,
+    Grant,
+    Limits,
+    MemoryStore,
+    Problem,
+    Status,
+    Tier,
+    ToolFailure,
+    Usage,
+    tool,
+)  # fmt: skip
+from toolwire.errors import ModelUnavailable, NotKept
+from toolwire.loop.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Event,
+    ModelReplied,
+    Noted,
+    TurnEnded,
+    TurnStarted,
+)  # fmt: skip
+from toolwire.protocol.calls import NeedsApproval, ToolResult
+from toolwire.protocol.chat import Note, Reply, ResultsMessage, TextDelta, UserMessage
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import Store
+from toolwire.testing import FrozenClock, ScriptedModel, call, says
+
+BOUND_S = 5
+
+
+@tool(effect=Effect.PURE)
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect=Effect.PURE)
+def shout(text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+
+
+@tool
+async def breaks(how: str = "badly") -> None:
+    """Break."""
+    raise ValueError(how)
+
+
+def results_of(turn: Turn) -> list[ToolResult]:
+    return [result for message in turn.messages if isinstance(message, ResultsMessage) for result in message.results]
+
+
+@pytest.mark.feature("F031", "F037", "F038", "F140", "F264")
+async def test_a_question_is_answered_with_tools(store: Store) -> None:
+    model = ScriptedModel([call("add", a=40, b=2), call("shout", text="hi")], "It is 42.")
+    agent = Agent(model, [add, shout], store=store, system="Be brief.")
+
+    answer = await agent.ask("What is 40 + 2?")
+
+    assert (answer.text, answer.reason) == ("It is 42.", EndReason.ANSWERED)
+    assert [result.text for result in results_of(answer.turn)] == ["42", "HI"]
+    assert model.requests[1].messages[-1] == ResultsMessage(tuple(results_of(answer.turn)))
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "shout"]
+    assert model.requests[0].system == "Be brief."
+
+
+@pytest.mark.requirement("record.before")
+@pytest.mark.feature("F223", "F196")
+async def test_what_happened_is_on_record(store: Store) -> None:
+    agent = Agent(ScriptedModel([call("add", "id7", a=1, b=2), call("nope")], "3"), [add], store=store)
+
+    answer = await agent.ask("1 + 2?")
+
+    cards = await store.calls(turn_id=answer.turn_id)
+    assert [(card.call.name, card.call.alias, card.result and card.result.status) for card in cards] == [
+        ("add", "id7", Status.SUCCESS), ("nope", None, Status.FAILED),
+    ]  # fmt: skip
+    events = [(row.event, row.tool) for row in await store.audit_log(turn_id=answer.turn_id)]
+    assert ("allowed", "add") in events
+    assert ("denied", "nope") in events
+    assert ("finished", "add") in events
+    kept = await store.turn(answer.turn_id)
+    assert kept.state == "ended"
+    assert isinstance(kept.events[0], Reply)
+
+
+@pytest.mark.requirement("record.before")
+async def test_a_call_is_on_record_before_its_tool_runs(store: Store) -> None:
+    seen: list[Any] = []
+
+    @tool
+    async def peek(context: Context) -> str:
+        """Look into the record from inside the call."""
+        seen.extend(await store.calls(turn_id=context.turn_id))
+        return "seen"
+
+    await Agent(ScriptedModel(call("peek"), "done"), [peek], store=store).ask("peek")
+    assert [(card.call.name, card.result) for card in seen] == [("peek", None)]
+
+
+@pytest.mark.requirement("record.idempotent")
+async def test_a_repeated_call_id_returns_its_first_result_and_runs_the_tool_once(store: Store) -> None:
+    """The protocol demands it: the same turn and call id re-entering stays idempotent."""
+    runs: list[int] = []
+
+    @tool
+    async def count() -> int:
+        """Count the runs."""
+        runs.append(1)
+        await asyncio.sleep(0)
+        return len(runs)
+
+    agent = Agent(ScriptedModel(), [count], store=store)
+    turn = await agent._begin("count", "")
+    one = call("count")
+    named = type(one)("count", {}, id="c1")
+
+    first, twin = await asyncio.gather(agent.runtime.execute(named, turn), agent.runtime.execute(named, turn))
+    again = await agent.runtime.execute(named, turn)
+
+    assert first.text == twin.text == again.text == "1"
+    assert runs == [1]
+
+
+@pytest.mark.requirement("call.minted-id")
+async def test_providers_that_repeat_ids_lose_no_call(store: Store) -> None:
+    script = ScriptedModel(
+        [call("add", "call_0", a=1, b=1), call("add", "call_0", a=2, b=2)], call("add", "call_0", a=3, b=3), "ok"
+    )
+    answer = await Agent(script, [add], store=store).ask("add")
+    assert [result.text for result in results_of(answer.turn)] == ["2", "4", "6"]
+    assert len({result.call_id for result in results_of(answer.turn)}) == 3
+
+
+@pytest.mark.requirement("execute.siblings")
+@pytest.mark.feature("F265", "F143", "F222")
+async def test_a_failing_call_is_a_result_beside_its_siblings_and_the_model_can_try_again(store: Store) -> None:
+    model = ScriptedModel([call("breaks"), call("add", a=1, b=1), call("missing")], call("add", a=2, b=2), "done")
+
+    answer = await Agent(model, [add, breaks], store=store).ask("go")
+
+    codes = [result.error.code if result.error else None for result in results_of(answer.turn)]
+    assert codes == [Code.EXECUTION_FAILED, None, Code.NOT_FOUND, None]
+    _, loop = await store.metrics()
+    assert (loop.with_failures, loop.recovered) == (1, 1)
+
+
+@pytest.mark.requirement("execute.order")
+@pytest.mark.feature("F129", "F131", "F134")
+async def test_calls_run_together_and_results_keep_the_order_of_the_calls(store: Store) -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+
+    @tool(effect=Effect.PURE)
+    async def wait(n: int) -> int:
+        """The last one frees the others, so they only finish when all run at the same time."""
+        if n == 2:
+            gates[1].set()
+        elif n == 1:
+            await gates[1].wait()
+            gates[0].set()
+        else:
+            await gates[0].wait()
+        return n
+
+    async with asyncio.timeout(BOUND_S):
+        answer = await Agent(ScriptedModel([call("wait", n=n) for n in range(3)], "ok"), [wait], store=store).ask("go")
+    assert [result.structured for result in results_of(answer.turn)] == [0, 1, 2]
+
+
+@pytest.mark.feature("F130", "F220")
+async def test_at_most_five_calls_run_at_once_and_waiting_is_told_apart_from_running(store: Store) -> None:
+    running, peak = 0, 0
+    full = asyncio.Event()
+
+    @tool(effect=Effect.PURE)
+    async def busy(n: int) -> int:
+        """Hold a place until five are taken."""
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        if running == 5:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0)
+        running -= 1
+        return n
+
+    async with asyncio.timeout(BOUND_S):
+        answer = await Agent(ScriptedModel([call("busy", n=n) for n in range(12)], "ok"), [busy], store=store).ask("go")
+    assert peak == 5
+    assert all(result.queued_ms >= 0 and result.elapsed_ms >= 0 for result in results_of(answer.turn))
+    assert results_of(answer.turn)[11].queued_ms > 0
+    _, loop = await store.metrics()
+    assert (loop.batches, loop.max_concurrency) == (1, 5)
+
+
+@pytest.mark.feature("F132", "F220")
+async def test_a_single_call_is_no_batch(store: Store) -> None:
+    await Agent(ScriptedModel(call("add", a=1, b=1), "2"), [add], store=store).ask("go")
+    _, loop = await store.metrics()
+    assert loop.batches == 0
+
+
+@pytest.mark.requirement("execute.resources")
+async def test_calls_that_write_one_file_wait_for_each_other_and_others_do_not(store: Store) -> None:
+    order: list[str] = []
+    both = asyncio.Event()
+
+    @tool(writes=("file:{path}",))
+    async def write(path: str, text: str) -> str:
+        """Write text."""
+        order.append(f"+{text}")
+        if path == "b":
+            both.set()
+        await both.wait()
+        await asyncio.sleep(0)
+        order.append(f"-{text}")
+        return text
+
+    calls = [call("write", path="a", text="1"), call("write", path="./a", text="2"), call("write", path="b", text="3")]
+    async with asyncio.timeout(BOUND_S):
+        await Agent(ScriptedModel(calls, "ok"), [write], store=store).ask("go")
+    assert order.index("-1") < order.index("+2")
+    assert order.index("+3") < order.index("-1")
+
+
+@pytest.mark.feature("F133", "F035")
+@pytest.mark.requirement("call.one-result")
+async def test_a_canceled_turn_leaves_a_result_for_every_call_and_can_be_resumed(store: Store) -> None:
+    began = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        began.set()
+        await asyncio.Event().wait()
+
+    calls = [call("hang"), *(call("add", a=n, b=n) for n in range(2)), *(call("hang") for _ in range(6))]
+    agent = Agent(ScriptedModel(calls, "resumed"), [hang, add], store=store)
+    task = asyncio.create_task(agent.ask("go"))
+    await asyncio.wait_for(began.wait(), BOUND_S)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    [summary] = await store.turns()
+    assert summary.state == "interrupted"
+    cards = await store.calls(turn_id=summary.id)
+    assert all(card.result is not None for card in cards)
+    assert {card.result.status for card in cards if card.result and card.call.name == "hang"} == {Status.CANCELED}
+
+    answer = await agent.resume(summary.id)
+    assert answer.text == "resumed"
+    assert results_of(answer.turn)[0].status is Status.CANCELED
+
+
+@pytest.mark.requirement("record.resume")
+async def test_a_turn_whose_model_did_not_answer_goes_on_later_without_running_anything_again(store: Store) -> None:
+    runs: list[str] = []
+
+    @tool
+    async def effect(name: str) -> str:
+        """Leave a mark."""
+        runs.append(name)
+        return name
+
+    model = ScriptedModel(call("effect", name="once"), ModelUnavailable("connection refused"), "done")
+    agent = Agent(model, [effect], store=store)
+    with pytest.raises(ModelUnavailable):
+        await agent.ask("go")
+    [summary] = await store.turns(state="interrupted")
+
+    answer = await agent.resume(summary.id)
+
+    assert answer.text == "done"
+    assert runs == ["once"]
+    assert answer.turn.iterations == 2
+    assert answer.turn.epoch == 2
+
+
+async def test_an_unknown_turn_cannot_be_resumed(store: Store) -> None:
+    with pytest.raises(NotKept):
+        await Agent(ScriptedModel(), store=store).resume("no-such-turn")
+
+
+@pytest.mark.requirement("loop.limits")
+@pytest.mark.feature("F033", "F221")
+async def test_the_last_step_is_asked_with_tools_off(store: Store) -> None:
+    script = [call("add", a=n, b=0) for n in range(9)]
+    model = ScriptedModel(*script, "I stopped here.")
+
+    answer = await Agent(model, [add], store=store).ask("go")
+
+    assert (answer.reason, answer.text) == (EndReason.ITERATION_LIMIT, "I stopped here.")
+    assert [request.tools_off for request in model.requests] == [False] * 9 + [True]
+    assert isinstance(model.requests[-1].messages[-1], Note)
+    _, loop = await store.metrics()
+    assert (loop.turns, loop.iterations) == (1, 10)
+
+
+@pytest.mark.feature("F064", "F040")
+async def test_a_person_is_asked_and_their_word_is_kept(store: Store) -> None:
+    asked: list[NeedsApproval] = []
+
+    async def approve(request: NeedsApproval) -> Approval:
+        asked.append(request)
+        return Approval(request.allowed.arguments["n"] == 1, by="dana", reason="only one")
+
+    @tool(requires_confirmation=True)
+    async def launch(n: int) -> str:
+        """Launch."""
+        return f"launched {n}"
+
+    agent = Agent(
+        ScriptedModel([call("launch", n=1), call("launch", n=2)], "ok"), [launch], store=store, approve=approve
+    )
+    answer = await agent.ask("go")
+
+    yes, no = results_of(answer.turn)
+    assert yes.text == "launched 1"
+    assert no.error is not None
+    assert (no.error.code, "only one" in no.text) == (Code.PERMISSION_DENIED, True)
+    assert len(asked) == 2
+    rows = [(row.event, row.detail.get("by")) for row in await store.audit_log(turn_id=answer.turn_id)]
+    assert ("approved", "dana") in rows
+    assert ("rejected", "dana") in rows
+
+
+async def test_with_nobody_to_ask_the_call_is_refused_with_advice(store: Store) -> None:
+    @tool(requires_confirmation=True)
+    async def launch() -> str:
+        """Launch."""
+        raise AssertionError("must not run")
+
+    answer = await Agent(ScriptedModel(call("launch"), "ok"), [launch], store=store).ask("go")
+    [result] = results_of(answer.turn)
+    assert "Nobody is there to ask" in result.text
+
+
+@pytest.mark.feature("F040")
+async def test_a_person_may_speak_to_the_model_or_stop_the_turn_before_each_step(store: Store) -> None:
+    async def steer(turn: Turn) -> str | Ending | None:
+        if turn.iterations == 1:
+            return "Hurry up."
+        return Ending(EndReason.STOPPED, "Stopped by Dana.") if turn.iterations == 2 else None
+
+    model = ScriptedModel(call("add", a=1, b=1), call("add", a=2, b=2))
+    answer = await Agent(model, [add], store=store, intervene=steer).ask("go")
+
+    assert (answer.reason, answer.text) == (EndReason.STOPPED, "Stopped by Dana.")
+    assert model.requests[1].messages[-1] == Note("Hurry up.")
+
+
+async def test_a_thread_remembers_what_was_said(store: Store) -> None:
+    model = ScriptedModel(call("add", a=1, b=1), "2", "You asked for 1 + 1.")
+    agent = Agent(model, [add], store=store)
+    await agent.ask("1 + 1?", thread="t")
+    await agent.ask("What did I ask?", thread="t")
+    kinds = [type(message) for message in model.requests[-1].messages]
+    assert kinds == [UserMessage, Reply, ResultsMessage, Reply, UserMessage]
+
+
+async def test_a_long_result_is_cut_visibly_and_kept_whole(store: Store) -> None:
+    @tool
+    async def flood() -> str:
+        """A lot."""
+        return "begin" + "x" * 5_000_000 + "end"
+
+    answer = await Agent(ScriptedModel(call("flood"), "ok"), [flood], store=store).ask("go")
+    [result] = results_of(answer.turn)
+    assert result.truncated
+    assert result.handle is not None
+    assert len(result.text) < 21_000
+    assert result.text.startswith("begin")
+    assert result.text.endswith("end")
+    assert "characters left out" in result.text
+    assert len(await store.fetch(result.handle)) == 5_000_008
+    assert await store.fetch(result.handle, offset=5_000_005) == b"end"
+
+
+@pytest.mark.feature("F144")
+async def test_a_model_that_repeats_itself_is_warned_and_then_made_to_answer(store: Store) -> None:
+    model = ScriptedModel(*[call("add", a=1, b=1)] * 3, "I give up: 2.")
+    answer = await Agent(model, [add], store=store).ask("go")
+    assert (answer.reason, answer.text) == (EndReason.STUCK, "I give up: 2.")
+
+
+async def test_polling_tools_may_repeat(store: Store) -> None:
+    @tool(polling=True)
+    async def poll() -> str:
+        """Not yet."""
+        return "not yet"
+
+    answer = await Agent(ScriptedModel(*[call("poll")] * 6, "ok"), [poll], store=store).ask("go")
+    assert answer.reason is EndReason.ANSWERED
+
+
+@pytest.mark.feature("F041")
+async def test_a_token_budget_stops_the_turn(store: Store) -> None:
+    model = ScriptedModel(says("thinking", call("add", a=1, b=1), usage=Usage(900, 200, cost_usd=0.25)))
+    answer = await Agent(model, [add], store=store, limits=Limits(tokens=1000)).ask("go")
+    assert (answer.reason, answer.text) == (EndReason.TOKEN_BUDGET, "thinking")
+    assert answer.usage.cost_usd == 0.25
+    cards = await store.calls(turn_id=answer.turn_id)
+    assert [card.result and card.result.status for card in cards] == [Status.CANCELED]
+
+
+async def test_garbage_from_the_model_is_sent_back_and_the_turn_still_ends(store: Store) -> None:
+    broken = says("<tool_call>{", problems=[Problem("malformed", "The call could not be read.")])
+    answer = await Agent(ScriptedModel(broken, broken, broken, "sorry"), [add], store=store).ask("go")
+    assert (answer.reason, answer.text) == (EndReason.FAILURE_LIMIT, "sorry")
+
+
+@pytest.mark.requirement("loop.errors-return")
+@pytest.mark.feature("F155", "F265")
+async def test_every_kind_of_error_reaches_the_model_as_a_sentence(store: Store) -> None:
+    @tool(tier=Tier.RUN)
+    async def locked() -> None:
+        """Locked."""
+
+    @tool(needs={"shell"})
+    async def shell() -> None:
+        """Needs the shell."""
+
+    @tool(timeout_s=0.01)
+    async def slow() -> None:
+        """Slow."""
+        await asyncio.Event().wait()
+
+    @tool
+    def fails() -> None:
+        """Fails on purpose."""
+        raise ToolFailure("The printer is out of paper. Load some.", code=Code.UNAVAILABLE)
+
+    calls = [call("locked"), call("shell"), call("slow"), call("fails"), call("add", a="x"), call("ad")]
+    tools = [locked, shell, slow, fails, add]
+    answer = await Agent(ScriptedModel(calls, "ok"), tools, store=store).ask("go")
+    texts = [(result.error.code if result.error else None, result.text) for result in results_of(answer.turn)]
+    assert [code and code.value for code, _ in texts] == [
+        "permission_denied", "permission_denied", "timeout", "unavailable", "invalid_params", "not_found",
+    ]  # fmt: skip
+    for word, (_, text) in zip(("WALK", "shell", "0.01 s", "paper", "Required", "'add'"), texts, strict=True):
+        assert word in text
+
+
+async def test_a_watcher_sees_everything_as_it_happens(store: Store) -> None:
+    @tool
+    def work(context: Context) -> str:
+        """Report from a thread."""
+        context.progress("half", 0.5)
+        return threading.current_thread().name
+
+    agent = Agent(ScriptedModel(says("Looking.", call("work")), "done"), [work], store=store)
+    seen: list[Event] = [event async for event in agent.stream("go")]
+
+    kinds = [type(event).__name__ for event in seen]
+    assert kinds[0] == "TurnStarted"
+    assert kinds[-1] == "TurnEnded"
+    for kind in (TurnStarted, TextDelta, ModelReplied, CallStarted, CallProgress, CallFinished, TurnEnded):
+        assert any(isinstance(event, kind) for event in seen), kind
+    assert kinds.index("CallStarted") < kinds.index("CallProgress") < kinds.index("CallFinished")
+
+
+async def test_leaving_a_stream_early_stops_the_work(store: Store) -> None:
+    stopped = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    stream = Agent(ScriptedModel(call("hang"), "never"), [hang], store=store).stream("go")
+    async with asyncio.timeout(BOUND_S):
+        async for event in stream:
+            if isinstance(event, CallStarted):
+                break
+        await stream.aclose()
+        await stopped.wait()
+    assert (await store.turns())[0].state == "interrupted"
+
+
+async def test_a_tool_is_called_without_a_model(store: Store) -> None:
+    agent = Agent(ScriptedModel(), [add], store=store)
+    assert (await agent.call("add", {"a": "2", "b": 3})).structured == 5
+    assert (await agent.call("add", {"a": "two"})).error is not None
+    assert [turn.state for turn in await store.turns()] == ["ended", "ended"]
+
+
+@pytest.mark.feature("F112")
+async def test_a_turn_gets_the_tier_its_question_asks_for_at_most_the_grants() -> None:
+    @tool(tier=Tier.RUN)
+    async def wipe() -> None:
+        """Wipe."""
+
+    model = ScriptedModel("hello", "deleted")
+    agent = Agent(model, [wipe, add], grant=Grant(tier=Tier.RUN), tier_by_intent=True, store=MemoryStore())
+    await agent.ask("hello, how are you?")
+    await agent.ask("delete the old logs")
+    assert [[tool.name for tool in request.tools] for request in model.requests] == [["add"], ["wipe", "add"]]
+
+
+async def test_approvals_cost_no_deadline() -> None:
+
+    clock = FrozenClock()
+
+    async def approve(request: NeedsApproval) -> Approval:
+        clock.advance(3600)
+        return Approval(True)
+
+    @tool(requires_confirmation=True)
+    async def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    agent = Agent(ScriptedModel(call("launch"), "ok"), [launch], approve=approve, limits=Limits(deadline_s=60))
+    agent.runtime.clock = clock
+    answer = await agent.ask("go")
+    assert (answer.reason, answer.text) == (EndReason.ANSWERED, "ok")
+    assert results_of(answer.turn)[0].text == "launched"
+
+
+async def test_a_deadline_ends_a_turn_whose_model_is_slow() -> None:
+    class Slow(ScriptedModel):
+        async def ask(self, *args: Any, **kwargs: Any) -> Reply:
+            await asyncio.Event().wait()
+            return Reply()
+
+    async with asyncio.timeout(BOUND_S):
+        answer = await Agent(Slow(), limits=Limits(deadline_s=0.02)).ask("go")
+    assert answer.reason is EndReason.DEADLINE
+
+
+def test_events_are_frozen_and_known() -> None:
+    assert {ApprovalAsked, Noted} <= set(Event.__args__)
