@@ -1,16 +1,50 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 UV ?= .tools/bin/uv
-RUN = $(UV) run --frozen --extra local --extra prices
-export UV_PROJECT_ENVIRONMENT ?= .venv
+RUN = $(UV) run --frozen --no-sync
+EXTRAS = --extra local --extra prices
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .tools/bin/uv:
-	@$(PYTHON) -m venv .tools && .tools/bin/pip install --quiet --disable-pip-version-check uv==0.13.7
+	@echo "Fetching uv …"
+	@$(PYTHON) -m venv .tools
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
 
-setup: .tools/bin/uv ## install everything that the other verbs need
-	@$(UV) sync --quiet --frozen --extra local --extra prices
+setup: .tools/bin/uv ## install everything the other verbs need
+	@$(UV) sync --quiet --frozen $(EXTRAS)
 
-.PHONY: help setup
+demo: setup ## ask the embedded local model three questions; no key, no server, no account
+	@$(RUN) python examples/demo.py
+
+test: setup ## run all tests, as CI does
+	@$(RUN) pytest
+
+check: setup ## format, lint, types, tests, docs: what to run before a commit
+	@$(RUN) ruff format --check .
+	@$(RUN) ruff check .
+	@$(RUN) mypy
+	@$(RUN) pytest
+	@$(RUN) python -m tests.pages --check
+
+format: setup ## put code into the project's format
+	@$(RUN) ruff format .
+	@$(RUN) ruff check --fix .
+
+docs: setup ## write the generated pages anew
+	@$(RUN) python -m tests.pages
+
+eval-local: setup ## measure how often the embedded model gets its questions right
+	@$(RUN) python -m benchmarks.eval_local
+
+bench: setup ## measure against floors and peers, as ratios in one run
+	@$(RUN) python -m benchmarks
+
+bench-peers: setup ## install the peers for `make bench`, beside the project
+	@UV_PROJECT_ENVIRONMENT=.venv-peers $(UV) sync --quiet --frozen --group peers $(EXTRAS)
+
+clean: ## remove what the other verbs made
+	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
+
+.PHONY: help setup demo test check format docs eval-local bench bench-peers clean

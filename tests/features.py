@@ -3,7 +3,6 @@
 import csv
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.marks import TESTS, carriers
 
@@ -57,6 +56,3 @@ def _names(tests: list[str]) -> str:
     more = f" and {len(tests) - _MOST_SHOWN} more" if len(tests) > _MOST_SHOWN else ""
     return "<br>".join(f"`{test}`" for test in tests[:_MOST_SHOWN]) + more
 
-
-if __name__ == "__main__":
-    Path(PAGE).write_text(page(), encoding="utf-8")

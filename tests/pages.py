@@ -1,0 +1,47 @@
+"""Writes the generated pages of docs/, or with `--check` says which of them are out of date."""
+
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tests import features
+
+DOCS = Path(__file__).parent.parent / "docs"
+SNIPPET = re.compile(r"(<!-- snippet: (\S+) -->\n)(?:```python\n.*?```\n)?", re.DOTALL)
+
+
+def with_snippets(path: Path) -> str:
+    """The page with the code of each snippet below its mark."""
+
+    def shown(mark: re.Match[str]) -> str:
+        return f"{mark[1]}```python\n{(DOCS / 'snippets' / mark[2]).read_text(encoding='utf-8')}```\n"
+
+    return SNIPPET.sub(shown, path.read_text(encoding="utf-8"))
+
+
+PAGES: dict[Path, Callable[[], str]] = {
+    DOCS / "features.md": features.page,
+    DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
+    DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),
+}
+
+
+def stale() -> list[Path]:
+    return [path for path, page in PAGES.items() if not path.exists() or path.read_text(encoding="utf-8") != page()]
+
+
+def main() -> int:
+    if "--check" in sys.argv:
+        late = stale()
+        for path in late:
+            sys.stderr.write(f"{path.relative_to(DOCS.parent)} is out of date: run `make docs`\n")
+        return 1 if late else 0
+    for path, page in PAGES.items():
+        path.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

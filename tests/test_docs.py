@@ -1,0 +1,45 @@
+"""Docs that run: every snippet is executed, and every page shows the snippet as it is."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pages import stale
+
+ROOT = Path(__file__).parent.parent
+SNIPPETS = sorted((ROOT / "docs" / "snippets").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARK = re.compile(r"<!-- snippet: (\S+) -->\n(?:```python\n(.*?)```\n)?", re.DOTALL)
+
+
+@pytest.mark.parametrize("path", [*SNIPPETS, *EXAMPLES], ids=lambda path: path.name)
+def test_code_in_the_docs_runs(path: Path, tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_show_the_snippets_as_they_are(page: Path) -> None:
+    """Run `make docs` when this fails."""
+    for name, shown in MARK.findall(page.read_text(encoding="utf-8")):
+        assert shown == (ROOT / "docs" / "snippets" / name).read_text(encoding="utf-8"), name
+
+
+def test_every_snippet_is_shown_somewhere() -> None:
+    shown = {name for page in PAGES for name, _ in MARK.findall(page.read_text(encoding="utf-8"))}
+    assert shown == {path.name for path in SNIPPETS}
+
+
+def test_generated_pages_are_current() -> None:
+    """Run `make docs` when this fails."""
+    assert stale() == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
