@@ -20,7 +20,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Scripted:
-    """Bytes to send, and what to do then: `close` the connection, or `hang` until the test is over."""
+    """Bytes to send, and what to do then: `close` the connection, `keep` it, or `hang` until the test is over."""
 
     data: bytes
     then: str = "close"
@@ -51,6 +51,7 @@ class Provider:
     url: str = ""
     script: list[Scripted] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    connections: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def will(self, *answers: Scripted) -> None:
@@ -61,17 +62,23 @@ class Provider:
         return [asked.body for asked in self.asked]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
-            self.asked.append(await _read(reader))
-            now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-            writer.write(now.data)
-            await writer.drain()
-            if now.then == "hang":
-                await self.over.wait()
+            while await self._answer(reader, writer) == "keep":
+                pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client left: some tests want that
         finally:
             writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        self.asked.append(await _read(reader))
+        now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        writer.write(now.data)
+        await writer.drain()
+        if now.then == "hang":
+            await self.over.wait()
+        return now.then
 
 
 async def _read(reader: asyncio.StreamReader) -> Asked:
@@ -93,6 +100,11 @@ async def provider_on_loopback() -> AsyncIterator[Provider]:
     finally:
         provider.over.set()
         server.close()
+
+
+def kept(body: bytes, *, kind: str) -> Scripted:
+    """A complete answer in one chunk, after which the connection stays open."""
+    return Scripted(half(body, kind=kind).data + b"0\r\n\r\n", "keep")
 
 
 def sse(events: Iterable[Any]) -> bytes:

@@ -24,8 +24,8 @@ from toolwire.protocol.calls import Text, ToolResult
 from toolwire.protocol.chat import Delta, Reply, ResultsMessage, TextDelta
 from toolwire.protocol.outcomes import Status
 
-from .conftest import KEY, NOON, QUESTION, Client, StillWorld
-from .provider import Provider, Scripted, answer, half, says, sse
+from .conftest import KEY, NOON, QUESTION, REPLIES, Client, StillWorld
+from .provider import Provider, Scripted, answer, half, kept, says, sse
 
 BOUND_S = 5
 
@@ -238,6 +238,19 @@ async def test_a_complete_reply_counts_although_the_stream_is_never_closed(
 
     assert len(reply.calls) == 2
     await model.close()
+
+
+async def test_a_connection_is_used_again_after_whole_and_streamed_answers(
+    client: Client, model: HttpChat, provider: Provider
+) -> None:
+    stream = kept(client.stream_bytes, kind=client.stream_kind)
+    whole = kept((REPLIES / f"{client.name}.json").read_bytes(), kind="application/json")
+    provider.will(whole, stream, stream, whole)
+
+    for watched in (False, True, True, False):
+        await ask(model, watched=watched)
+
+    assert provider.connections == 1
 
 
 async def test_a_web_page_is_recognised(client: Client, model: HttpChat, provider: Provider) -> None:

@@ -1,0 +1,151 @@
+"""Keep what a model said in a file, and let the file answer in its place.
+
+A recording is one JSON object a line: the model's name, the print of the request, and the reply with its pieces, or the
+error. A print holds digests and short excerpts, so that a replay can say what differs. Keys are in neither.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
+from toolwire.models.prints import differences, print_of
+from toolwire.protocol.chat import CallDelta, ChatModel, Delta, ReasoningDelta, Reply, Request, TextDelta
+from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.stored import read_reply, write_reply
+
+LARGEST_FILE = 256 * 1024 * 1024
+_ERRORS = {kind.__name__: kind for kind in (ModelError, ModelRefused, ModelUnavailable)}
+_DELTAS: dict[str, Callable[..., Delta]] = {"text": TextDelta, "reasoning": ReasoningDelta, "call": CallDelta}
+
+
+class RecordingModel:
+    """Another model, with every answer written to a file as it comes. A file of that name is replaced."""
+
+    def __init__(self, inner: ChatModel, path: Path | str) -> None:
+        self._inner = inner
+        try:
+            self._file = Path(path).open("wb")  # noqa: SIM115 -- it lives until close
+        except OSError as wrong:
+            raise SettingsError(f"the recording {path} cannot be written: {wrong.strerror}") from None
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+        """Answer as the other model does. Raises what it raises, and ModelError when it cannot be written down."""
+        shown: list[Delta] = []
+        line: Json = {"model": self.name, "request": print_of(request)}
+        try:
+            reply = await self._inner.ask(request, None if on_delta is None else _both(shown.append, on_delta))
+        except ModelError as error:
+            self._write(line | {"error": [type(error).__name__, str(error)], "deltas": _written(shown)})
+            raise
+        self._write(line | {"reply": write_reply(reply), "deltas": _written(shown)})
+        return reply
+
+    async def close(self) -> None:
+        """Close the file and the other model. Harmless when called twice."""
+        self._file.close()
+        await self._inner.close()
+
+    def _write(self, line: Json) -> None:
+        try:
+            self._file.write(to_json(line) + b"\n")
+            self._file.flush()
+        except (OSError, ValueError) as wrong:
+            raise ModelUnavailable(f"the recording {self._file.name} cannot be written: {wrong}") from None
+
+
+class ReplayModel:
+    """Answers from a recording. A request that was not recorded is refused, with what differs."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = path
+        self._lines = _load(Path(path))
+        self._count = len(self._lines)
+        self._name = str(self._lines[0]["model"]) if self._lines else f"replay:{path}"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+        """The recorded answer to this request, pieces included. Raises ModelRefused when there is none."""
+        line = self._take(print_of(request))
+        if on_delta is not None:
+            for delta in line["deltas"] or _at_once(line.get("reply")):
+                on_delta(delta)
+        if (error := line.get("error")) is not None:
+            raise error
+        reply: Reply = line["reply"]
+        return reply
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _take(self, wanted: Json) -> Json:
+        """The first unused line with this print: questions asked side by side may come in another order."""
+        for position, line in enumerate(self._lines):
+            if line["request"] == wanted:
+                return self._lines.pop(position)
+        if not self._lines:
+            raise ModelRefused(
+                f"the recording {self._path} has only {self._count} requests, and all have been answered"
+            )
+        differs = "; ".join(differences(self._lines[0]["request"], wanted))
+        number = self._count - len(self._lines) + 1
+        raise ModelRefused(f"request {number} is not the one in the recording {self._path}: {differs}")
+
+
+def _both(first: Callable[[Delta], None], second: Callable[[Delta], None]) -> Callable[[Delta], None]:
+    def show(delta: Delta) -> None:
+        first(delta)
+        second(delta)
+
+    return show
+
+
+def _at_once(reply: Reply | None) -> list[Delta]:
+    """The one piece that stands for a reply recorded while nobody watched."""
+    return [TextDelta(reply.content)] if reply is not None and reply.content else []
+
+
+def _written(deltas: list[Delta]) -> list[list[Any]]:
+    return [_write_delta(delta) for delta in deltas]
+
+
+def _write_delta(delta: Delta) -> list[Any]:
+    match delta:
+        case TextDelta(text):
+            return ["text", text]
+        case ReasoningDelta(text):
+            return ["reasoning", text]
+        case CallDelta(position, name, arguments):
+            return ["call", position, name, arguments]
+
+
+def _load(path: Path) -> list[Json]:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise SettingsError(f"the recording {path} is larger than {LARGEST_FILE} bytes")
+        lines = path.read_bytes().split(b"\n")
+    except OSError as wrong:
+        raise SettingsError(f"the recording {path} cannot be read: {wrong.strerror}") from None
+    return [_read_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _read_line(path: Path, number: int, line: bytes) -> Json:
+    try:
+        data = orjson.loads(line)
+        read: Json = {"model": data["model"], "request": dict(data["request"]), "deltas": []}
+        read["deltas"] = [_DELTAS[kind](*fields) for kind, *fields in data["deltas"]]
+        if "error" in data:
+            kind, sentence = data["error"]
+            return read | {"error": _ERRORS[kind](sentence)}
+        return read | {"reply": read_reply(data["reply"])}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise SettingsError(f"line {number} of {path} is no recorded answer; record it again") from None
