@@ -6,7 +6,6 @@ and the audit row about it, are kept all the same.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.calls import ToolResult
@@ -18,8 +17,6 @@ from toolwire.record.page import LOOP_SUMS, Page
 from toolwire.record.rows import CALL, RESULT, Row, audit_rows, column, identity
 from toolwire.record.tally import loop_metrics
 from toolwire.wire.faithful import dump
-
-T = TypeVar("T")
 
 _BEGIN = """
     INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
@@ -47,17 +44,8 @@ _START = """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
-    """Something to be kept: what it must know beforehand, and what it does to the page."""
-
-    apply: Callable[[Page], T | StoreError]
-    turn_ids: tuple[str, ...] = ()
-    calls: tuple[tuple[str, str], ...] = ()
-
-
 def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
-    if turn_id in page.turns:
+    if page.turn(turn_id):
         return refusals.already_begun(turn_id)
     page.connection.execute(_BEGIN, row)
     page.turns[turn_id] = (row[5], "running")
@@ -65,9 +53,10 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
 
 
 def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], at: float) -> StoreError | None:
-    if turn_id not in page.turns:
+    known = page.turn(turn_id)
+    if known is None:
         return refusals.no_turn(turn_id)
-    epoch, state = page.turns[turn_id]
+    epoch, state = known
     if state == "ended":
         return refusals.ended(turn_id)
     (before,) = page.connection.execute("SELECT owner FROM turns WHERE id = ?", (turn_id,)).fetchone()
@@ -121,7 +110,7 @@ class OpenCard:
 
     def found(self, page: Page) -> CallCard | None:
         key = identity(self.card)
-        return page.card(key) if page.has(key, CALL) else None
+        return page.card(key) if CALL in page.kept(key) else None
 
     def checked(self, page: Page, found: CallCard) -> CallCard | StoreError:
         """The card kept first, under the caller's epoch, if it is for the same arguments."""
@@ -132,9 +121,9 @@ class OpenCard:
 
     def put(self, page: Page) -> None:
         key = identity(self.card)
-        if not page.has(key, CALL):
+        if CALL not in page.kept(key):
             page.add_card(key, self.row)
-        if self.card.result is not None and self.result_row is not None and not page.has(key, RESULT):
+        if self.card.result is not None and self.result_row is not None and RESULT not in page.kept(key):
             page.add_result(self.card, self.card.result, self.result_row, self.at)
 
 
@@ -142,7 +131,7 @@ def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreE
     key = identity(card)
     if refusal := _stale(page, card) or _unknown(page, card):
         return refusal
-    if not page.has(key, RESULT):
+    if RESULT not in page.kept(key):
         page.connection.execute(_START, key)
         page.audit.extend(audit)
     return replace(page.card(key), epoch=card.epoch)
@@ -187,24 +176,26 @@ def append(page: Page, audit: Sequence[Row]) -> None:
 
 def _not_held(page: Page, turn: Turn) -> StoreError | None:
     """Why this epoch may not change the turn any more, if so."""
-    if column(turn.id) not in page.turns:
+    known = page.turn(column(turn.id))
+    if known is None:
         return refusals.no_turn(turn.id)
-    current, state = page.turns[column(turn.id)]
+    current, state = known
     if current != turn.epoch:
         return refusals.taken_over(turn.id, turn.epoch, current)
     return refusals.ended(turn.id) if state == "ended" else None
 
 
 def _stale(page: Page, card: CallCard) -> StoreError | None:
-    known = page.turns.get(column(card.turn_id))
+    known = page.turn(column(card.turn_id))
     if known is None or known[0] == card.epoch:
         return None
     return refusals.taken_over(card.turn_id, card.epoch, known[0])
 
 
 def _ended_with(page: Page, card: CallCard) -> ToolResult | None:
-    return page.card(identity(card)).result if page.has(identity(card), RESULT) else None
+    key = identity(card)
+    return page.card(key).result if RESULT in page.kept(key) else None
 
 
 def _unknown(page: Page, card: CallCard) -> StoreError | None:
-    return None if page.has(identity(card), CALL) else refusals.no_call(card)
+    return None if CALL in page.kept(identity(card)) else refusals.no_call(card)

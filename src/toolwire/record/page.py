@@ -1,21 +1,15 @@
-"""One transaction of the SQLite store: what its changes need to know is read first, what they add is written last."""
+"""One transaction of the SQLite store: what its changes ask is read once, what they add is written together."""
 
 import sqlite3
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-import orjson
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.record.rows import CALL, RESULT, Row, column, identity, read_card
 from toolwire.record.tally import ToolTally
 
-_TURNS = "SELECT t.id, t.epoch, t.state FROM json_each(?) j CROSS JOIN turns t ON t.id = j.value"
-_CALLS = """
-    SELECT r.turn_id, r.call_id, r.schema_name
-    FROM json_each(?) j CROSS JOIN records r ON r.turn_id = j.value ->> 0 AND r.call_id = j.value ->> 1
-"""
+_TURN = "SELECT epoch, state FROM turns WHERE id = ?"
+_KINDS = "SELECT schema_name FROM records WHERE turn_id = ? AND call_id = ?"
 _CARD = """
     SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, r.context
     FROM records c
@@ -56,30 +50,26 @@ _ADD_METRICS = """
 
 @dataclass(slots=True)
 class Page:
-    """What a transaction knows and will add.
-
-    `turns` holds (epoch, state) of the kept turns that its changes touch, `kept` the schema names under each
-    (turn, call) identity. Changes look here and keep it true for those that follow them.
-    """
+    """What a transaction has learned and will add. Its changes read here, and keep it true for those after them."""
 
     connection: sqlite3.Connection
-    turns: dict[str, tuple[int, str]] = field(default_factory=dict)
-    kept: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    turns: dict[str, tuple[int, str] | None] = field(default_factory=dict)
+    kinds: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     records: list[Row] = field(default_factory=list)
     audit: list[Row] = field(default_factory=list)
     tallies: dict[str, ToolTally] = field(default_factory=dict)
 
-    def look_up(self, turn_ids: Iterable[str], calls: Iterable[tuple[str, str]]) -> None:
-        """Read what the changes of this transaction need to know, all at once."""
-        if wanted := list(set(turn_ids)):
-            rows = self.connection.execute(_TURNS, (orjson.dumps(wanted).decode(),))
-            self.turns.update({turn_id: (epoch, state) for turn_id, epoch, state in rows})
-        if identities := list(set(calls)):
-            for turn_id, call_id, schema_name in self.connection.execute(_CALLS, (orjson.dumps(identities).decode(),)):
-                self.kept.setdefault((turn_id, call_id), set()).add(schema_name)
+    def turn(self, turn_id: str) -> tuple[int, str] | None:
+        """The current epoch and the state of a turn, if it is kept."""
+        if turn_id not in self.turns:
+            self.turns[turn_id] = self.connection.execute(_TURN, (turn_id,)).fetchone()
+        return self.turns[turn_id]
 
-    def has(self, key: tuple[str, str], schema_name: str) -> bool:
-        return schema_name in self.kept.get(key, ())
+    def kept(self, key: tuple[str, str]) -> set[str]:
+        """The schema names of what is kept about a call."""
+        if key not in self.kinds:
+            self.kinds[key] = {kind for (kind,) in self.connection.execute(_KINDS, key)}
+        return self.kinds[key]
 
     def card(self, key: tuple[str, str]) -> CallCard:
         """The kept card, complete, including what this transaction has added."""
@@ -88,12 +78,12 @@ class Page:
 
     def add_card(self, key: tuple[str, str], row: Row) -> None:
         self.records.append(row)
-        self.kept.setdefault(key, set()).add(CALL)
+        self.kept(key).add(CALL)
 
     def add_result(self, card: CallCard, result: ToolResult, row: Row, at: float) -> None:
         """Keep how a call ended, and count it."""
         self.records.append(row)
-        self.kept.setdefault(identity(card), set()).add(RESULT)
+        self.kept(identity(card)).add(RESULT)
         self.tallies.setdefault(column(card.call.name), ToolTally()).add(result, at)
 
     def flush(self) -> None:

@@ -10,18 +10,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from toolwire.errors import StoreError
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.record import changes, reads, refusals, schema
 from toolwire.record.artifacts import Artifacts
-from toolwire.record.changes import Change, OpenCard
+from toolwire.record.changes import OpenCard
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
 from toolwire.record.owners import Owners
-from toolwire.record.page import Page
 from toolwire.record.reader import Reader
 from toolwire.record.rows import (
     Row,
@@ -30,7 +28,6 @@ from toolwire.record.rows import (
     column,
     history_json,
     history_of,
-    identity,
     opening_json,
     result_row,
     said_row,
@@ -86,15 +83,13 @@ class SqliteStore:
 
     async def begin(self, turn: Turn) -> None:
         row = await self._opening_row(turn)
-        turn_id = column(turn.id)
-        await self._writer.write(Change(partial(changes.begin, turn_id=turn_id, row=row), (turn_id,)))
+        await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row))
 
     async def resume(self, turn_id: str) -> KeptTurn:
-        key = column(turn_id)
-        take_over = partial(
-            changes.resume, turn_id=key, owner=self._owners.name, alive=self._owners.alive, at=self._clock()
+        me, alive = self._owners.name, self._owners.alive
+        await self._writer.write(
+            partial(changes.resume, turn_id=column(turn_id), owner=me, alive=alive, at=self._clock())
         )
-        await self._writer.write(Change(take_over, (key,)))
         return await self.turn(turn_id)
 
     async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
@@ -104,28 +99,27 @@ class SqliteStore:
         await self._say(turn, note, (), ())
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
-        return await self._change_call(card, self._opening(card, audit))
+        return await self._writer.write(self._opening(card, audit))
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
-        return await self._change_call(card, partial(changes.start, card=card, audit=audit_rows(audit)))
+        return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)))
 
     async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
         at = self._clock()
         row = result_row(card, result, at)
-        apply = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at)
-        return await self._change_call(card, apply)
+        return await self._writer.write(
+            partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at)
+        )
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
-        apply = partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock())
-        await self._writer.write(Change(apply, (column(turn.id),)))
+        await self._writer.write(partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock()))
 
     async def release(self, turn: Turn) -> None:
-        apply = partial(changes.release, turn=turn, at=self._clock())
-        await self._writer.write(Change(apply, (column(turn.id),)))
+        await self._writer.write(partial(changes.release, turn=turn, at=self._clock()))
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
-        await self._writer.write(Change(partial(changes.append, audit=audit_rows(rows))))
+        await self._writer.write(partial(changes.append, audit=audit_rows(rows)))
 
     async def turn(self, turn_id: str) -> KeptTurn:
         return await self._reader.read(reads.turn, turn_id, self._owners.alive)
@@ -178,17 +172,12 @@ class SqliteStore:
     ) -> None:
         at = self._clock()
         row = said_row(turn, message, at)
-        apply = partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), at=at)
-        await self._writer.write(Change(apply, (column(turn.id),), tuple(identity(opening.card) for opening in cards)))
+        await self._writer.write(partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), at=at))
 
     def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:
         at = self._clock()
         result = None if card.result is None else result_row(card, card.result, at)
         return OpenCard(card, card_row(card), result, audit_rows(audit), at)
-
-    async def _change_call(self, card: CallCard, apply: Callable[[Page], T | StoreError]) -> T:
-        key = identity(card)
-        return await self._writer.write(Change(apply, key[:1], (key,)))
 
     async def _on_files(self, work: Callable[[], T]) -> T:
         try:

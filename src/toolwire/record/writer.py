@@ -9,13 +9,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from toolwire.errors import StoreUnavailable
-from toolwire.record.changes import Change
+from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
 from toolwire.record.page import Page
 
 T = TypeVar("T")
-Waiting = tuple[Change[Any], asyncio.Future[Any]]
+Change = Callable[[Page], Any]
+Waiting = tuple[Change, asyncio.Future[Any]]
 MAX_BATCH = 1024
 
 
@@ -32,7 +32,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="toolwire-store-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, change: Change[T]) -> T:
+    async def write(self, change: Callable[[Page], T | StoreError]) -> T:
         """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -85,16 +85,12 @@ class Writer:
                 outcomes = [refusal]
         _wake_all(zip((future for _, future in batch), outcomes, strict=True))
 
-    def _transact(self, changes: Sequence[Change[Any]]) -> list[Any]:
+    def _transact(self, changes: Sequence[Change]) -> list[Any]:
         self._connection = connection = self._connection or self._connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
             page = Page(connection)
-            page.look_up(
-                (turn_id for change in changes for turn_id in change.turn_ids),
-                (call for change in changes for call in change.calls),
-            )
-            outcomes = [change.apply(page) for change in changes]
+            outcomes = [change(page) for change in changes]
             page.flush()
             connection.execute("COMMIT")
         except BaseException:
