@@ -28,9 +28,10 @@ log(x, base), and sin, cos, tan of radians (for degrees write sin(30°)). Consta
 
 
 class CalculatorOutput(TypedDict):
-    result: Annotated[float, Field(description="The value of the expression.")]
-    expression: Annotated[str, Field(description="The expression that was computed.")]
+    result: Annotated[float, Field(description="The value of the expression as a number.")]
+    formatted: Annotated[str, Field(description="The value as text, with all digits of a large whole number.")]
     exact: Annotated[bool, Field(description="Whether result is exact; otherwise it is rounded to about 16 digits.")]
+    expression: Annotated[str, Field(description="The expression that was computed.")]
 
 
 def calculator_tool() -> Tool:
@@ -52,8 +53,8 @@ def calculator_tool() -> Tool:
         Args:
             expression: What to compute, such as (3 + 4) * 2^10. Write numbers as 1234.5 and every * in full.
         """
-        result, exact = calculate(expression)
-        return {"result": result, "expression": expression.strip(), "exact": exact}
+        result, formatted, exact = calculate(expression)
+        return {"result": result, "formatted": formatted, "exact": exact, "expression": expression.strip()}
 
     return calculator
 

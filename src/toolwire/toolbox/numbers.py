@@ -16,6 +16,7 @@ from toolwire.errors import ToolFailure
 # An exact value may have about 1,200 digits. One that outgrows this goes on as an approximation.
 EXACT_BITS = 4096
 DIGITS = 110
+LONGEST_DECIMAL = 40
 _PRECISE = decimal.Context(
     prec=DIGITS,
     Emax=100_000,
@@ -166,7 +167,7 @@ def factorial(number: Number) -> Number:
     if not isinstance(number, Fraction) or number.denominator != 1 or number < 0:
         raise ToolFailure("only whole numbers from 0 on have a factorial")
     if number > 1000:
-        raise ToolFailure(f"the factorial of {_short(number)} is too large; about 500! is the limit")
+        raise ToolFailure(f"the factorial of {_short(number)} is too large; nothing above 1000! is computed")
     return _kept(Fraction(math.factorial(number.numerator)))
 
 
@@ -222,21 +223,36 @@ def settled(value: Decimal, error: Decimal, scale: Decimal | None = None) -> Num
     return Approximate(value, error)
 
 
-def plain(number: Number) -> tuple[int | float, bool]:
-    """The number as JSON has it, and whether that is exact. Refuses what a float cannot hold."""
-    if isinstance(number, Fraction) and number.denominator == 1:
-        return number.numerator, True
+class Shown(NamedTuple):
+    """A number as JSON can carry it, in digits, and whether the first of these is exact."""
+
+    result: int | float
+    formatted: str
+    exact: bool
+
+
+def show(number: Number) -> Shown:
+    """The number for a result. Refuses what a float cannot hold.
+
+    Many JSON readers lose digits of whole numbers beyond 64 bits, so these keep them as text only.
+    """
+    if isinstance(number, Fraction) and number.denominator == 1 and number.numerator.bit_length() < 64:
+        return Shown(number.numerator, str(number.numerator), True)
     near = approximate(number)
     if near.error > abs(near.value) * Decimal("1e-18"):
         raise ToolFailure("too many digits cancel each other out for a certain result")
-    shown = float(near.value) if isinstance(number, Approximate) else _as_float(number)
-    if math.isinf(shown) or shown == 0.0:
-        raise ToolFailure(f"the result is too {'large' if shown else 'small'} to be written down")
-    return shown, isinstance(number, Fraction) and Fraction(repr(shown)) == number
+    result = float(near.value)
+    if math.isinf(result) or result == 0.0:
+        raise ToolFailure(f"the result is too {'large' if result else 'small'} to be written down")
+    exact = isinstance(number, Fraction) and Fraction(repr(result)) == number
+    return Shown(result, _digits(number, result), exact)
 
 
-def _as_float(number: Fraction) -> float:
-    try:
-        return number.numerator / number.denominator
-    except OverflowError:
-        return math.inf
+def _digits(number: Number, rounded_result: float) -> str:
+    """All digits of a whole number or short decimal, the rounded ones of any other."""
+    if isinstance(number, Fraction) and number.denominator == 1:
+        return str(number.numerator)
+    value = approximate(number).value
+    if value == number and len(plain := f"{value:f}") <= LONGEST_DECIMAL:
+        return plain
+    return repr(rounded_result)
