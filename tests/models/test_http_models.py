@@ -487,6 +487,26 @@ async def test_cancelling_passes_through(client: Client, model: HttpChat, provid
         await task
 
 
+async def test_a_character_cut_in_half_between_two_events_is_no_error(provider: Provider, still: StillWorld) -> None:
+    """Servers stream by token, and a token may be half of a character that JSON writes as two escapes."""
+    halves = [{"choices": [{"delta": {"content": half}}]} for half in ("\ud83d", "\ude00", " done")]
+    provider.will(
+        answer(sse([*halves, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]), kind="text/event-stream")
+    )
+    model = OpenAIChat("m", provider.url, KEY, world=still.world())
+
+    reply, _ = await ask(model, watched=True)
+
+    assert reply.content.endswith(" done")
+    await model.close()
+
+
+async def test_a_key_at_the_edge_of_what_is_quoted_is_not_shown_in_part(model: HttpChat, provider: Provider) -> None:
+    for gap in range(1180, 1200):
+        provider.will(answer(b"no" + b" " * gap + KEY.encode(), status=400, kind="text/plain"))
+        assert "sk-test" not in str(await failure(model))
+
+
 async def test_a_server_that_does_not_know_stream_options_is_asked_without_them(
     provider: Provider, still: StillWorld
 ) -> None:

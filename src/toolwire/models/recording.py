@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.prints import differences, print_of
 from toolwire.protocol.chat import CallDelta, ChatModel, Delta, ReasoningDelta, Reply, Request, TextDelta
-from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.faithful import dump, load
+from toolwire.wire.outbound import Json
 from toolwire.wire.stored import read_reply, write_reply
 
 LARGEST_FILE = 256 * 1024 * 1024
@@ -54,7 +53,7 @@ class RecordingModel:
 
     def _write(self, line: Json) -> None:
         try:
-            self._file.write(to_json(line) + b"\n")
+            self._file.write(dump(line).encode() + b"\n")
             self._file.flush()
         except (OSError, ValueError) as wrong:
             raise ModelUnavailable(f"the recording {self._file.name} cannot be written: {wrong}") from None
@@ -140,12 +139,12 @@ def _load(path: Path) -> list[Json]:
 
 def _read_line(path: Path, number: int, line: bytes) -> Json:
     try:
-        data = orjson.loads(line)
+        data = load(line)
         read: Json = {"model": data["model"], "request": dict(data["request"]), "deltas": []}
         read["deltas"] = [_DELTAS[kind](*fields) for kind, *fields in data["deltas"]]
         if "error" in data:
             kind, sentence = data["error"]
             return read | {"error": _ERRORS[kind](sentence)}
         return read | {"reply": read_reply(data["reply"])}
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         raise SettingsError(f"line {number} of {path} is no recorded answer; record it again") from None
