@@ -47,6 +47,7 @@ class Draft:
         "new_text",
         "problems",
         "reasoning",
+        "said",
         "usage",
     )  # fmt: skip
 
@@ -63,6 +64,7 @@ class Draft:
         self.finish_reason = finish_reason
         self.usage = Usage()
         self.model = ""
+        self.said = False
         self._break = False
 
     def say(self, text: Any) -> None:
@@ -72,6 +74,7 @@ class Draft:
                 self.new_text.append("\n")
                 self._break = False
             self.new_text.append(text)
+            self.said = True
 
     def think(self, text: Any) -> None:
         """More reasoning that the provider already kept apart."""
@@ -105,6 +108,10 @@ class Draft:
         self._kept.append(item)
         if by is not None:
             self._kept_by_key[by] = item
+
+    def keeps(self, by: Any) -> bool:
+        """Whether an item is kept under this key."""
+        return by in self._kept_by_key
 
     def extend(self, by: Any, field: str, more: Any) -> None:
         """Append text to a field of a kept item."""

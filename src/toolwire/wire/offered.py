@@ -84,6 +84,15 @@ class Offered:
         first, dot, rest = name.partition(".")
         return self.by_name.get(rest) if dot and (first == rest or rest.startswith(first + ".")) else None
 
+    def by_arguments(self, arguments: Mapping[str, Any]) -> Offer | None:
+        """The only tool that these arguments fit."""
+        fitting = [
+            offer
+            for offer in self.by_name.values()
+            if arguments and offer.required <= arguments.keys() <= offer.properties.keys()
+        ]
+        return fitting[0] if len(fitting) == 1 else None
+
     def nearest(self, name: str) -> Offer | None:
         """The only tool whose name differs in case or in dashes alone."""
         if self._folded is None:

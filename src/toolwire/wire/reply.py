@@ -1,23 +1,16 @@
 """The doors of the inbound side: any model's answer, whole or streamed, becomes one Reply."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from toolwire.protocol.chat import Delta, Reply
 from toolwire.wire.draft import Draft
-from toolwire.wire.native import anthropic, ollama, openai_chat
+from toolwire.wire.native.detect import reader_for
 from toolwire.wire.offered import offered
 from toolwire.wire.plain import decoded, plain
 from toolwire.wire.settle import Settled
-from toolwire.wire.text import TextStream
-
-_Reader = Callable[[Draft, dict[str, Any]], None]
-_READERS: dict[str, _Reader] = {
-    "openai": openai_chat.read,
-    "mistral": openai_chat.read,
-    "anthropic": anthropic.read,
-    "ollama": ollama.read,
-}
+from toolwire.wire.text.live import LiveText
+from toolwire.wire.text.reading import read_text
 
 
 def parse_reply(
@@ -36,7 +29,7 @@ class StreamParser:
         self._offered = offered(tools)
         self._provider = provider
         self._draft = Draft(finish_reason)
-        self._text = TextStream()
+        self._text = LiveText(self._offered)
         self._given = finish_reason
 
     def feed(self, chunk: Any) -> list[Delta]:
@@ -48,7 +41,7 @@ class StreamParser:
             data = plain(chunk)
         draft = self._draft
         if isinstance(data, dict):
-            _reader(self._provider, data)(draft, data)
+            reader_for(self._provider, data)(draft, data)
         elif isinstance(data, str):
             draft.say(data)
         shown, draft.deltas = draft.deltas, []
@@ -68,10 +61,14 @@ class StreamParser:
             settled.native(
                 call.name, written, call.alias, call.raw, finished=ended and not draft.cut, cut=draft.cut or call.cut
             )
-        content = self._text.finish(settled, cut=draft.cut)
+        text = self._text.whole()
+        reading = read_text(text, self._offered)
+        for code, message in reading.problems:
+            settled.report(code, message)
+        settled.texts(reading.found, text)
         return Reply(
-            content=content,
-            reasoning="".join(draft.reasoning),
+            content=reading.content,
+            reasoning=_joined("".join(draft.reasoning), reading.reasoning),
             calls=tuple(settled.calls),
             problems=tuple(settled.problems),
             finish_reason=draft.finish_reason or "stop",
@@ -82,14 +79,5 @@ class StreamParser:
         )
 
 
-def _reader(provider: str, data: dict[str, Any]) -> _Reader:
-    known = _READERS.get(provider)
-    if known is not None:
-        return known
-    if "choices" in data:
-        return openai_chat.read
-    if data.get("type") in ("message", "error", "ping") or str(data.get("type")).startswith(
-        ("message_", "content_block")
-    ):
-        return anthropic.read
-    return ollama.read
+def _joined(first: str, second: str) -> str:
+    return f"{first}\n{second}" if first and second else first or second

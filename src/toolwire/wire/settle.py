@@ -7,7 +7,9 @@ from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.wire.arguments import NotRead, Read, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer, Offered
+from toolwire.wire.text.scan import Found
 
+_MARKED, _WEAK = 0.95, 0.7
 _PARALLEL = frozenset({"multi_tool_use.parallel", "parallel", "multi_tool_use"})
 _WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params")
 
@@ -38,6 +40,28 @@ class Settled:
             self.report("unknown_tool", f"no tool named {name!r} was offered", len(self.calls))
         for position, arguments in enumerate(read.objects):
             self.accept(offer, name, arguments, alias if position == 0 else None, raw, note=read.repaired)
+
+    def texts(self, found: list[Found], text: str) -> None:
+        """Settle the calls found in text. One that repeats a native call, or echoes a marked one, is the same call."""
+        known = [(call.name, call.arguments) for call in self.calls]
+        marked: list[tuple[str, Any]] = []
+        for item in found:
+            arguments = _object_of(item)
+            if arguments is None:
+                self.report("malformed", f"the arguments of {item.offer.name!r} could not be read")
+                continue
+            same = (item.offer.name, arguments)
+            if same in known:
+                known.remove(same)
+                continue
+            if item.weak and same in marked:
+                continue
+            if not item.weak:
+                marked.append(same)
+            self.accept(
+                item.offer, item.offer.name, arguments, item.alias, text[item.span[0] : item.span[1]],
+                note=item.note, dialect=item.dialect, confidence=_WEAK if item.weak else _MARKED,
+            )  # fmt: skip
 
     def _resolve(self, name: str) -> Offer | None:
         offer = self.offered.get(name) or self.offered.nearest(name)
@@ -84,6 +108,18 @@ class Settled:
                 return candidate, note or f"brought the arguments of {offer.name} to its schema"
         self.report("invalid_arguments", offer.complaint(arguments), len(self.calls))
         return arguments, note
+
+
+def _object_of(found: Found) -> dict[str, Any] | None:
+    """The arguments of a call in text; a bare text is the value of a tool's only parameter."""
+    offer = found.offer
+    read = read_arguments(found.arguments, finished=True)
+    if isinstance(read, Read):
+        return read.objects[0]
+    if not isinstance(found.arguments, str):
+        return None
+    only = list(offer.required) if len(offer.required) == 1 else list(offer.properties)
+    return {only[0]: found.arguments} if len(only) == 1 else None
 
 
 def _inner(arguments: dict[str, Any], offer: Offer) -> dict[str, Any] | None:

@@ -5,11 +5,14 @@ a bounded number of times, nesting is bounded, and whatever is wrong ends as `Un
 """
 
 import re
+from json import decoder
 from typing import Any
 
 MAX_DEPTH = 100
 MAX_DIGITS = 400
+MAX_STEPS = 40_000
 _LOOK_AHEAD = 240
+_scan_string = decoder.scanstring  # type: ignore[attr-defined]  # the type stubs leave it out
 
 _SPACE = re.compile(r"[\s\ufeff]*+")
 _COMMENT = re.compile(r"//[^\n]*+|#[^\n]*+|/\*")
@@ -32,31 +35,44 @@ class Unreadable(ValueError):
 
 
 class CutShort(Unreadable):
-    """The text ended inside the value. `value` is what is complete if only closing brackets are missing."""
+    """The text ended inside the value."""
 
-    def __init__(self, why: str, *, closable: bool = False) -> None:
-        super().__init__(why)
-        self.closable = closable
+
+class PartObject(dict[str, Any]):
+    """An object whose end was cut off: only its finished entries are here."""
+
+
+class PartList(list[Any]):
+    """A list whose end was cut off; its last item may be a part itself."""
 
 
 class ValueReader:
     """Reads values from `text` between `pos` and `end`; `pos` moves behind what was read.
 
     `fence` is a dialect's own string delimiter. With `close_at_end`, brackets missing at the very end are supplied,
-    because the writer is known to have finished.
+    because the writer is known to have finished. With `partial`, what was cut off is given as PartObject and PartList.
     """
 
-    __slots__ = ("close_at_end", "end", "fence", "pos", "repairs", "text")
+    __slots__ = ("close_at_end", "end", "fence", "partial", "pos", "repairs", "steps", "text")
 
     def __init__(
-        self, text: str, pos: int = 0, end: int | None = None, *, fence: str = "", close_at_end: bool = False
+        self,
+        text: str,
+        pos: int = 0,
+        end: int | None = None,
+        *,
+        fence: str = "",
+        close_at_end: bool = False,
+        partial: bool = False,
     ) -> None:
         self.text = text
         self.pos = pos
         self.end = len(text) if end is None else end
         self.fence = fence
         self.close_at_end = close_at_end
+        self.partial = partial
         self.repairs = 0
+        self.steps = 0
 
     def peek(self) -> str:
         """The next character that is neither white space nor comment; empty at the end."""
@@ -73,8 +89,9 @@ class ValueReader:
 
     def value(self, depth: int = 0, within: str = "") -> Any:
         """Read one value. `within` is the bracket it stands in. Raises Unreadable."""
-        if depth > MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+        self.steps += 1
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
+            raise Unreadable("nested too deeply" if depth > MAX_DEPTH else "too much to repair")
         char = self.peek()
         if not char:
             raise CutShort("the text ends where a value should stand")
@@ -152,6 +169,8 @@ class ValueReader:
         triple = quote * 3
         if text.startswith(triple, self.pos):
             return self._triple(triple)
+        if opener == '"' and (found := self._strict_string(within)) is not None:
+            return found
         parts: list[str] = []
         at = self.pos + 1
         plain = _PLAIN[quote]
@@ -161,6 +180,9 @@ class ValueReader:
             parts.append(text[at:stop])
             if stop >= self.end:
                 raise CutShort("the text ends inside a string")
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                raise Unreadable("too much to repair")
             if text[stop] == "\\":
                 piece, at = self._escape(stop)
                 parts.append(piece)
@@ -171,6 +193,17 @@ class ValueReader:
                 self.repairs += 1
                 parts.append(quote)
                 at = stop + 1
+
+    def _strict_string(self, within: str) -> str | None:
+        """A string that needs no repair, read by the standard library."""
+        try:
+            found, stop = _scan_string(self.text, self.pos + 1, False)
+        except ValueError:
+            return None
+        if stop > self.end or not self._closes(stop, within):
+            return None
+        self.pos = stop
+        return str(found)
 
     def _triple(self, triple: str) -> str:
         close = self.text.find(triple, self.pos + 3, self.end)
@@ -251,9 +284,16 @@ class ValueReader:
                 self.pos += 1
                 continue
             if not char or char in "}])":
-                self._supply(char)
-                return found
-            found.append(self.value(depth + 1, closer))
+                return found if self._supplied(char) else PartList(found)
+            try:
+                item = self.value(depth + 1, closer)
+            except CutShort:
+                if not self.partial:
+                    raise
+                return PartList(found)
+            found.append(item)
+            if isinstance(item, PartObject | PartList):
+                return PartList(found)
 
     def _object(self, depth: int) -> dict[str, Any]:
         self.pos += 1
@@ -269,15 +309,28 @@ class ValueReader:
                 self.pos += 1
                 continue
             if not char or char in "])":
-                self._supply(char)
-                return found
-            key = self._key(char)
-            if self.peek() not in (":", "="):
-                raise Unreadable("a key without a value") if self.pos < self.end else CutShort("the text ends at a key")
-            self.pos += 1
+                return found if self._supplied(char) else PartObject(found)
+            try:
+                key, item = self._pair(char, depth)
+            except CutShort:
+                if not self.partial:
+                    raise
+                return PartObject(found)
             if key in found:
-                raise Unreadable(f"the key {key!r} stands twice")
-            found[key] = self.value(depth + 1, "{")
+                raise Unreadable(f"the key {key[:80]!r} stands twice")
+            found[key] = item
+            if isinstance(item, PartObject | PartList):
+                return PartObject(found)
+
+    def _pair(self, char: str, depth: int) -> tuple[str, Any]:
+        key = self._key(char)
+        after = self.peek()
+        if not after:
+            raise CutShort("the text ends at a key")
+        if after not in ":=":
+            raise Unreadable("a key without a value")
+        self.pos += 1
+        return key, self.value(depth + 1, "{")
 
     def _doubled(self, depth: int) -> dict[str, Any]:
         """`{{…}}`: a template's escaped braces that the model copied."""
@@ -287,11 +340,14 @@ class ValueReader:
             self.pos += 1
         return found
 
-    def _supply(self, char: str) -> None:
-        """A bracket is missing here: at another's closing bracket it is supplied, at the end only if allowed."""
+    def _supplied(self, char: str) -> bool:
+        """A bracket is missing here: before another's closing bracket it is supplied, at the end only if allowed."""
         self.repairs += 1
-        if not char and not self.close_at_end:
-            raise CutShort("the text ends before its closing bracket", closable=True)
+        if char or self.close_at_end:
+            return True
+        if not self.partial:
+            raise CutShort("the text ends before its closing bracket")
+        return False
 
     def _key(self, char: str) -> str:
         if self.fence and self.text.startswith(self.fence, self.pos):

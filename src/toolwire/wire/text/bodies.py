@@ -1,0 +1,209 @@
+"""What stands behind an opening marker: JSON, call syntax, tags, a name before arguments, told by how it begins."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from toolwire.wire.arguments import NotRead, read_arguments
+from toolwire.wire.coerce import coerced
+from toolwire.wire.offered import Offer
+from toolwire.wire.text.elements import read_children, read_pairs
+from toolwire.wire.text.json_calls import Entries, Value, entries_in, read_exact, read_value
+from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
+from toolwire.wire.text.tags import read_tag_call
+from toolwire.wire.values import PartList, PartObject
+
+_BETWEEN = re.compile(r"[\s,;]*+")
+_TOO_MANY = re.compile(r"[\s}\]]*+")
+_NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?\s*+)?(?=\{)")
+_FENCE_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
+_LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
+_NESTING = 4
+
+Opener = Callable[[Scan, int, int], Step | None]
+
+
+def read_body(scan: Scan, pos: int, envelope: Envelope, opened: Opener, depth: int = _NESTING) -> Step | None:
+    """Read what an envelope holds. `opened` reads a further opening marker that may stand inside."""
+    if envelope.noise is not None and (noise := envelope.noise.match(scan.text, pos, scan.end)) is not None:
+        pos = noise.end()
+    if envelope.head is not None:
+        headed = read_headed(scan, pos, envelope)
+        if headed is not None:
+            return headed
+    at = scan.space(pos)
+    if at >= scan.end:
+        return scan.cut_inside("the text ends behind an opening marker")
+    char = scan.text[at]
+    if char in "{[\"'“":
+        return _bracketed(scan, at, envelope)
+    if char == "<" or char == "]":
+        return _tagged(scan, at, envelope, opened, depth)
+    if char == "`":
+        return _fenced(scan, at, envelope, opened, depth)
+    return _worded(scan, at, envelope)
+
+
+def _bracketed(scan: Scan, at: int, envelope: Envelope) -> Step | None:
+    if _LIST_OF_CALLS.match(scan.text, at, scan.end):
+        return read_call_syntax(scan, at, envelope)
+    step = read_json(scan, at, envelope.slug, envelope.closes)
+    if step is None and scan.at(at, "[") and scan.end - at < 200 and "]" not in scan.text[at : scan.end]:
+        return scan.cut_inside("the text ends inside a list of calls")
+    return step
+
+
+def _tagged(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int) -> Step | None:
+    tagged = read_tag_call(scan, at, envelope)
+    if tagged is not None:
+        return tagged
+    if depth > 0 and (inner := opened(scan, at, depth - 1)) is not None:
+        return inner
+    close = next((close for close in envelope.closes if close.startswith("</")), "")
+    children = read_children(scan, at, envelope, close) if close and not scan.at(at, "</") else None
+    if children is None and scan.end - at < 120 and scan.find(">", at) < 0:
+        return scan.cut_inside("the text ends inside a tag")
+    return children
+
+
+def _fenced(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int) -> Step | None:
+    match = _FENCE_OPEN.match(scan.text, at, scan.end)
+    if match is None or depth <= 0:
+        return None
+    step = read_body(scan, match.end(), envelope, opened, depth - 1)
+    if step is not None and not step.cut:
+        close = scan.space(step.end)
+        step.end = close + 3 if scan.at(close, "```") else step.end
+    return step
+
+
+def _worded(scan: Scan, at: int, envelope: Envelope) -> Step | None:
+    if envelope.fence:
+        gemma = read_gemma(scan, at, envelope)
+        if gemma is not None:
+            return gemma
+        if scan.end - at < 160 and "call:".startswith(scan.text[at : at + 5]) and "{" not in scan.text[at : scan.end]:
+            return scan.cut_inside("the text ends before a call's arguments")
+    if CALL_HEAD.match(scan.text, at, scan.end):
+        return read_call_syntax(scan, at, envelope)
+    named = _NAME_THEN_JSON.match(scan.text, at, scan.end)
+    if named is not None:
+        return read_named(scan, named.start(), named["name"], named.end(), envelope)
+    return read_pairs(scan, at, envelope)
+
+
+def read_headed(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+    """A name (and perhaps an id) in the dialect's own header, then JSON arguments."""
+    assert envelope.head is not None
+    head = envelope.head.match(scan.text, pos, scan.end)
+    if head is not None:
+        groups = head.groupdict()
+        return read_named(scan, pos, groups.get("name") or "", head.end(), envelope, groups.get("id"))
+    rest = scan.text[pos : pos + 200]
+    if scan.end - pos < 200 and not any(char in rest for char in "{[\n") and not rest.lstrip().startswith("<steptml"):
+        return scan.cut_inside("the text ends before a call's arguments")
+    return None
+
+
+def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Envelope, alias: str | None = None) -> Step | None:
+    """JSON arguments behind a name. A name that is only a counter is inferred from the arguments."""
+    value = read_value(scan.text, at, scan.end, envelope.closes, finished=scan.finished)
+    if value is None:
+        scan.note("malformed", f"the arguments of {name[:80]!r} could not be read")
+        return None
+    if isinstance(value.value, PartObject | PartList):
+        return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
+    end = _past_brackets(scan, value.end)
+    close = scan.space(end)
+    end = close + 3 if scan.at(close, "```") else end
+    offer = scan.offered.get(name) if name else None
+    if offer is None and (not name or name.isdigit()) and isinstance(value.value, dict):
+        offer = scan.offered.by_arguments(value.value)
+    if offer is None:
+        return Step(end, problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
+    return Step(end, [Found(offer, value.value, envelope.slug, (begin, end), alias or None, value.note)])
+
+
+def _past_brackets(scan: Scan, end: int) -> int:
+    """Closing brackets too many are the writer's slip, not text."""
+    match = _TOO_MANY.match(scan.text, end, scan.end)
+    return match.end() if match and match.group().strip() else end
+
+
+def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak: bool = False) -> Step | None:
+    """One or more JSON values that stand for calls. `weak` ones must name offered tools and fit them."""
+    step = Step(pos)
+    at = pos
+    while at < scan.end and scan.text[at] in "{[\"'“":
+        value = _value(scan, at, closes)
+        entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
+        if value is None or entries is None or (weak and not _fits(entries, value)):
+            if value is None and not weak and not step.found and closes and scan.text[at] in "{[":
+                scan.note("malformed", "a block that opens like a call could not be read")
+            break
+        _take(scan, step, entries, value, (at, value.end), slug, weak=weak)
+        if step.cut:
+            return step
+        step.end = value.end if weak else _past_brackets(scan, value.end)
+        between = _BETWEEN.match(scan.text, step.end, scan.end)
+        at = between.end() if between else step.end
+    return step if step.end > pos else None
+
+
+def _value(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
+    """Strict JSON up to the first closing marker, which is the common case; else whatever can be read."""
+    if closes:
+        close = scan.find(closes[0], at)
+        if close > 0:
+            exact = read_exact(scan.text[at:close])
+            if isinstance(exact, dict | list):
+                return Value(exact, close)
+    return read_value(scan.text, at, scan.end, closes, finished=scan.finished)
+
+
+def _unwrapped(value: Any) -> Any:
+    """The object inside a JSON string, if that is what was written."""
+    if isinstance(value, str):
+        read = read_arguments(value, finished=False)
+        return value if isinstance(read, NotRead) else list(read.objects)
+    return value
+
+
+def _take(
+    scan: Scan, step: Step, entries: Entries, value: Value, span: tuple[int, int], slug: str, *, weak: bool
+) -> None:
+    step.content += entries.content
+    for entry in entries.calls:
+        if entry.offer is None:
+            step.problems.append(("unknown_tool", f"no tool named {entry.name[:80]!r} was offered"))
+        else:
+            step.found.append(Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak))
+    if entries.cut:
+        step.cut, step.end = True, scan.end
+        step.problems.append(("truncated", "the text ends inside a call"))
+
+
+def _fits(entries: Entries, value: Value) -> bool:
+    if not all(entry.offer is not None and fits(entry.offer, entry.arguments) for entry in entries.calls):
+        return False
+    if value.note and not all(_valid(entry.offer, entry.arguments) for entry in entries.calls if entry.offer):
+        return False
+    return bool(entries.calls) or (entries.cut and entries.known) or bool(entries.content) or not entries.cut
+
+
+def fits(offer: Offer, arguments: Any) -> bool:
+    """Whether arguments of a weakly marked call name only parameters that the tool has."""
+    if isinstance(arguments, str):
+        read = read_arguments(arguments, finished=False)
+        if isinstance(read, NotRead):
+            return len(offer.properties) == 1 or len(offer.required) == 1
+        arguments = read.objects[0]
+    if arguments is None:
+        arguments = {}
+    return isinstance(arguments, dict) and (not offer.closed or arguments.keys() <= offer.properties.keys())
+
+
+def _valid(offer: Offer, arguments: Any) -> bool:
+    return isinstance(arguments, dict) and (offer.accepts(arguments) or offer.accepts(coerced(arguments, offer.schema)))

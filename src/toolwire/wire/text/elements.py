@@ -1,0 +1,142 @@
+"""Calls written as elements without attributes: key and value tags, a tag for each argument, the tool as a tag."""
+
+import re
+from typing import Any
+
+from toolwire.wire.offered import Offer
+from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.tags import called, closing, trimmed, typed_text
+
+NAME_TAGS = ("name", "tool_name", "function", "tool", "function_name")
+ARGUMENT_TAGS = ("arguments", "parameters", "input", "args", "tool_input", "parameter", "params")
+_CHILD = re.compile(r"<(?P<name>[^\W\d][\w.-]{0,127})(?P<empty>\s*/)?>")
+_PAIR = re.compile(r"(?:\s|\\n)*+<(?P<pre>longcat_)?arg_key(?P<post>:opensource)?>")
+_KV_NAME = re.compile(r"\s*+(?P<name>[\w.-]{1,128})\s*+(?:<tool_sep(?::opensource)?>)?(?:\s|\\n)*+")
+
+
+def read_pairs(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+    """A name, then pairs of `<arg_key>` and `<arg_value>`; no pairs for a call without arguments."""
+    head = _KV_NAME.match(scan.text, pos, scan.end)
+    if head is None:
+        return None
+    offer = scan.offered.get(head["name"])
+    raw: dict[str, Any] = {}
+    at = head.end()
+    while (pair := _PAIR.match(scan.text, at, scan.end)) is not None:
+        tags = tuple(f"{pair['pre'] or ''}arg_{kind}{pair['post'] or ''}" for kind in ("key", "value"))
+        read = _read_pair(scan, pair.end(), tags)
+        if read is None:
+            return scan.cut_inside(f"a call of {head['name']!r} was cut off")
+        key, text, at = read
+        raw[key] = typed_text(text, key, offer)
+    return _pairs_end(scan, head, offer, raw, envelope, at)
+
+
+def _read_pair(scan: Scan, at: int, tags: tuple[str, ...]) -> tuple[str, str, int] | None:
+    key_tag, value_tag = tags
+    close = scan.find(f"</{key_tag}>", at)
+    if close < 0 or close - at > 300:
+        return None
+    key = scan.text[at:close].strip()
+    opened = scan.find(f"<{value_tag}>", close)
+    if opened < 0:
+        return None
+    begin = opened + len(value_tag) + 2
+    end = closing(scan, begin, f"</{value_tag}>")
+    following = scan.find(f"<{key_tag}>", begin)
+    if following >= 0 and (end < 0 or following < end):
+        return key, scan.text[begin:following].rstrip("\n"), following
+    if end < 0:
+        return None
+    return key, scan.text[begin:end], end + len(value_tag) + 3
+
+
+def _pairs_end(
+    scan: Scan, head: re.Match[str], offer: Offer | None, raw: dict[str, Any], envelope: Envelope, at: int
+) -> Step | None:
+    closed = any(scan.at(scan.space(at), close) for close in envelope.closes)
+    if not raw and not closed:
+        at_end = scan.space(at) >= scan.end
+        partial = scan.end - at < 40 and scan.at(at, "<") and scan.find(">", at) < 0
+        if (offer is None and not at_end) or not (at_end or partial):
+            return None
+        if not at_end or offer is None or offer.required or head.end() == scan.end:
+            return scan.cut_inside("a call was cut off after its name")
+    if not closed and scan.space(at) < scan.end and scan.find(">", at) < 0:
+        return scan.cut_inside(f"a call of {head['name']!r} was cut off")
+    if offer is not None and not closed and not offer.required <= raw.keys():
+        return scan.cut_inside(f"a call of {head['name']!r} was cut off")
+    return called(head["name"], offer, raw, envelope, (head.start(), at))
+
+
+def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> Step | None:
+    """`<name>f</name><arguments>…</arguments>`: name and arguments as elements, or each argument as one."""
+    children = _children(scan, pos)
+    if children is None:
+        return scan.cut_inside("a call was cut off") if close else None
+    fields, at = children
+    name = next((fields[tag].strip() for tag in NAME_TAGS if tag in fields), "")
+    if not name:
+        return None
+    offer = scan.offered.get(name)
+    found = next(
+        (fields[tag] for tag in ARGUMENT_TAGS if tag in fields and not (offer and tag in offer.properties)), None
+    )
+    if found is None:
+        arguments: Any = {key: typed_text(text, key, offer) for key, text in fields.items() if key not in NAME_TAGS}
+    else:
+        arguments = _inner_arguments(scan, found, offer)
+    if close and scan.at(scan.space(at), close):
+        at = scan.space(at) + len(close)
+    return called(name, offer, arguments, envelope, (pos, at))
+
+
+def _inner_arguments(scan: Scan, text: str, offer: Offer | None) -> Any:
+    stripped = text.strip()
+    if not stripped.startswith("<"):
+        return stripped
+    inner = Scan(text, scan.offered)
+    children = _children(inner, inner.space(0))
+    if children is None:
+        return stripped
+    return {key: typed_text(value, key, offer) for key, value in children[0].items()}
+
+
+def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int] | None:
+    """Elements one after the other, as raw text; None when the text ends inside one."""
+    found: dict[str, str] = {}
+    at = pos
+    while (child := _CHILD.match(scan.text, at, scan.end)) is not None:
+        if child["empty"]:
+            found[child["name"]] = ""
+            at = scan.space(child.end())
+            continue
+        close = f"</{child['name']}>"
+        end = closing(scan, child.end(), close)
+        if end < 0:
+            return None
+        found[child["name"]] = scan.text[child.end() : end]
+        at = scan.space(end + len(close))
+    return found, at
+
+
+def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Step | None:
+    """`<tool_name><argument>v</argument></tool_name>`: the tag is the tool."""
+    close = f"</{offer.name}>"
+    begin = pos + len(offer.name) + 2
+    children = _children(scan, scan.space(begin))
+    if children is None:
+        return scan.cut_inside(f"a call of {offer.name!r} was cut off")
+    fields, at = children
+    if not fields.keys() <= offer.properties.keys():
+        return None
+    if not scan.at(at, close):
+        if at < scan.end or not offer.required <= fields.keys():
+            partial = at >= scan.end or (scan.at(at, "<") and scan.end - at < 60 and scan.find(">", at) < 0)
+            return scan.cut_inside(f"a call of {offer.name!r} was cut off") if partial and fields else None
+        close = ""
+    arguments = {
+        key: typed_text(trimmed(text) if text.startswith("\n") else text, key, offer) for key, text in fields.items()
+    }
+    return Step(at + len(close), [Found(offer, arguments, envelope.slug, (pos, at + len(close)), weak=True)])

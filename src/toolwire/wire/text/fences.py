@@ -1,0 +1,83 @@
+"""Code fences: a fence that is the message, or ends it, may be a call; one that illustrates is text."""
+
+import re
+
+from toolwire.wire.text.bodies import Opener, read_json
+from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.scan import Scan, Step
+from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
+
+_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
+_MARKED = frozenset({"tool_call", "tool_calls", "tool_code", "tool_use", "function_call", "toolcall", "action"})
+_TOOL_CODE = Envelope("tool_code", (), ("\n```", "```"))
+_CLOSES = ("\n```", "```")
+_INTENT = 600
+_ILLUSTRATES = re.compile(
+    r"example|such as|like this|for instance|e\.g\.|schema|definition|syntax|template|format|"
+    r"would (?:be|look|write|send|call|use)|could (?:be|write|send|call|use)|you can|you could|looks like|shape",
+    re.IGNORECASE,
+)
+
+
+def illustrates(text: str, at: int) -> bool:
+    """Whether the words before a position announce an example rather than an action."""
+    before = text[max(0, at - 160) : at].rstrip()
+    paragraph = before[before.rfind("\n\n") + 1 :]
+    return _ILLUSTRATES.search(paragraph) is not None
+
+
+def read_fence(scan: Scan, at: int, opened: Opener) -> Step | None:
+    """A fence with a call in it, or the whole fence as text."""
+    fence = _OPEN.match(scan.text, at, scan.end)
+    if fence is None:
+        return None
+    marked = fence[1].lower() in _MARKED
+    step = _read_call(scan, fence.end(), opened, marked=marked)
+    if step is not None and step.cut:
+        return step
+    if step is not None:
+        close = scan.space(step.end)
+        closed = scan.at(close, "```")
+        step.end = close + 3 if closed else step.end
+        if (closed or close >= scan.end) and (marked or _acts(scan, at, step.end)):
+            return step
+    return _as_text(scan, at, fence.end())
+
+
+def _read_call(scan: Scan, pos: int, opened: Opener, *, marked: bool) -> Step | None:
+    at = scan.space(pos)
+    if at >= scan.end:
+        return None
+    if scan.text[at] in "{[" and not CALL_HEAD.match(scan.text, scan.space(at + 1), scan.end):
+        return read_json(scan, at, "fenced_json", _CLOSES, weak=True)
+    if scan.text[at] in "<[":
+        return _read_opened(scan, at, opened) or (read_call_syntax(scan, at, None) if scan.text[at] == "[" else None)
+    return read_call_syntax(scan, at, _TOOL_CODE if marked else None)
+
+
+def _read_opened(scan: Scan, at: int, opened: Opener) -> Step | None:
+    """Envelopes inside the fence, one after the other."""
+    total = Step(at)
+    while (step := opened(scan, scan.space(total.end), 2)) is not None:
+        total.end = step.end
+        total.found += step.found
+        total.problems += step.problems
+        total.cut = total.cut or step.cut
+        if total.cut or step.end >= scan.end:
+            break
+    return total if total.found or total.cut else None
+
+
+def _acts(scan: Scan, at: int, end: int) -> bool:
+    """A call is what ends the message, after no more than a few words that do not announce an example."""
+    following = scan.space(end)
+    if following < scan.end and not (scan.at(following, "```") or scan.at(following, "Observation")):
+        return False
+    return at <= _INTENT and not illustrates(scan.text, at)
+
+
+def _as_text(scan: Scan, at: int, body: int) -> Step:
+    close = scan.find("\n```", max(at, body - 1))
+    close = close + 1 if close >= 0 else scan.find("```", body)
+    end = close + 3 if close >= 0 else scan.end
+    return Step(end, content=scan.text[at:end])

@@ -1,0 +1,265 @@
+"""Calls written as JSON objects: which keys name the tool, its arguments and its id, and which only wrap calls."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from toolwire.wire.offered import Offer, Offered
+from toolwire.wire.values import CutShort, PartList, PartObject, Unreadable, ValueReader
+
+NAME_KEYS = ("name", "function", "tool", "tool_name", "function_name", "recipient_name", "action", "_name", "tool_call")
+ARGUMENT_KEYS = (
+    "arguments", "parameters", "input", "args", "tool_args", "tool_input", "action_input", "params", "kwargs",
+)  # fmt: skip
+ID_KEYS = ("id", "call_id", "tool_call_id", "toolUseId", "tool_use_id", "requestId", "request_id")
+_LIST_WRAPPERS = ("tool_calls", "tool_uses", "tool_requests", "function_calls", "calls", "actions")
+_OBJECT_WRAPPERS = (
+    "function_call",
+    "function",
+    "tool_call",
+    "command",
+    "payload",
+    "breadcrumb",
+    "context",
+    "toolUse",
+    "functionCall",
+)
+_META = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, "type", "return_to_llm", "config_id", "index", "thought"})
+_PARALLEL = frozenset({"multi_tool_use.parallel", "multi_tool_use", "parallel"})
+_NO_TOOL = frozenset({"no_tool", "directly-answer", "directly_answer"})
+_DEPTH = 6
+
+
+@dataclass(slots=True)
+class Entry:
+    """One call-like object: the name it gives, the tool if it was offered, its arguments and its id."""
+
+    name: str
+    offer: Offer | None
+    arguments: Any
+    alias: str | None = None
+
+
+@dataclass(slots=True)
+class Entries:
+    """What an object holds: its calls, what it says to the user, and whether a call in it was cut off.
+
+    `known` says that the call that was cut off names an offered tool.
+    """
+
+    calls: list[Entry]
+    content: str = ""
+    cut: bool = False
+    known: bool = False
+
+
+def entries_in(value: Any, offered: Offered, depth: int = _DEPTH) -> Entries | None:
+    """The calls that a value stands for; None when it is no call at all but data."""
+    if depth <= 0:
+        return None
+    if isinstance(value, list):
+        return _from_list(value, offered, depth)
+    if not isinstance(value, dict):
+        return None
+    wrapped = _from_wrapper(value, offered, depth)
+    return wrapped if wrapped is not None else _from_object(value, offered, depth)
+
+
+def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | None:
+    found = Entries([], cut=isinstance(values, PartList))
+    for value in values:
+        inner = entries_in(value, offered, depth - 1)
+        if inner is not None:
+            found.calls += inner.calls
+            found.content += inner.content
+            found.cut = found.cut or inner.cut
+            found.known = found.known or inner.known
+        elif not isinstance(value, PartObject | PartList):
+            return None
+    return found if values or found.cut else None
+
+
+def _from_wrapper(value: dict[str, Any], offered: Offered, depth: int) -> Entries | None:
+    """`{"tool_calls": […]}` and its kin. A message beside the calls is what the user reads."""
+    for key in _LIST_WRAPPERS:
+        inner = value.get(key)
+        if isinstance(inner, list) and not _named(value, offered):
+            found = _from_list(inner, offered, depth - 1)
+            if found is None and inner:
+                return None
+            said = value.get("message", value.get("content"))
+            found = found or Entries([])
+            if isinstance(said, str):
+                found.content = said + found.content
+            elif not inner and key != "tool_requests":
+                return None
+            found.cut = found.cut or isinstance(value, PartObject)
+            return found
+    for key in _OBJECT_WRAPPERS:
+        inner = value.get(key)
+        if isinstance(inner, dict) and not _named(value, offered):
+            found = entries_in(inner, offered, depth - 1)
+            if found is not None and found.calls and found.calls[0].alias is None:
+                found.calls[0].alias = _alias(value)
+            if found is not None:
+                return found
+    return None
+
+
+def _named(value: dict[str, Any], offered: Offered) -> bool:
+    return any(isinstance(name := value.get(key), str) and offered.get(name) is not None for key in NAME_KEYS)
+
+
+def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries | None:
+    key, name = _name_of(value, offered)
+    if not key:
+        return _from_only_key(value, offered)
+    offer = offered.get(name)
+    found, arguments = _arguments_of(value, key, offer)
+    if offer is None and name in _PARALLEL and isinstance(arguments, dict):
+        return entries_in(arguments, offered, depth - 1)
+    if offer is None and name in _NO_TOOL:
+        said = arguments.get("content") if isinstance(arguments, dict) else None
+        said = value.get("content", said)
+        return Entries([], said if isinstance(said, str) else "")
+    if isinstance(arguments, PartObject) or (isinstance(value, PartObject) and not found):
+        return Entries([], cut=True, known=offer is not None) if offer is not None or found else None
+    if offer is None and not found:
+        return None
+    if is_definition(arguments, offer):
+        return None
+    return Entries([Entry(name, offer, arguments, _alias(value))])
+
+
+def _name_of(value: dict[str, Any], offered: Offered) -> tuple[str, str]:
+    """The key that names a tool, preferring one that names an offered tool."""
+    first = ("", "")
+    for key in NAME_KEYS:
+        name = value.get(key)
+        if isinstance(name, str) and name:
+            if offered.get(name) is not None:
+                return key, name
+            first = first if first[0] else (key, name)
+    return first
+
+
+def _arguments_of(value: dict[str, Any], name_key: str, offer: Offer | None) -> tuple[bool, Any]:
+    """The arguments, and whether a key said so. With two candidates the one that fits the schema is taken."""
+    candidates = [value[key] for key in ARGUMENT_KEYS if key in value and key != name_key]
+    if len(candidates) > 1 and offer is not None:
+        fitting = [item for item in candidates if isinstance(item, dict) and item.keys() <= offer.properties.keys()]
+        candidates = fitting or candidates
+    if candidates:
+        return True, candidates[0]
+    rest = {key: item for key, item in value.items() if key not in _META}
+    if offer is not None and rest and rest.keys() <= offer.properties.keys():
+        return True, rest
+    beside = {key: item for key, item in value.items() if key != name_key}
+    if offer is not None and beside and beside.keys() <= offer.properties.keys():
+        return True, beside
+    return False, rest
+
+
+def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
+    """`{"tool": {arguments}}`."""
+    found: list[Entry] = []
+    for name, arguments in value.items():
+        offer = offered.get(name)
+        if offer is None or not isinstance(arguments, dict) or is_definition(arguments, offer):
+            return None
+        if isinstance(arguments, PartObject):
+            return Entries(found, cut=True, known=True)
+        if not (
+            offer.required <= arguments.keys() and (not offer.closed or arguments.keys() <= offer.properties.keys())
+        ):
+            return None
+        found.append(Entry(name, offer, arguments))
+    return Entries(found) if found else None
+
+
+def _alias(value: dict[str, Any]) -> str | None:
+    alias = next((value[key] for key in ID_KEYS if value.get(key) not in (None, "")), None)
+    return str(alias) if isinstance(alias, str | int) else None
+
+
+def is_definition(arguments: Any, offer: Offer | None) -> bool:
+    """Whether the "arguments" are a schema: a tool described, not called."""
+    if not isinstance(arguments, dict) or not isinstance(arguments.get("properties"), dict):
+        return False
+    return arguments.get("type") == "object" and (offer is None or "properties" not in offer.properties)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+_decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
+
+
+@dataclass(slots=True)
+class Value:
+    """A JSON value read from the middle of a text, where it ended, and whether it had to be repaired."""
+
+    value: Any
+    end: int
+    note: str = ""
+    steps: int = 0
+
+
+def read_value(text: str, pos: int, end: int, closers: tuple[str, ...] = (), *, finished: bool = False) -> Value | None:
+    """The JSON value that begins at `pos`; unfinished parts are marked as such. None when it is no JSON.
+
+    A value that needs repair must end before one of `closers`, which shows that the writer had finished.
+    """
+    try:
+        value, stop = _decoder.raw_decode(text, pos)
+        if stop <= end and not (stop == end and isinstance(value, int | float)):
+            return Value(value, stop)
+    except (ValueError, RecursionError):
+        pass
+    for close in _stops(text, pos, end, closers):
+        repaired = _repaired(text, pos, close, finished=True)
+        if repaired is not None:
+            return repaired
+    return _repaired(text, pos, end, finished=finished) or _partial(text, pos, end)
+
+
+def _stops(text: str, pos: int, end: int, closers: tuple[str, ...]) -> list[int]:
+    found: list[int] = []
+    for closer in closers:
+        at = text.find(closer, pos, end)
+        while at >= 0 and len(found) < 6:
+            found.append(at)
+            at = text.find(closer, at + 1, end)
+    return sorted(found)[:3]
+
+
+def _repaired(text: str, pos: int, end: int, *, finished: bool) -> Value | None:
+    reader = ValueReader(text, pos, end, close_at_end=finished)
+    try:
+        value = reader.value()
+    except Unreadable:
+        return None
+    note = "read JSON that was not quite JSON"
+    return Value(value, reader.pos, note, reader.steps) if isinstance(value, dict | list) else None
+
+
+def _partial(text: str, pos: int, end: int) -> Value | None:
+    reader = ValueReader(text, pos, end, partial=True)
+    try:
+        value = reader.value()
+    except CutShort:
+        return Value(PartObject() if text[pos] == "{" else PartList(), end)
+    except Unreadable:
+        return None
+    return Value(value, end, "", reader.steps) if isinstance(value, PartObject | PartList) else None
+
+
+def read_exact(text: str) -> Any:
+    """A whole text as strict JSON, or None."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None

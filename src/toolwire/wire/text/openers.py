@@ -1,0 +1,111 @@
+"""Everything that opens something in a text: one handler for each marker."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from toolwire.wire.text.bodies import read_body
+from toolwire.wire.text.channels import M3, read_element, read_m3, read_message
+from toolwire.wire.text.elements import read_children, read_tool_tag
+from toolwire.wire.text.fences import read_fence
+from toolwire.wire.text.labels import read_qwen_agent, read_recipient
+from toolwire.wire.text.marks import (
+    AFTER_CALL,
+    ANSWER_TAGS,
+    ENVELOPES,
+    LONE_ENDS,
+    SILENT,
+    THOUGHTS,
+    Envelope,
+    any_of,
+)
+from toolwire.wire.text.scan import Scan, Step
+from toolwire.wire.text.tags import read_tag_call
+
+_TAG_CALL = Envelope("tags", (), ("</invoke>",))
+_CLINE = Envelope("cline_xml", ())
+_LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
+_NESTING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A marker in the text: where it begins, where what follows it begins, and how deep markers may still nest."""
+
+    text: str
+    at: int
+    after: int
+    depth: int = _NESTING
+
+
+Handler = Callable[[Scan, Mark], Step | None]
+
+
+def _envelope(envelope: Envelope) -> Handler:
+    def read(scan: Scan, mark: Mark) -> Step | None:
+        body = mark.after - 1 if mark.text.endswith("s[") else mark.after
+        return _past_closers(scan, read_body(scan, body, envelope, opened, mark.depth))
+
+    return read
+
+
+def _past_closers(scan: Scan, step: Step | None) -> Step | None:
+    if step is not None and not step.cut:
+        while (closer := AFTER_CALL.match(scan.text, step.end, scan.end)) is not None:
+            step.end = closer.end()
+    return step
+
+
+def _tag_call(scan: Scan, mark: Mark) -> Step | None:
+    step = read_tag_call(scan, mark.at, _TAG_CALL)
+    if step is None and mark.text.endswith(">"):
+        step = read_children(scan, scan.space(mark.after), _TAG_CALL, "</" + mark.text[1:])
+    return _past_closers(scan, step)
+
+
+def _silent(_: Scan, mark: Mark) -> Step | None:
+    return Step(mark.after)
+
+
+def _element_end(scan: Scan, mark: Mark) -> Step | None:
+    end = scan.find("<|sep|>", mark.after)
+    return Step(end + len("<|sep|>")) if 0 <= end - mark.after < 64 else Step(mark.after)
+
+
+def tool_tag(scan: Scan, mark: Mark) -> Step | None:
+    """A tag that is a tool's name."""
+    offer = scan.offered.get(mark.text[1:-1])
+    return read_tool_tag(scan, mark.at, offer, _CLINE) if offer is not None else None
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(SILENT, _silent),
+    **dict.fromkeys(("<function=", "<function name=", "<functionname="), _tag_call),
+    **{f"<{space}invoke{end}": _tag_call for space in ("", "antml" + ":", "atem:", "steptml:") for end in (" ", ">")},
+    "<｜DSML｜invoke": _tag_call,
+    **{opener: _envelope(envelope) for envelope in ENVELOPES for opener in envelope.opens},
+    "<|start|>": lambda scan, mark: read_message(scan, mark.at, opened),
+    "<|channel|>": lambda scan, mark: read_message(scan, mark.at, opened),
+    "<|open|>": lambda scan, mark: read_element(scan, mark.at),
+    "<|close|>": _element_end,
+    M3: lambda scan, mark: read_m3(scan, mark.at),
+    "```": lambda scan, mark: read_fence(scan, mark.at, opened),
+    "✿FUNCTION✿": lambda scan, mark: read_qwen_agent(scan, mark.at),
+    "✿RETURN✿": _silent,
+    "<|recipient|>": lambda scan, mark: read_recipient(scan, mark.at, marked=True),
+    ">>>": lambda scan, mark: read_recipient(scan, mark.at, marked=True),
+    "<tool>": lambda scan, mark: _past_closers(scan, read_children(scan, mark.at, _LANGCHAIN)),
+}
+CALL_OPENERS = frozenset(HANDLERS) - frozenset(SILENT) - {"```", ">>>", "<|channel|>", "<|start|>"}
+THOUGHT_ENDS = dict(THOUGHTS)
+ANSWERS = {f"<{slash}{tag}>": tag for tag in ANSWER_TAGS for slash in ("", "/")}
+MARKERS = tuple(dict.fromkeys([*HANDLERS, *THOUGHT_ENDS, *LONE_ENDS, *ANSWERS]))
+STRONG = re.compile(any_of(MARKERS))
+
+
+def opened(scan: Scan, at: int, depth: int) -> Step | None:
+    """Read whatever call opener stands exactly at a position."""
+    match = STRONG.match(scan.text, at, scan.end)
+    if match is None or match.group() not in CALL_OPENERS:
+        return None
+    return HANDLERS[match.group()](scan, Mark(match.group(), at, match.end(), depth))

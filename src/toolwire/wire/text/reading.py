@@ -1,0 +1,267 @@
+"""Reading a whole text: what is content, what is reasoning, which calls are in it."""
+
+import re
+from dataclasses import dataclass, field
+
+from toolwire.wire.offered import Offered
+from toolwire.wire.text.fences import illustrates
+from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
+from toolwire.wire.text.marks import END_OF_TURN, LONE_ENDS, any_of
+from toolwire.wire.text.openers import (
+    ANSWERS,
+    CALL_OPENERS,
+    HANDLERS,
+    MARKERS,
+    STRONG,
+    THOUGHT_ENDS,
+    Mark,
+    opened,
+    tool_tag,
+)
+from toolwire.wire.text.scan import Found, Scan, Step
+
+_LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
+_QUOTES = "`'\"“"
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a text says: to the user, to itself, and to tools."""
+
+    content: str = ""
+    reasoning: str = ""
+    found: list[Found] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Triggers:
+    """Where a text may stop being plain: patterns made once for each list of tools."""
+
+    __slots__ = ("here", "line", "strong")
+
+    def __init__(self, offered: Offered) -> None:
+        names = [name for name in offered.by_name if name]
+        tags = [f"<{name}>" for name in names if f"<{name}>" not in HANDLERS]
+        self.strong = re.compile(any_of([*MARKERS, *tags]))
+        named = rf"|(?P<name>{any_of(names)}(?=[ \t]*+[\n(]|<\|content))" if names else ""
+        body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
+        self.here = re.compile(rf"\s*+{body}")
+        self.line = re.compile(rf"\n[ \t]*+{body}")
+
+
+_triggers: dict[int, tuple[Offered, Triggers]] = {}
+
+
+def triggers(offered: Offered) -> Triggers:
+    """The patterns for a list of tools, kept as long as the list is."""
+    known = _triggers.get(id(offered))
+    if known is None or known[0] is not offered:
+        if len(_triggers) >= 64:
+            _triggers.pop(next(iter(_triggers)), None)
+        known = _triggers[id(offered)] = (offered, Triggers(offered))
+    return known[1]
+
+
+def read_text(text: str, offered: Offered) -> Reading:
+    """Read a text from front to back, each character a bounded number of times."""
+    end, finished = _end_of_turn(text)
+    return _Pass(Scan(text, offered, end=end, finished=finished)).run()
+
+
+def _end_of_turn(text: str) -> tuple[int, bool]:
+    """Where the text ends once end-of-turn tokens are left out, and whether there was one."""
+    end = len(text)
+    if not text.endswith((">", "]", "[", "\n", " ")):
+        return end, False
+    finished = False
+    while (stripped := text[max(0, end - 40) : end].rstrip()).endswith(END_OF_TURN):
+        token = next(token for token in END_OF_TURN if stripped.endswith(token))
+        gap = end - max(0, end - 40) - len(stripped)
+        end -= gap + len(token)
+        finished = True
+    return end, finished
+
+
+class _Pass:
+    """One pass over one text."""
+
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
+        self.triggers = triggers(scan.offered)
+        self.pieces: list[str] = []
+        self.thoughts: list[str] = []
+        self.found: list[Found] = []
+        self.problems: list[tuple[str, str]] = []
+        self.changed = scan.end < len(scan.text)
+        self.answer = ""
+        self._strong: re.Match[str] | None = None
+        self._line: re.Match[str] | None = None
+        self._strong_from = self._line_from = -1
+
+    def run(self) -> Reading:
+        scan = self.scan
+        at = look = 0
+        fresh = True
+        first = read_start(scan, opened)
+        if first is not None:
+            self._apply(first, 0, 0)
+            at = look = first.end
+        while True:
+            found = self._next(look, fresh=fresh)
+            if found is None:
+                break
+            begin, after, step = found
+            if step is None:
+                look, fresh = max(after, look + 1), False
+                if not scan.spend(0):
+                    self.problems.append(("malformed", "too many things that look like calls: the rest is text"))
+                    break
+                continue
+            self._apply(step, at, begin)
+            at = look = max(step.end, begin + 1) if step.end > begin else after
+            fresh = True
+        self.pieces.append(scan.text[at : scan.end])
+        return self._reading()
+
+    def _next(self, look: int, *, fresh: bool) -> tuple[int, int, Step | None] | None:
+        """The next place that may be more than text, and what was read there."""
+        scan = self.scan
+        if fresh:
+            here = self.triggers.here.match(scan.text, look, scan.end)
+            if here is not None:
+                step = self._weak(here)
+                if step is not None:
+                    return here.start(here.lastgroup or 0), here.end(), step
+        strong, line = self._strong_after(look), self._line_after(look)
+        if line is not None and (strong is None or line.start(line.lastgroup or 0) < strong.start()):
+            return line.start(line.lastgroup or 0), line.end(), self._weak(line)
+        if strong is None:
+            return None
+        return strong.start(), strong.end(), self._handle(strong)
+
+    def _strong_after(self, look: int) -> re.Match[str] | None:
+        if self._strong_from < 0 or (self._strong is not None and self._strong.start() < look):
+            self._strong = self.triggers.strong.search(self.scan.text, look, self.scan.end)
+            self._strong_from = look
+        return self._strong
+
+    def _line_after(self, look: int) -> re.Match[str] | None:
+        if self._line_from < 0 or (self._line is not None and self._line.start(self._line.lastgroup or 0) < look):
+            self._line = self.triggers.line.search(self.scan.text, look, self.scan.end)
+            self._line_from = look
+        return self._line
+
+    def _weak(self, match: re.Match[str]) -> Step | None:
+        scan, at = self.scan, match.start(match.lastgroup or 0)
+        if match.lastgroup == "label":
+            return self._label(match, at)
+        if match.lastgroup == "name" and scan.text[match.end() : match.end() + 1] != "(":
+            step = read_recipient(scan, at, marked=False)
+        else:
+            step = read_bare(scan, at)
+        if step is not None and illustrates(scan.text, at):
+            return None
+        return step
+
+    def _label(self, match: re.Match[str], at: int) -> Step | None:
+        if "Observation" in match["label"]:
+            return Step(self.scan.end) if self.found else None
+        return read_label(self.scan, at, opened)
+
+    def _handle(self, match: re.Match[str]) -> Step | None:
+        scan, at, marker = self.scan, match.start(), match.group()
+        if _is_mentioned(scan, at, match.end()):
+            return None
+        if marker in ANSWERS:
+            return self._answer(marker, match.end())
+        if marker in THOUGHT_ENDS:
+            return self._thought(match.end(), THOUGHT_ENDS[marker])
+        if marker in LONE_ENDS:
+            return self._lone_end(at, match.end())
+        step = HANDLERS.get(marker, tool_tag)(scan, Mark(marker, at, match.end()))
+        if step is not None and step.cut and not step.found and self._repeats_opener(marker, match.end()):
+            return Step(match.end())
+        return step
+
+    def _repeats_opener(self, marker: str, after: int) -> bool:
+        """An opening marker at the very end, behind a call, stands for the closing one."""
+        return bool(self.found) and self.scan.space(after) >= self.scan.end and marker in CALL_OPENERS
+
+    def _answer(self, marker: str, after: int) -> Step | None:
+        """`<response>…</response>` around the answer is a wrapper only where nothing was said before it."""
+        tag = ANSWERS[marker]
+        if marker.startswith("</"):
+            wrapped, self.answer = self.answer == tag, ""
+            return Step(after) if wrapped else None
+        if self.answer or any(piece.strip() for piece in self.pieces) or self._text_before(after - len(marker)):
+            return None
+        self.answer = tag
+        return Step(after)
+
+    def _text_before(self, at: int) -> bool:
+        last = self.scan.text[:at].rstrip()
+        return bool(last) and not last.endswith((">", "]"))
+
+    def _thought(self, after: int, close: str) -> Step:
+        """A closed block is reasoning; an open one ends where a complete call begins."""
+        scan = self.scan
+        stop = scan.find(close, after)
+        if stop >= 0:
+            return Step(stop + len(close), reasoning=scan.text[after:stop])
+        look = after
+        while (match := STRONG.search(scan.text, look, scan.end)) is not None:
+            if match.group() in CALL_OPENERS and not _is_mentioned(scan, match.start(), match.end()):
+                step = HANDLERS[match.group()](scan, Mark(match.group(), match.start(), match.end()))
+                if step is not None and step.found:
+                    return Step(match.start(), reasoning=scan.text[after : match.start()])
+            look = match.end()
+            if not scan.spend(0):
+                break
+        return Step(scan.end, reasoning=scan.text[after : scan.end])
+
+    def _lone_end(self, at: int, after: int) -> Step | None:
+        """An end without a beginning: the prompt had opened the block, so all before it is reasoning."""
+        if self.thoughts and (self.found or not any(piece.strip() for piece in self.pieces)):
+            return Step(after)
+        before = self.scan.text[:at] if not self.thoughts else "".join(self.pieces)
+        self.pieces.clear()
+        self.found.clear()
+        self.problems.clear()
+        self.scan.notes.clear()
+        return Step(after, reasoning=before.removesuffix("\n"), retro=True)
+
+    def _apply(self, step: Step, at: int, begin: int) -> None:
+        if not step.retro:
+            self.pieces.append(self.scan.text[at:begin])
+        elif self.thoughts:
+            step.reasoning += self.scan.text[at:begin]
+        if step.content:
+            self.pieces.append(step.content)
+        if step.reasoning:
+            self.thoughts.append(step.reasoning.strip())
+        self.found += step.found
+        self.problems += step.problems
+        if step.content != self.scan.text[begin : step.end]:
+            self.changed = True
+
+    def _reading(self) -> Reading:
+        content = "".join(self.pieces)
+        return Reading(
+            content.strip() if self.changed else content,
+            "\n".join(thought for thought in self.thoughts if thought),
+            self.found,
+            self.problems + self.scan.notes,
+        )
+
+
+def _is_mentioned(scan: Scan, at: int, after: int) -> bool:
+    """A marker in quotes or inline code is spoken of, not used."""
+    before = scan.text[at - 1] if at > 0 else ""
+    if not before or before not in _QUOTES or scan.text[at : at + 1] == "`":
+        return False
+    if before == "`":
+        if scan.text[max(0, at - 3) : at] == "```":
+            return False
+        line_end = scan.find("\n", after)
+        return scan.text.find("`", after, line_end if line_end >= 0 else scan.end) >= 0
+    return scan.text[after : after + 1] in ("'", '"', "”")

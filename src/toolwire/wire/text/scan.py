@@ -1,0 +1,80 @@
+"""What a reader of text works on and what it hands back."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolwire.wire.offered import Offer, Offered
+
+_SPACE = re.compile(r"\s*+")
+_ALLOWANCE = 4096
+_PER_CHARACTER = 4
+ATTEMPT = 160
+
+
+@dataclass(slots=True)
+class Found:
+    """A call as it stands in the text: the tool, its arguments as written or read, and where they were."""
+
+    offer: Offer
+    arguments: Any
+    dialect: str
+    span: tuple[int, int]
+    alias: str | None = None
+    note: str = ""
+    weak: bool = False
+
+
+@dataclass(slots=True)
+class Step:
+    """What one reader took from the text: everything up to `end` is accounted for.
+
+    `cut` says that the text ended inside a call; `retro` that everything before was reasoning.
+    """
+
+    end: int
+    found: list[Found] = field(default_factory=list)
+    content: str = ""
+    reasoning: str = ""
+    cut: bool = False
+    retro: bool = False
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Scan:
+    """One text, the tools that may be called in it, and a purse that bounds the work spent on false starts."""
+
+    __slots__ = ("end", "finished", "notes", "offered", "purse", "text")
+
+    def __init__(self, text: str, offered: Offered, *, end: int | None = None, finished: bool = False) -> None:
+        self.text = text
+        self.end = len(text) if end is None else end
+        self.offered = offered
+        self.finished = finished
+        self.notes: list[tuple[str, str]] = []
+        self.purse = _ALLOWANCE + _PER_CHARACTER * self.end
+
+    def space(self, at: int) -> int:
+        """The position of the next character that is not white space."""
+        match = _SPACE.match(self.text, at, self.end)
+        return match.end() if match else at
+
+    def at(self, pos: int, marker: str) -> bool:
+        return self.text.startswith(marker, pos, self.end)
+
+    def find(self, marker: str, pos: int) -> int:
+        return self.text.find(marker, pos, self.end)
+
+    def spend(self, characters: int) -> bool:
+        """Pay for characters read in vain. False once the purse is empty: then nothing more is tried."""
+        self.purse -= characters + ATTEMPT
+        return self.purse > 0
+
+    def note(self, code: str, message: str) -> None:
+        """Report something about text that stays text."""
+        if len(self.notes) < 32:
+            self.notes.append((code, message))
+
+    def cut_inside(self, why: str) -> Step:
+        """The text ended inside a call: nothing of it is called and nothing of it is shown."""
+        return Step(self.end, cut=True, problems=[("truncated", why)])

@@ -1,0 +1,230 @@
+"""Calls written as tags: `<function=f><parameter=k>v`, `<invoke name="f">`, key/value tags, one tag for each argument.
+
+No XML parser: values are raw text that may hold any markup, so an end tag counts only where structure follows it.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from toolwire.wire.arguments import Read, read_arguments
+from toolwire.wire.coerce import literal, typed, types_of
+from toolwire.wire.offered import Offer
+from toolwire.wire.text.json_calls import read_value
+from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.values import PartObject
+
+_ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
+_SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"
+_CDATA = "<![CDATA["
+_STRUCTURE = re.compile(r"\s*+(?:<|\Z|]<]minimax)")
+
+
+@dataclass(frozen=True, slots=True)
+class TagStyle:
+    """How one family writes the tag of a call and the tags of its parameters."""
+
+    call: re.Pattern[str]
+    parameter: re.Pattern[str]
+    close_parameter: str
+    close_call: str
+    trim: bool = False
+
+
+STYLES = (
+    TagStyle(
+        re.compile(r"<function\s*+=\s*+(?P<kb>[^>\n<]{1,200})>"),
+        re.compile(r"<parameter\s*+=\s*+(?P<kb>[^>\n<]{1,200})>"),
+        "</parameter>",
+        "</function>",
+        trim=True,
+    ),
+    TagStyle(
+        re.compile(rf"<{_SPACE_NAME}invoke\s++name\s*+=\s*+{_ATTRIBUTE.format('k')}[^<>/]{{0,200}}(?P<empty>/)?>"),
+        re.compile(
+            rf"<(?:[a-z]{{1,12}}:|｜DSML｜)?parameter\s++name\s*+=\s*+{_ATTRIBUTE.format('k')}"
+            r"(?:\s++string\s*+=\s*+[\"']?(?P<string>\w{1,9})[\"']?)?[^<>]{0,200}>"
+        ),
+        "</{}parameter>",
+        "</{}invoke>",
+    ),
+    TagStyle(
+        re.compile(rf"<function\s*+name\s*+=\s*+{_ATTRIBUTE.format('k')}\s*+(?P<empty>/)?>"),
+        re.compile(rf"<param(?:eter)?\s*+name\s*+=\s*+{_ATTRIBUTE.format('k')}\s*+>"),
+        "</param>",
+        "</function>",
+    ),
+)
+
+
+def _attribute(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return next((groups[key] for key in ("kd", "ks", "kb") if groups.get(key)), "").strip()
+
+
+def read_tag_call(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+    """A call whose name is in its tag."""
+    for style in STYLES:
+        head = style.call.match(scan.text, pos, scan.end)
+        if head is not None:
+            return _TagCall(scan, head, style, envelope).read()
+    return None
+
+
+class _TagCall:
+    """One call in tags: its head is read, its parameters follow."""
+
+    __slots__ = (
+        "arguments",
+        "begin",
+        "body",
+        "close",
+        "close_parameter",
+        "empty",
+        "envelope",
+        "name",
+        "offer",
+        "scan",
+        "style",
+    )
+
+    def __init__(self, scan: Scan, head: re.Match[str], style: TagStyle, envelope: Envelope) -> None:
+        groups = head.groupdict()
+        space = groups.get("space") or ""
+        self.scan = scan
+        self.style = style
+        self.envelope = envelope
+        self.begin, self.body = head.span()
+        self.empty = bool(groups.get("empty"))
+        self.close_parameter = style.close_parameter.format(space)
+        self.close = style.close_call.format(space)
+        self.name = _attribute(head)
+        self.offer = scan.offered.get(self.name)
+        self.arguments: dict[str, Any] = {}
+
+    def read(self) -> Step:
+        if self.empty:
+            return self._step(self.body)
+        at = self.scan.space(self.body)
+        while not self.scan.at(at, self.close):
+            parameter = self.style.parameter.match(self.scan.text, at, self.scan.end)
+            if parameter is None:
+                return self._without_close(at)
+            value = self._value(parameter)
+            if value is None:
+                return self._cut()
+            self._keep(parameter, value[0])
+            at = self.scan.space(value[1])
+        return self._step(at + len(self.close))
+
+    def _step(self, end: int, note: str = "") -> Step:
+        return called(self.name, self.offer, self.arguments, self.envelope, (self.begin, end), note)
+
+    def _cut(self) -> Step:
+        return self.scan.cut_inside(f"a call of {self.name[:80]!r} was cut off")
+
+    def _keep(self, parameter: re.Match[str], text: str) -> None:
+        key = _attribute(parameter)
+        if self.style.trim and not self.envelope.tight:
+            text = trimmed(text)
+        self.arguments[key] = typed_text(text, key, self.offer, parameter.groupdict().get("string"))
+
+    def _without_close(self, at: int) -> Step:
+        """Neither a parameter nor the end of the call: a JSON body, a missing end tag, or the end of the text."""
+        scan = self.scan
+        body = self._json_body(at) if not self.arguments and scan.at(at, "{") else None
+        if body is not None:
+            return body
+        rest = scan.text[at : at + 40] if scan.end - at < 40 else "-"
+        at_end = at >= scan.end or (rest.startswith("<") and ">" not in rest)
+        if not at_end:
+            return self._step(at)
+        complete = self.offer is not None and self.offer.required <= self.arguments.keys()
+        return self._step(scan.end) if complete and (self.arguments or at >= scan.end) else self._cut()
+
+    def _json_body(self, at: int) -> Step | None:
+        body = read_value(self.scan.text, at, self.scan.end, (self.close,))
+        if body is None or not isinstance(body.value, dict):
+            return None
+        if isinstance(body.value, PartObject):
+            return self._cut()
+        end = self.scan.space(body.end)
+        self.arguments = body.value
+        return self._step(end + len(self.close) if self.scan.at(end, self.close) else body.end, body.note)
+
+    def _value(self, parameter: re.Match[str]) -> tuple[str, int] | None:
+        """The raw text of a parameter and where it ends; None when the text ended inside it."""
+        scan, begin, close = self.scan, parameter.end(), self.close_parameter
+        if scan.at(begin, _CDATA):
+            end = scan.find("]]>" + close, begin)
+            if end >= 0:
+                return scan.text[begin + len(_CDATA) : end], end + 3 + len(close)
+        end = closing(scan, begin, close)
+        following = self._forgotten(begin, end if end >= 0 else scan.end)
+        if following >= 0:
+            return scan.text[begin:following], following
+        if end >= 0:
+            return scan.text[begin:end], end + len(close)
+        closed = scan.find(self.close, begin)
+        return (scan.text[begin:closed], closed) if closed >= 0 else None
+
+    def _forgotten(self, begin: int, end: int) -> int:
+        """Where the next parameter opens inside this one, because the writer forgot to close it; -1 if it did not."""
+        at = self.scan.text.find("\n<param", begin, end)
+        match = self.style.parameter.match(self.scan.text, at + 1, self.scan.end) if at >= 0 else None
+        key = _attribute(match) if match else ""
+        known = self.offer is not None and key in self.offer.properties and key not in self.arguments
+        return at + 1 if known else -1
+
+
+def trimmed(text: str) -> str:
+    """Exactly one line break on each side is markup."""
+    text = text.removeprefix("\r").removeprefix("\n")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def closing(scan: Scan, begin: int, close: str) -> int:
+    """The end tag behind which structure goes on; the first one when none is such."""
+    first = at = scan.find(close, begin)
+    while at >= 0:
+        if _STRUCTURE.match(scan.text, at + len(close), scan.end):
+            return at
+        following = scan.find(close, at + 1)
+        if not scan.spend(0):
+            return first
+        at = following
+    return first
+
+
+def typed_text(text: str, key: str, offer: Offer | None, is_string: str | None = None) -> Any:
+    """A raw text as the schema types it; a dialect that says `string` is believed."""
+    if is_string == "true" or offer is None:
+        return text
+    schema = offer.properties.get(key)
+    if is_string == "false":
+        value = typed(text, schema, offer.schema)
+        return untyped(text) if value is text else value
+    if schema is None or not types_of(schema, offer.schema):
+        return untyped(text)
+    return typed(text, schema, offer.schema)
+
+
+def untyped(text: str) -> Any:
+    """What a text means where no schema speaks: a JSON literal, or itself."""
+    bare = text.strip()
+    if bare[:1] in ("{", "["):
+        return literal(bare, text)
+    read = read_arguments(f'{{"v": {bare}}}', finished=False) if bare[:1] in "-0123456789tfnTFN" and bare else None
+    if isinstance(read, Read) and not read.repaired:
+        return read.objects[0].get("v", text)
+    return text
+
+
+def called(
+    name: str, offer: Offer | None, arguments: Any, envelope: Envelope, span: tuple[int, int], note: str = ""
+) -> Step:
+    """The step of a call that was read, or of one whose tool was not offered."""
+    if offer is None:
+        return Step(span[1], problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
+    return Step(span[1], [Found(offer, arguments, envelope.slug, span, note=note)])
