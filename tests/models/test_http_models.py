@@ -465,7 +465,7 @@ def test_no_exception_of_the_http_library_escapes_untranslated(kind: type[Except
 
 @pytest.mark.parametrize(("url", "again"), [("https://far.example/v1", True), ("http://127.0.0.1:9/v1", False)])
 def test_a_refused_connection_is_tried_again_only_where_it_may_pass(url: str, again: bool) -> None:
-    """We chose it: on this machine a refused connection means that no server runs, and people should hear it at once."""
+    """We chose it: on this machine a refused connection means that no server runs; people should hear it at once."""
     assert of_exception(Place("openai", url), httpx2.ConnectError("refused")).again is again
 
 
