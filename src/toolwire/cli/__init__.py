@@ -1,0 +1,50 @@
+"""The door for the terminal. Importing it loads no command: `table` finds them when they are invoked."""
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from toolwire import __version__
+from toolwire.cli.door import let_reader_go, unexpected
+from toolwire.cli.table import COMMANDS, LOOK, Stub
+
+
+def main() -> None:
+    """Run the command line given to this process, and end the process with its exit code."""
+    try:
+        try:
+            program()(prog_name="toolwire")
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        sys.exit(let_reader_go())
+    except Exception as error:  # commands answer for themselves; this is for what cannot even be loaded
+        sys.exit(unexpected(error))
+
+
+def program() -> TyperGroup:
+    """The whole command, with a stub for each subcommand."""
+    app = typer.Typer(**LOOK, no_args_is_help=True, help="One tool call, any model, any machine.")
+    app.callback()(_root)
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name in COMMANDS:
+        group.add_command(Stub(name))
+    return group
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"toolwire {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """One tool call, any model, any machine."""

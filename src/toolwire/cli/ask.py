@@ -1,0 +1,169 @@
+"""`toolwire ask`: a question, a model, tools, and an answer."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from toolwire.agent import Answer, run_sync
+from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, show_summary
+from toolwire.cli.door import Interrupted
+from toolwire.cli.events import Trace
+from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Place, choice_for, store_of
+from toolwire.cli.options import (
+    Allow,
+    AsJson,
+    BaseUrl,
+    Deadline,
+    Home,
+    Iterations,
+    Model,
+    NoColor,
+    NoTools,
+    Profile,
+    Project,
+    Record,
+    Replay,
+    Root,
+    Step,
+    System,
+    Thread,
+    Tier,
+    Tokens,
+    Yes,
+)
+from toolwire.cli.options import Trace as TraceFlag
+from toolwire.cli.parse import read_bytes
+from toolwire.cli.person import Person
+from toolwire.cli.plain import turn_object
+from toolwire.cli.screen import Screen
+from toolwire.cli.watch import Watcher
+from toolwire.errors import ModelError, NotKept, SettingsError
+from toolwire.loop.events import Event, TurnStarted
+from toolwire.record.contract import Store
+
+LARGEST_QUESTION = 1024 * 1024
+
+Question = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="QUESTION", help="The question; - reads it from standard input. With --resume: a turn's id."
+    ),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with an interrupted turn: the newest, or the one named after it.")
+]
+
+
+class Turnstile:
+    """Passes events on to whoever shows them, and remembers which turn they are about."""
+
+    def __init__(self, *watchers: Callable[[Event], None]) -> None:
+        self.turn_id = ""
+        self._watchers = watchers
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            self.turn_id = event.turn_id
+        for watcher in self._watchers:
+            watcher(event)
+
+
+def ask(
+    question: Question = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    profile: Profile = None,
+    resume: Resume = False,
+    thread: Thread = "",
+    system: System = "",
+    no_tools: NoTools = False,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    step: Step = False,
+    iterations: Iterations = None,
+    deadline: Deadline = None,
+    tokens: Tokens = None,
+    record: Record = None,
+    replay: Replay = None,
+    project: Project = "default",
+    home: Home = None,
+    trace: TraceFlag = False,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Answer a question with a model and tools.
+
+    The answer goes to standard output, everything else to standard error. A turn that was interrupted goes on
+    with --resume: no call that has a result runs again.
+    """
+    flags = Flags(
+        model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
+        no_tools, step, system, project,
+    )  # fmt: skip
+    words = question if resume else read_question(question)
+    place = flags.place()
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    began = perf_counter()
+    with Watcher(screen) as watcher:
+        shown = [Trace(screen, as_json=as_json)] if trace else []
+        turnstile = Turnstile(*shown, *([] if as_json else [watcher]))
+        answer = _answered(flags, place, screen, turnstile, words, thread=thread, resume=resume)
+    elapsed_ms = (perf_counter() - began) * 1000
+    if as_json:
+        screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
+    else:
+        show_summary(screen, place, answer, elapsed_ms)
+    return Exit.DONE if answer.reason in ENDED_WELL else Exit.FAILED
+
+
+def read_question(words: str | None) -> str:
+    """The question from the command line or standard input. Raises SettingsError when there is none."""
+    asked = read_bytes("-", LARGEST_QUESTION).decode("utf-8", "replace") if words == "-" else words or ""
+    if not asked.strip():
+        raise SettingsError('there is no question; write for example: toolwire ask "What is 23 * 19?"')
+    return asked.strip()
+
+
+def _answered(
+    flags: Flags, place: Place, screen: Screen, turnstile: Turnstile, words: str | None, *, thread: str, resume: bool
+) -> Answer:
+    """The turn from beginning to end; whatever stops it halfway says how to go on."""
+    try:
+        return run_sync(_turn(flags, place, screen, turnstile, words, thread=thread, resume=resume))
+    except KeyboardInterrupt:
+        if not turnstile.turn_id:
+            raise
+        line = flags.resume_line(turnstile.turn_id)
+        raise Interrupted(f"Interrupted. Go on with: {line}") from None
+    except ModelError as error:
+        if not turnstile.turn_id or place.settings.store.kind == "memory":
+            raise
+        line = flags.resume_line(turnstile.turn_id)
+        raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error
+
+
+async def _turn(
+    flags: Flags, place: Place, screen: Screen, turnstile: Turnstile, words: str | None, *, thread: str, resume: bool
+) -> Answer:
+    async with store_of(place) as store:
+        person = Person(screen, agrees=flags.yes)
+        if not resume:
+            async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
+                return await agent.ask(words or "", thread=thread, on_event=turnstile)
+        turn_id = words or await _newest_interrupted(store)
+        kept = (await store.turn(turn_id)).opening.model
+        choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
+        async with agent_of(flags, place, store, person, choice) as agent:
+            return await agent.resume(turn_id, on_event=turnstile)
+
+
+async def _newest_interrupted(store: Store) -> str:
+    found = await store.turns(limit=1, state="interrupted")
+    if not found:
+        raise NotKept("there is no interrupted turn to resume; `toolwire status` shows the turns on record")
+    return found[0].id

@@ -1,0 +1,112 @@
+"""What `ask` and `chat` share: an agent made from flags, and the lines around an answer."""
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolwire.agent import Agent, Answer
+from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
+from toolwire.cli.person import Person
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import duration, one_line
+from toolwire.protocol.turns import EndReason
+from toolwire.record.contract import Store
+from toolwire.settings import ModelChoice
+
+ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The flags of one `ask` or `chat`, as they were given."""
+
+    model: str | None = None
+    base_url: str | None = None
+    profile: str | None = None
+    home: str | None = None
+    record: str | None = None
+    replay: str | None = None
+    tier: str | None = None
+    root: list[str] | None = None
+    allow: list[str] = field(default_factory=list)
+    yes: bool = False
+    iterations: int | None = None
+    deadline: float | None = None
+    tokens: int | None = None
+    no_tools: bool = False
+    step: bool = False
+    system: str = ""
+    project: str = "default"
+
+    def place(self) -> Place:
+        """The settings with these flags on top."""
+        settings: dict[str, Any] = {
+            "model": self.model,
+            "profile": self.profile,
+            "store.home": self.home,
+            "grant.tier": self.tier,
+            "grant.roots": self.root,
+            "loop.iterations": self.iterations,
+            "loop.deadline_s": self.deadline,
+            "loop.tokens": self.tokens,
+            "loop.enabled": False if self.no_tools else None,
+        }
+        return here(settings)
+
+    def resume_line(self, turn_id: str) -> str:
+        """The command that goes on with a turn: the flags that say where its record and its model are."""
+        said = {"--home": self.home, "--model": self.model, "--base-url": self.base_url, "--profile": self.profile}
+        words = [word for flag, value in said.items() if value for word in (flag, value)]
+        return shlex.join(["toolwire", "ask", "--resume", turn_id, *words])
+
+
+@asynccontextmanager
+async def agent_of(
+    flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice
+) -> AsyncIterator[Agent]:
+    """An agent made from settings and flags, closed at the end; the store stays open."""
+    model = model_of(place, choice, Asked(flags.base_url, flags.record, flags.replay))
+    agent = Agent(
+        model,
+        toolbox_of(place),
+        system=flags.system,
+        grant=grant_of(place, Granted(flags.allow, flags.yes)),
+        limits=place.settings.limits(),
+        store=store,
+        approve=person.approve,
+        intervene=person.intervene if flags.step else None,
+        name="cli",
+        project=flags.project,
+        max_tokens=choice.max_tokens,
+        temperature=choice.temperature,
+    )
+    try:
+        yield agent
+    finally:
+        await model.close()
+        await agent.runtime.close()
+
+
+def show_summary(screen: Screen, place: Place, answer: Answer, elapsed_ms: float, *, where: bool = True) -> None:
+    """The dim lines under an answer: what it took, and where its record is."""
+    turn, usage = answer.turn, answer.usage
+    if answer.reason not in ENDED_WELL:
+        screen.tell(f"Stopped: {answer.reason.value.replace('_', ' ')}.", "yellow")
+    parts = [
+        one_line(turn.model, 40),
+        _count(turn.iterations, "step"),
+        _count(turn.calls, "call"),
+        f"{usage.total_tokens:,} tokens" if usage.total_tokens else "",
+        f"${usage.cost_usd:.4f}" if usage.cost_usd else "",
+        duration(elapsed_ms),
+    ]
+    screen.tell(" · ".join(part for part in parts if part), "dim")
+    if where and place.settings.store.kind == "sqlite":
+        home = place.home.relative_to(place.cwd) if place.home.is_relative_to(place.cwd) else place.home
+        screen.tell(f"toolwire logs --turn {turn.id}  ({home / STORE_FILE})", "dim")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

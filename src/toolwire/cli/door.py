@@ -1,0 +1,92 @@
+"""Where a command meets the world: its answer becomes an exit code, and an exception becomes one sentence."""
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from toolwire.cli.exits import Exit, exit_for
+from toolwire.cli.text import clean
+from toolwire.errors import ToolwireError
+
+ERRORS_LOG = "errors.log"
+_LARGEST_LOG = 1_000_000
+
+
+class Command(TyperCommand):
+    """A command that returns its exit code, and never shows a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except ToolwireError as error:
+            code = exit_for(error)
+            _tell(str(error), code, as_json=_wants_json(ctx))
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except BrokenPipeError:
+            code = let_reader_go()
+        except KeyboardInterrupt as interrupt:
+            code = Exit.INTERRUPTED
+            typer.echo(f"\n{clean(str(interrupt)) or 'Interrupted.'}", err=True)
+        except Exception as error:
+            code = unexpected(error, ctx.params.get("home"), as_json=_wants_json(ctx))
+        raise typer.Exit(code or Exit.DONE)
+
+
+class Interrupted(KeyboardInterrupt):
+    """The person at the terminal pressed Ctrl-C; the text says how to go on."""
+
+
+def let_reader_go() -> Exit:
+    """Drop what is still buffered for a reader that went away, so that the interpreter ends without a complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.READER_GONE
+
+
+def unexpected(error: Exception, home: str | None = None, *, as_json: bool = False) -> Exit:
+    """Our own fault: one sentence here, the traceback in the error log."""
+    _tell(_kept(error, home), Exit.UNEXPECTED, as_json=as_json)
+    return Exit.UNEXPECTED
+
+
+def nearest_home(given: str | None) -> Path:
+    """The folder for the error log, found without reading settings, since those may be what is broken."""
+    if given or (given := os.environ.get("TOOLWIRE_STORE__HOME")):
+        return Path(given).expanduser()
+    here = Path.cwd()
+    return next((at / ".toolwire" for at in (here, *here.parents) if (at / ".toolwire").is_dir()), here / ".toolwire")
+
+
+def _wants_json(ctx: Any) -> bool:
+    return bool(ctx.params.get("as_json"))
+
+
+def _tell(message: str, code: Exit, *, as_json: bool) -> None:
+    if as_json:
+        body = {"error": {"kind": code.name.lower(), "message": message, "exit_code": int(code)}}
+        sys.stdout.write(json.dumps(body) + "\n")
+        sys.stdout.flush()
+    typer.echo(f"Error: {clean(message)}", err=True)
+
+
+def _kept(error: Exception, home: str | None) -> str:
+    """Write the traceback where it can be found later, and give the sentence for now."""
+    what = f"{type(error).__name__}: {error}"[:300]
+    path = nearest_home(home) / ERRORS_LOG
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = "w" if path.exists() and path.stat().st_size > _LARGEST_LOG else "a"
+        with path.open(mode, encoding="utf-8", errors="backslashreplace") as log:
+            log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {' '.join(sys.argv[1:2])}\n")
+            log.write("".join(traceback.format_exception(error)))
+    except OSError:
+        return f"This should not have happened ({what})."
+    return f"This should not have happened ({what}). The details are in {path}."

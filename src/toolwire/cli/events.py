@@ -1,0 +1,102 @@
+"""Events of a turn as one line for people, and as one JSON object for programs."""
+
+from time import perf_counter
+from typing import Any
+
+from toolwire.cli.plain import call_object, plain, reply_object, result_object
+from toolwire.cli.screen import Screen, write_json
+from toolwire.cli.text import arguments_line, duration, one_line
+from toolwire.loop.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Event,
+    ModelAsked,
+    ModelReplied,
+    Noted,
+    TurnEnded,
+    TurnStarted,
+)
+from toolwire.protocol.calls import NeedsApproval
+from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta
+
+_NAMES: dict[type, str] = {
+    TurnStarted: "turn_started",
+    ModelAsked: "model_asked",
+    TextDelta: "text",
+    ReasoningDelta: "reasoning",
+    CallDelta: "call_written",
+    ModelReplied: "model_replied",
+    ApprovalAsked: "approval_asked",
+    CallStarted: "call_started",
+    CallProgress: "call_progress",
+    CallFinished: "call_finished",
+    Noted: "noted",
+    TurnEnded: "turn_ended",
+}
+
+
+class Trace:
+    """Shows every event on standard error as it happens."""
+
+    def __init__(self, screen: Screen, *, as_json: bool) -> None:
+        self._screen = screen
+        self._as_json = as_json
+        self._began = perf_counter()
+
+    def __call__(self, event: Event) -> None:
+        at_ms = (perf_counter() - self._began) * 1000
+        if self._as_json:
+            write_json({"event": _NAMES[type(event)], "at_ms": round(at_ms, 3), **event_object(event)}, err=True)
+        else:
+            self._screen.tell(f"{at_ms:9.1f} ms  {_NAMES[type(event)]:<14} {event_line(event)}", "dim")
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """The event's own fields, without what only this process can use."""
+    match event:
+        case ModelReplied(iteration, reply, elapsed_ms):
+            return {"iteration": iteration, "reply": reply_object(reply), "elapsed_ms": elapsed_ms}
+        case ApprovalAsked(request):
+            return {"request": request_object(request)}
+        case CallStarted(call):
+            return {"call": call_object(call)}
+        case CallFinished(call, result, replayed):
+            return {"call": call_object(call), "result": result_object(result), "replayed": replayed}
+        case _:
+            body: dict[str, Any] = plain(event)
+            return body
+
+
+def request_object(request: NeedsApproval) -> dict[str, Any]:
+    """What a person is asked to agree to."""
+    allowed = request.allowed
+    arguments = plain(allowed.arguments)
+    return {"tool": allowed.tool.name, "arguments": arguments, "reason": request.reason, "digest": request.digest}
+
+
+def event_line(event: Event, most: int = 160) -> str:
+    match event:
+        case TurnStarted(turn_id, question, model, tools, resumed):
+            again = " (resumed)" if resumed else ""
+            return one_line(f"{turn_id}{again} {model}, {len(tools)} tools: {question}", most)
+        case ModelAsked(iteration, closing):
+            return f"step {iteration}" + (f", the last one ({closing.value})" if closing else "")
+        case ModelReplied(iteration, reply, elapsed_ms):
+            said = f"{len(reply.calls)} calls" if reply.calls else one_line(reply.content, 60)
+            return f"step {iteration} after {duration(elapsed_ms)}: {said}"
+        case ApprovalAsked(request):
+            return one_line(request.reason, most)
+        case CallStarted(call):
+            return f"{call.name}({arguments_line(call.arguments, 100)}) {call.id}"
+        case CallProgress(call_id, message, fraction):
+            return one_line(f"{call_id} {message} {'' if fraction is None else f'{fraction:.0%}'}", most)
+        case CallFinished(call, result):
+            return one_line(f"{call.name} {result.status} after {duration(result.elapsed_ms)}: {result.text}", most)
+        case TextDelta(text) | ReasoningDelta(text) | Noted(text):
+            return one_line(text, most)
+        case CallDelta(position, name, arguments):
+            return one_line(f"#{position} {name} {arguments}", most)
+        case TurnEnded(turn_id, ending, elapsed_ms):
+            return f"{turn_id} {ending.reason.value} after {duration(elapsed_ms)}"

@@ -1,0 +1,126 @@
+"""`toolwire explain`: why a call may run, or what became of one on record."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from toolwire.agent import run_sync
+from toolwire.cli.call import Pairs, case_of, read_arguments
+from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Granted, Place, here, store_of
+from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Root, Tier, Yes
+from toolwire.cli.plain import call_object, encoded, plain, result_object
+from toolwire.cli.rows import row_line
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import clean
+from toolwire.decide.ladder import Rung, decide
+from toolwire.decide.ladder import explain as climb
+from toolwire.errors import NotKept, SettingsError
+from toolwire.protocol.calls import Allowed, Decision, Denied
+from toolwire.protocol.records import AuditRow, CallCard
+
+_MARKS = {"passed": ("✓", "green"), "denied": ("✗", "red"), "asks": ("?", "yellow"), "unreached": ("·", "dim")}
+_NEWEST_CALLS = 10_000
+
+
+def explain(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The tool's name.")] = None,
+    pairs: Pairs = None,
+    args: Arguments = None,
+    call_id: Annotated[
+        str | None, typer.Option("--call", metavar="CALL_ID", help="Tell about this call from the record instead.")
+    ] = None,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Print the ladder rung by rung with the verdict, or the story of a call on record."""
+    if (name is None) == (call_id is None):
+        raise SettingsError("explain needs a tool's name, or --call with the id of a call on record")
+    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    if call_id is not None:
+        card, rows = run_sync(_kept(place, call_id))
+        _show_story(screen, card, rows, as_json=as_json)
+        return Exit.DONE
+    case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes))
+    _show_climb(screen, climb(case), decide(case), as_json=as_json)
+    return Exit.DONE
+
+
+async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:
+    if not place.kept:
+        raise NotKept(f"there is no record in {place.home}, so no call {call_id[:80]!r} either")
+    async with store_of(place) as store:
+        cards = await store.calls(limit=_NEWEST_CALLS)
+        card = next((card for card in cards if card.call.id == call_id), None)
+        if card is None:
+            raise NotKept(f"there is no call {call_id[:80]!r} on record; `toolwire logs` shows the ids of calls")
+        rows = await store.audit_log(turn_id=card.turn_id, limit=_NEWEST_CALLS)
+    return card, [row for row in rows if row.call_id == call_id]
+
+
+def _show_climb(screen: Screen, rungs: list[Rung], decision: Decision, *, as_json: bool) -> None:
+    if as_json:
+        screen.json({**_decision_object(decision), "rungs": plain(rungs)})
+        return
+    for rung in rungs:
+        mark, style = _MARKS[rung.verdict]
+        line = Text.assemble((f"{mark} ", style), (f"{rung.rule:<12}", "bold"), "  ", clean(rung.sentence))
+        screen.out.print(line, soft_wrap=True)
+    screen.out.print(_verdict(decision), soft_wrap=True)
+
+
+def _decision_object(decision: Decision) -> dict[str, Any]:
+    match decision:
+        case Allowed(_, _, arguments, timeout_s, notes):
+            return {"decision": "allowed", "arguments": plain(arguments), "timeout_s": timeout_s, "notes": plain(notes)}
+        case Denied(_, code, message, rule):
+            return {"decision": "denied", "code": code.value, "message": message, "rule": rule}
+        case _:
+            return {"decision": "needs_approval", "reason": decision.reason, "digest": decision.digest}
+
+
+def _verdict(decision: Decision) -> Text:
+    match decision:
+        case Allowed():
+            notes = f" ({'; '.join(decision.notes)})" if decision.notes else ""
+            return Text(f"It may run, for at most {decision.timeout_s:g} s{clean(notes)}.", "green")
+        case Denied():
+            return Text(f"It will not run: {decision.code}.", "red")
+        case _:
+            return Text("It runs once a person agrees.", "yellow")
+
+
+def _show_story(screen: Screen, card: CallCard, rows: list[AuditRow], *, as_json: bool) -> None:
+    if as_json:
+        body = {
+            "turn_id": card.turn_id,
+            "call": call_object(card.call),
+            "effect": card.effect,
+            "attempts": card.attempt,
+            "audit": plain(rows),
+            "result": result_object(card.result) if card.result else None,
+        }
+        screen.json(body)
+        return
+    screen.pairs(
+        {
+            "call": card.call.id,
+            "turn": card.turn_id,
+            "tool": f"{card.call.name} ({card.effect})",
+            "arguments": encoded(card.call.arguments).decode(),
+            "attempts": str(card.attempt),
+        }
+    )
+    for row in rows:
+        screen.out.print(row_line(row), soft_wrap=True)
+    if card.result is None:
+        screen.say("It has no result yet.", "yellow")
+    else:
+        screen.say(card.result.text, "" if card.result.ok else "red")

@@ -1,0 +1,155 @@
+"""From flags and settings to the parts of an agent: its grant, tools, store and model."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import SettingsError, ToolwireError
+from toolwire.models.providers import split_name
+from toolwire.models.recording import RecordingModel, ReplayModel
+from toolwire.models.registry import open_model
+from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.tools import Grant, Tool
+from toolwire.record.contract import Store
+from toolwire.record.memory import MemoryStore
+from toolwire.record.sqlite import SqliteStore
+from toolwire.settings import ModelChoice, Settings, load, user_folder
+from toolwire.toolbox import standard
+
+STORE_FILE = "store.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command was started: its folder, its environment, and the settings in force there."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    settings: Settings
+
+    @property
+    def home(self) -> Path:
+        return self.settings.home(self.cwd)
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a store to read."""
+        return self.settings.store.kind == "sqlite" and (self.home / STORE_FILE).is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What the flags of a command say about the grant, beyond the settings."""
+
+    allow: list[str] = field(default_factory=list)
+    yes: bool = False
+
+
+def here(flags: Mapping[str, Any] | None = None) -> Place:
+    """The place of this process. Raises SettingsError."""
+    cwd = Path.cwd()
+    return Place(cwd, os.environ, load(cwd, os.environ, flags, user_folder()))
+
+
+def grant_of(place: Place, granted: Granted) -> Grant:
+    """The settings' grant with what the flags add to it."""
+    grant = place.settings.grant(place.cwd)
+    confirmed = frozenset({"*"}) if granted.yes else grant.confirmed
+    return replace(
+        grant, permissions=grant.permissions | set(granted.allow), confirmed=confirmed, platform=sys.platform
+    )
+
+
+def toolbox_of(place: Place) -> Toolbox:
+    """The built-in tools and those of the settings' modules, less what the settings leave out."""
+    chosen = place.settings.tools
+    every = Toolbox(*standard(), *_own_tools(place))
+    for name in (*chosen.include, *chosen.exclude):
+        if name not in every:
+            near = every.nearest(name)
+            advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(every.names)}."
+            raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")
+    wanted = [name for name in chosen.include or every.names if name not in chosen.exclude]
+    return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
+
+
+@asynccontextmanager
+async def store_of(place: Place) -> AsyncIterator[Store]:
+    """The store of the settings, closed at the end."""
+    if place.settings.store.kind == "memory":
+        yield MemoryStore()
+        return
+    store = await SqliteStore.at(place.home)
+    try:
+        yield store
+    finally:
+        await store.close_store()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the flags of a command say about its model."""
+
+    base_url: str | None = None
+    record: str | None = None
+    replay: str | None = None
+
+
+def model_of(place: Place, choice: ModelChoice, asked: Asked) -> ChatModel:
+    """The chosen model, or what was recorded of one. Raises SettingsError and ModelError."""
+    if asked.replay:
+        return ReplayModel(Path(asked.replay))
+    url = asked.base_url or choice.url
+    model = open_model(choice.model, base_url=url, key_variable=choice.api_key_env, environ=place.environ)
+    return RecordingModel(model, Path(asked.record)) if asked.record else model
+
+
+def choice_for(place: Place, model: str) -> ModelChoice:
+    """How to reach a model by its name: as the settings choose it, or as a profile describes it, or plainly."""
+    chosen = place.settings.chosen()
+    if split_name(chosen.model) == split_name(model):
+        return chosen
+    for name, profile in place.settings.profiles.items():
+        if split_name(f"{profile.provider}:{profile.model}") == split_name(model):
+            return ModelChoice(model, name, profile.url, profile.api_key_env, profile.temperature, profile.max_tokens)
+    return ModelChoice(model)
+
+
+def _timed(tool: Tool, timeout_s: float) -> Tool:
+    """A tool that names no time itself (neither directly nor by its category) gets the time of the settings."""
+    unnamed = not tool.category and tool.timeout_s == Tool.__dataclass_fields__["timeout_s"].default
+    return replace(tool, timeout_s=min(timeout_s, tool.max_timeout_s)) if unnamed else tool
+
+
+def _own_tools(place: Place) -> Iterable[Tool]:
+    if place.settings.tools.modules:
+        _make_importable(place)
+    for path in place.settings.tools.modules:
+        yield from _tools_at(path, f"tools.modules ({place.settings.origin('tools.modules')})")
+
+
+def _make_importable(place: Place) -> None:
+    """Modules of the project can be named without being installed."""
+    for folder in (str(place.cwd), str(place.home.parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+
+
+def _tools_at(path: str, origin: str) -> Iterable[Tool]:
+    module, _, attribute = path.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+        several = found if isinstance(found, (list, tuple)) else (found,)
+        return tuple(Toolbox.of(*several))
+    except ToolwireError as wrong:
+        raise SettingsError(f"{origin}: {path}: {wrong}") from None
+    except (Exception, SystemExit) as wrong:  # importing runs somebody's code, so anything can come out of it
+        raise SettingsError(f"{origin}: {path!r} cannot be imported: {type(wrong).__name__}: {wrong}") from wrong

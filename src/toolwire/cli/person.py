@@ -1,0 +1,100 @@
+"""Asking the person at the terminal: for approval of a call, and for a word before a step."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+from rich.text import Text
+
+from toolwire.cli.plain import encoded
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import clean
+from toolwire.journey import Approval
+from toolwire.protocol.calls import NeedsApproval
+from toolwire.protocol.turns import Ending, EndReason, Turn
+
+NOBODY = "nobody is at a terminal to ask; start toolwire with --yes, or name the tool in grant.confirmed"
+_LONGEST_SHOWN = 4_000
+
+ReadLine = Callable[[], Awaitable[str | None]]
+
+
+def someone_is_there() -> bool:
+    """Whether questions can be asked and answered here."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def terminal_line() -> str | None:
+    """One line from the terminal, None at its end. Waits without a thread, so that Ctrl-C can end the wait."""
+    loop, handle = asyncio.get_running_loop(), sys.stdin.fileno()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def ready() -> None:
+        if not answer.done():
+            answer.set_result(os.read(handle, 65_536))
+
+    loop.add_reader(handle, ready)
+    try:
+        line = await answer
+    finally:
+        loop.remove_reader(handle)
+    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+
+
+class Person:
+    """Approves calls and steers turns. `always` is remembered for one tool within one turn."""
+
+    def __init__(self, screen: Screen, read_line: ReadLine = terminal_line, *, agrees: bool = False) -> None:
+        self._screen = screen
+        self._read_line = read_line
+        self._agrees = agrees
+        self._present = someone_is_there()
+        self._always: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
+
+    def forget(self) -> None:
+        """A new turn begins: nothing is approved for it yet."""
+        self._always.clear()
+
+    async def approve(self, request: NeedsApproval) -> Approval:
+        """A person's word about exactly this call; without a person it is no."""
+        name = request.allowed.tool.name
+        if self._agrees:
+            return Approval(granted=True, by="--yes")
+        if not self._present:
+            return Approval(granted=False, by="nobody", reason=NOBODY)
+        async with self._one_at_a_time:
+            if name in self._always:
+                return Approval(granted=True, by="terminal", reason="always in this turn")
+            self._show(request)
+            word = ((await self._asked("Run it? [y/N/always] ")) or "").strip().lower()
+            if word in ("a", "always"):
+                self._always.add(name)
+            return Approval(granted=word in ("y", "yes", "a", "always"), by="terminal")
+
+    async def intervene(self, turn: Turn) -> str | Ending | None:
+        """Before each further step: an empty line goes on, `stop` ends the turn, other words go to the model."""
+        if turn.iterations == 0 or not self._present:
+            return None
+        word = (await self._asked("Enter goes on, stop ends, other words go to the model: ")) or ""
+        match word.strip():
+            case "":
+                return None
+            case "stop":
+                return Ending(EndReason.STOPPED, "Stopped by the user.")
+            case words:
+                return words
+
+    async def _asked(self, prompt: str) -> str | None:
+        self._screen.err.print(Text(prompt, "bold"), end="", soft_wrap=True)
+        return await self._read_line()
+
+    def _show(self, request: NeedsApproval) -> None:
+        arguments = encoded(request.allowed.arguments, indent=True).decode()
+        if len(arguments) > _LONGEST_SHOWN:
+            arguments = f"{arguments[:_LONGEST_SHOWN]}\n… {len(arguments) - _LONGEST_SHOWN:,} more characters"
+        self._screen.err.print(Text(f"\n{clean(request.reason)}", "yellow"), soft_wrap=True)
+        self._screen.err.print(
+            Text.assemble((request.allowed.tool.name, "bold"), " ", clean(arguments)), soft_wrap=True
+        )

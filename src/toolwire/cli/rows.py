@@ -1,0 +1,23 @@
+"""One line of the audit log, for people."""
+
+import time
+
+from rich.text import Text
+
+from toolwire.cli.text import clean, duration
+from toolwire.protocol.records import AuditRow
+
+_STYLES = {"allowed": "green", "approved": "green", "denied": "red", "rejected": "red", "awaiting_approval": "yellow"}
+_STATUS_STYLES = {"success": "green", "failed": "red", "timeout": "red", "canceled": "yellow", "partial": "yellow"}
+
+
+def row_line(row: AuditRow) -> Text:
+    """`2026-01-31 12:00:00  finished   calculator  success 0.4 ms  call_…`."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.at))
+    style = _STATUS_STYLES.get(row.status) or _STYLES.get(row.event, "")
+    how = " ".join(part for part in (row.status, row.code, row.rule and f"by {row.rule}") if part)
+    took = f" {duration(row.elapsed_ms)}" if row.elapsed_ms else ""
+    return Text.assemble(
+        (at, "dim"), "  ", (f"{clean(row.event):<17}", style), "  ", (f"{clean(row.tool):<12}", "bold"),
+        "  ", clean(how), took, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
+    )  # fmt: skip

@@ -1,0 +1,137 @@
+"""`toolwire status`: the settings in force, the store, the turns on record, and the health of tools."""
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from toolwire.agent import run_sync
+from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
+from toolwire.cli.options import AsJson, Home, NoColor
+from toolwire.cli.plain import plain
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import clean, duration, one_line
+from toolwire.disclose.offer import covers
+from toolwire.record.contract import ToolMetrics, TurnSummary
+from toolwire.settings import Layer
+
+STATES = ("running", "interrupted", "ended")
+_MOST_TURNS = 1_000
+_SHOWN_TURNS = 5
+_STATE_STYLES = {"running": "cyan", "interrupted": "yellow", "ended": "green"}
+
+
+def status(
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Only the tools: offered or not, and how they have fared.")
+    ] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Show the settings in force, the store, the turns on record, and the health of tools."""
+    place = here({"store.home": home})
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    turns, measured = run_sync(_read(place))
+    health = _health(place, measured)
+    if as_json:
+        screen.json({"tools": health} if tools else {**_overview(place, turns), "tools": health})
+        return Exit.DONE
+    if not tools:
+        _show_overview(screen, place, turns)
+    _show_health(screen, health)
+    return Exit.DONE
+
+
+async def _read(place: Place) -> tuple[list[TurnSummary], list[ToolMetrics]]:
+    """What is on record. A store that does not exist yet is not made by looking for it."""
+    if not place.kept:
+        return [], []
+    async with store_of(place) as store:
+        return await store.turns(limit=_MOST_TURNS), (await store.metrics())[0]
+
+
+def settings_in_force(place: Place) -> list[dict[str, Any]]:
+    """Every setting that somebody set, with its origin."""
+    tree = place.settings.model_dump(mode="json", by_alias=True)
+    return [
+        {"key": key, "value": value, "origin": str(origin)}
+        for key, value in _leaves(tree)
+        if (origin := place.settings.origin(key)).layer is not Layer.BUILT_IN
+    ]
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _overview(place: Place, turns: list[TurnSummary]) -> dict[str, Any]:
+    return {
+        "model": place.settings.chosen().model,
+        "settings": settings_in_force(place),
+        "store": {"kind": place.settings.store.kind, "home": str(place.home), "exists": place.kept},
+        "turns": {state: sum(turn.state == state for turn in turns) for state in STATES},
+        "newest": [plain(turn) for turn in turns[:_SHOWN_TURNS]],
+    }
+
+
+def _health(place: Place, measured: list[ToolMetrics]) -> list[dict[str, Any]]:
+    grant = grant_of(place, Granted())
+    by_name = {each.tool: each for each in measured}
+    return [
+        {"tool": tool.name, "offered": covers(grant, tool), **_fared(by_name.get(tool.name))}
+        for tool in toolbox_of(place)
+    ]
+
+
+def _fared(each: ToolMetrics | None) -> dict[str, Any]:
+    if each is None:
+        return {"calls": 0, "success": 0, "last_error": "", "last_error_at": None}
+    return {
+        "calls": each.calls,
+        "success": each.success,
+        "last_error": each.last_error,
+        "last_error_at": each.last_error_at,
+    }
+
+
+def _show_overview(screen: Screen, place: Place, turns: list[TurnSummary]) -> None:
+    view = _overview(place, turns)
+    counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
+    more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""
+    store = f"{view['store']['kind']} in {place.home}" + ("" if place.kept else " (not made yet)")
+    screen.pairs({"model": view["model"], "store": store, "turns": counted + more})
+    for setting in view["settings"]:
+        value = one_line(str(setting["value"]), 60)
+        screen.out.print(Text.assemble(("set    ", "dim"), f"{setting['key']} = {value}  ", (setting["origin"], "dim")))
+    if turns:
+        screen.out.print()
+    for turn in turns[:_SHOWN_TURNS]:
+        _show_turn(screen, turn)
+    screen.out.print()
+
+
+def _show_turn(screen: Screen, turn: TurnSummary) -> None:
+    at = time.strftime("%m-%d %H:%M", time.localtime(turn.started_at))
+    state = (f"{turn.state:<11}", _STATE_STYLES.get(turn.state, ""))
+    line = Text.assemble((f"{at}  ", "dim"), state, " ", clean(turn.id), "  ", one_line(turn.question, 60))
+    screen.out.print(line, no_wrap=screen.out.is_terminal, overflow="ellipsis", soft_wrap=not screen.out.is_terminal)
+
+
+def _show_health(screen: Screen, health: list[dict[str, Any]]) -> None:
+    rows = []
+    for each in health:
+        ago = f" ({duration((time.time() - each['last_error_at']) * 1000)} ago)" if each["last_error_at"] else ""
+        good = f"{each['success'] / each['calls']:.0%}" if each["calls"] else "-"
+        offered = Text("yes", "green") if each["offered"] else Text("no", "red")
+        rows.append(
+            (Text(each["tool"], "bold"), offered, str(each["calls"]), good, one_line(each["last_error"], 80) + ago)
+        )
+    screen.table(("tool", "offered", "calls", "ok", "last error"), rows, right=("calls", "ok"))

@@ -1,0 +1,48 @@
+"""Every command: its name, where it lives, and one line about it. A command's module is imported when it is invoked."""
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from toolwire.cli.door import Command
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "ask": ("toolwire.cli.ask:ask", "Answer a question with a model and tools."),
+    "chat": ("toolwire.cli.chat:chat", "Talk with a model that can use tools."),
+    "call": ("toolwire.cli.call:call", "Take one call through the whole journey, without a model."),
+    "preflight": ("toolwire.cli.call:preflight", "List everything that stands in the way of a call; nothing runs."),
+    "explain": ("toolwire.cli.explain:explain", "Tell why a call may run, or what became of one on record."),
+    "tools": ("toolwire.cli.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
+    "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
+    "status": ("toolwire.cli.status:status", "Show the settings in force, the store, and the health of tools."),
+    "metrics": ("toolwire.cli.metrics:metrics", "Show what tools and turns have done so far, in numbers."),
+    "logs": ("toolwire.cli.logs:logs", "Show the audit log."),
+    "doctor": ("toolwire.cli.doctor:doctor", "Check what works on this machine, and say what to do about the rest."),
+}
+
+LOOK: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+
+class Stub(TyperCommand):
+    """Stands for a command in the list of commands; turns into the real one when it is invoked."""
+
+    def __init__(self, name: str) -> None:
+        self.home, line = COMMANDS[name]
+        super().__init__(name, help=line, short_help=line, rich_markup_mode=None)
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        return command_at(self.home, self.name or "").make_context(*args, **more)
+
+
+def command_at(home: str, name: str) -> Any:
+    """The real command: a function, or a Typer with commands of its own, found by its dotted name."""
+    module, _, attribute = home.partition(":")
+    found = getattr(import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    alone = typer.Typer(**LOOK)
+    alone.command(name, cls=Command)(found)
+    return get_command(alone)

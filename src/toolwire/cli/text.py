@@ -1,0 +1,63 @@
+"""Foreign text made fit for a terminal: nothing in it can move the cursor, change colours or hide other text."""
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+_KEPT = {0x09, 0x0A}
+_BIDI = chain(range(0x202A, 0x202F), range(0x2066, 0x206A))
+_NEUTRAL: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if code not in _KEPT},
+    0x7F: "\u2421",
+    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
+    **dict.fromkeys(_BIDI, "\ufffd"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
+}
+
+
+def clean(text: str) -> str:
+    """The text with control characters shown as symbols; tabs and line ends stay."""
+    return text.translate(_NEUTRAL)
+
+
+def one_line(text: str, most: int) -> str:
+    """The beginning of a text on one line, at most so many characters, with an ellipsis where something was cut."""
+    flat = clean(" ".join(text[: most * 4 + 64].split()))
+    return flat if len(flat) <= most and len(text) <= most * 4 + 64 else f"{flat[: most - 1]}…"
+
+
+def arguments_line(arguments: Mapping[str, Any], most: int) -> str:
+    """Arguments as a person would write them: `expression="2+2", count=3`."""
+    parts: list[str] = []
+    length = 0
+    for name, value in arguments.items():
+        parts.append(f"{name}={_value(value, most)}")
+        length += len(parts[-1])
+        if length > most:
+            break
+    return one_line(", ".join(parts), most)
+
+
+def _value(value: Any, most: int) -> str:
+    match value:
+        case str():
+            return f'"{value[:most]}"' if len(value) <= most else f'"{value[:most]}…"'
+        case bool() | None:
+            return {True: "true", False: "false", None: "null"}[value]
+        case Mapping():
+            return "{…}" if value else "{}"
+        case list() | tuple():
+            return f"[{', '.join(_value(item, 20) for item in value[:4])}{', …' if len(value) > 4 else ''}]"
+        case _:
+            return str(value)[:most]
+
+
+def duration(ms: float) -> str:
+    """Milliseconds as a person would say them."""
+    if ms < 10:
+        return f"{ms:.1f} ms"
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    return f"{int(ms // 60_000)} min {int(ms % 60_000 // 1000)} s"

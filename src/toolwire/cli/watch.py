@@ -1,0 +1,186 @@
+"""What a person sees while a turn goes on: the question, calls as they run, and the answer as it is written."""
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+from rich.console import Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from toolwire.cli.screen import Screen
+from toolwire.cli.text import arguments_line, clean, duration, one_line
+from toolwire.loop.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Event,
+    ModelAsked,
+    TurnEnded,
+    TurnStarted,
+)
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import TextDelta
+
+_MARKS = {True: ("✓", "green"), False: ("✗", "red")}
+_WIDEST = 160
+
+
+class Watcher:
+    """Shows a turn. Only the answer goes to standard output, and piece by piece only where that is a terminal."""
+
+    def __init__(
+        self, screen: Screen, *, show_question: bool = True, clock: Callable[[], float] = perf_counter
+    ) -> None:
+        self._screen = screen
+        self._show_question = show_question
+        self._clock = clock
+        self._running: dict[str, _Running] = {}
+        self._thinking: _Running | None = None
+        self._model = ""
+        self._streamed = ""
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._rest()
+        self._end_line()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self._begin(event)
+            case ModelAsked():
+                self._end_line()
+                self._thinking = _Running(f"{one_line(self._model, 40)} is thinking", self._clock())
+                self._animate()
+            case TextDelta(text):
+                self._stream(text)
+            case ApprovalAsked():
+                self._rest()
+                self._end_line()
+            case CallStarted(call):
+                self._thinking = None
+                self._end_line()
+                self._running[call.id] = _Running(_signature(call, self._width), self._clock())
+                self._animate()
+            case CallProgress(call_id, message, fraction):
+                if running := self._running.get(call_id):
+                    share = "" if fraction is None else f" {fraction:.0%}"
+                    running.progress = one_line(f"{message}{share}", 40)
+            case CallFinished(call, result):
+                self._finish(call, result)
+            case TurnEnded(ending=ending):
+                self._rest()
+                self._answer(ending.answer)
+
+    @property
+    def _width(self) -> int:
+        return min(self._screen.err.width, _WIDEST) if self._screen.err.is_terminal else _WIDEST
+
+    def _begin(self, event: TurnStarted) -> None:
+        self._model = event.model
+        if not self._show_question:
+            return
+        resumed = Text("  (resumed)", "dim") if event.resumed else Text()
+        asked = Text(f"› {one_line(event.question, 1000)}", "bold")
+        self._screen.err.print(Text.assemble(asked, resumed), soft_wrap=True)
+
+    def _stream(self, text: str) -> None:
+        if not self._screen.out.is_terminal:
+            return
+        self._thinking = None
+        self._rest()
+        text = text if self._streamed else text.lstrip()
+        self._streamed += text
+        self._screen.out.file.write(clean(text))
+        self._screen.out.file.flush()
+
+    def _answer(self, answer: str) -> None:
+        """The whole answer, unless it has just been streamed."""
+        if self._streamed.strip() == answer:
+            self._end_line()
+            return
+        self._end_line()
+        self._screen.say(answer)
+
+    def _end_line(self) -> None:
+        if self._streamed and not self._streamed.endswith("\n"):
+            self._screen.out.file.write("\n")
+            self._screen.out.file.flush()
+        self._streamed = ""
+
+    def _finish(self, call: ToolCall, result: ToolResult) -> None:
+        self._thinking = None
+        self._end_line()
+        self._running.pop(call.id, None)
+        if self._screen.animates:
+            self._screen.err.print(result_line(call, result, self._width), no_wrap=True, overflow="ellipsis", crop=True)
+        else:
+            self._screen.err.print(result_line(call, result, self._width), soft_wrap=True)
+        if not self._running:
+            self._rest()
+
+    def _animate(self) -> None:
+        if self._live is None and self._screen.animates:
+            self._live = Live(
+                console=self._screen.err,
+                get_renderable=self._moment,
+                transient=True,
+                refresh_per_second=12,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+
+    def _rest(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _moment(self) -> Group:
+        """What runs right now. Called by the thread that animates, so it works on copies."""
+        every = [each for each in (self._thinking, *self._running.copy().values()) if each is not None]
+        return Group(*(each.shown(self._clock()) for each in every))
+
+
+class _Running:
+    """Something that takes time."""
+
+    def __init__(self, what: str, since: float) -> None:
+        self.progress = ""
+        self._what = what
+        self._since = since
+        self._spinner = Spinner("dots", style="cyan")
+
+    def shown(self, now: float) -> Spinner:
+        elapsed = f"  {duration((now - self._since) * 1000)}" if now - self._since >= 0.5 else ""
+        progress = f"  {self.progress}" if self.progress else ""
+        self._spinner.update(text=Text.assemble(self._what, (f"{progress}{elapsed}", "dim")))
+        return self._spinner
+
+
+def result_line(call: ToolCall, result: ToolResult, width: int) -> Text:
+    """One line about a call that ended: `✓ calculator(expression="2+2") → 4  0.3 ms`."""
+    mark, style = _MARKS[result.ok]
+    signature = _signature(call, width)
+    time = duration(result.elapsed_ms) + (f", queued {duration(result.queued_ms)}" if result.queued_ms >= 5 else "")
+    room = max(20, width - len(signature) - len(time) - 7)
+    said = Text(_gist(result, room), "" if result.ok else "red")
+    return Text.assemble((f"{mark} ", style), signature, (" → ", "dim"), said, (f"  {time}", "dim"))
+
+
+def _gist(result: ToolResult, most: int) -> str:
+    """A result as a person would write it: fields rather than JSON."""
+    if isinstance(result.structured, Mapping) and result.ok:
+        return arguments_line(result.structured, most)
+    return one_line(result.text, most)
+
+
+def _signature(call: ToolCall, width: int) -> str:
+    return f"{one_line(call.name, 40)}({arguments_line(call.arguments, max(20, width // 2 - len(call.name)))})"

@@ -1,0 +1,184 @@
+"""A stage for the real `toolwire` command: a folder of its own, a scripted model behind HTTP, and its exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+LIMIT_S = 60
+MODEL = "openai-compatible:scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as one JSON value; anything else there is an error."""
+        return json.loads(self.out)
+
+
+@dataclass(slots=True)
+class Stage:
+    """A folder in which commands run, with an environment that knows nothing of this machine."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *words: str, stdin: bytes | None = None, **environ: str) -> Ran:
+        done = subprocess.run(
+            self.command(*words),
+            cwd=self.folder,
+            env=self._environ(environ),
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *words: str, **environ: str) -> "subprocess.Popen[bytes]":
+        """Start a command and leave it running; its output is for whoever started it."""
+        return subprocess.Popen(
+            self.command(*words),
+            cwd=self.folder,
+            env=self._environ(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def command(self, *words: str) -> list[str]:
+        return [str(Path(sys.executable).parent / "toolwire"), *words]
+
+    def settings(self, text: str) -> None:
+        (self.folder / "toolwire.toml").write_text(text, encoding="utf-8")
+
+    def module(self, name: str, text: str) -> None:
+        (self.folder / f"{name}.py").write_text(text, encoding="utf-8")
+
+    def _environ(self, more: dict[str, str]) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
+        return {**kept, "HOME": str(self.folder), "PYTHONUTF8": "1", **self.environ, **more}
+
+
+@dataclass(slots=True)
+class Script:
+    """What the model says, one entry for each request: text, or a list of (tool, arguments) pairs.
+
+    `before(number)` is called when a request has arrived and before it is answered.
+    """
+
+    lines: list[Any]
+    url: str = ""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    gates: dict[int, threading.Event] = field(default_factory=dict)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return ("--model", MODEL, "--base-url", self.url)
+
+
+@contextmanager
+def scripted(*lines: Any) -> Iterator[Script]:
+    """A real HTTP server that speaks the OpenAI chat API and says these lines."""
+    script = Script(list(lines))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            script.requests.append(body)
+            number = len(script.requests)
+            script.arrived.release()
+            if gate := script.gates.get(number):
+                gate.wait(LIMIT_S)
+            line = script.lines[number - 1] if number <= len(script.lines) else "The script is over."
+            try:
+                self._answer(line, streamed=bool(body.get("stream")))
+            except OSError:
+                return
+
+        def _answer(self, line: Any, *, streamed: bool) -> None:
+            if isinstance(line, int):
+                self._send(line, "application/json", b'{"error": {"message": "as the script says"}}')
+            elif streamed:
+                chunks = b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in _chunks(line))
+                self._send(200, "text/event-stream", chunks + b"data: [DONE]\n\n")
+            else:
+                self._send(200, "application/json", json.dumps(_whole(line)).encode())
+
+        def _send(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silence."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    script.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield script
+    finally:
+        for gate in script.gates.values():
+            gate.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+def _calls(line: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "index": place,
+            "id": f"call_{place}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        for place, (name, arguments) in enumerate(line)
+    ]
+
+
+_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+def _chunks(line: Any) -> list[dict[str, Any]]:
+    deltas = [{"tool_calls": _calls(line)}] if isinstance(line, list) else [{"content": part} for part in _parts(line)]
+    reason = "tool_calls" if isinstance(line, list) else "stop"
+    pieces = [{"delta": delta, "finish_reason": None, "index": 0} for delta in deltas]
+    pieces.append({"delta": {}, "finish_reason": reason, "index": 0})
+    said = [{"id": "x", "object": "chat.completion.chunk", "model": "scripted", "choices": [piece]} for piece in pieces]
+    return [*said, {"id": "x", "object": "chat.completion.chunk", "model": "scripted", "choices": [], "usage": _USAGE}]
+
+
+def _parts(text: str) -> list[str]:
+    return [text[start : start + 5] for start in range(0, len(text), 5)]
+
+
+def _whole(line: Any) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None if isinstance(line, list) else line}
+    if isinstance(line, list):
+        message["tool_calls"] = _calls(line)
+    reason = "tool_calls" if isinstance(line, list) else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return {"id": "x", "object": "chat.completion", "model": "scripted", "choices": [choice], "usage": _USAGE}
