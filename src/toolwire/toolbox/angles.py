@@ -1,6 +1,7 @@
 """Sine, cosine and tangent of radians to many digits, with pi and e."""
 
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 
 from toolwire.errors import ToolFailure
@@ -12,13 +13,20 @@ _SERIES_SCALE = Decimal(4000)
 
 
 def sine(angle: Number) -> Number:
+    if angle == 0:
+        return Fraction(0)
     near = _within_one_turn(angle)
-    return settled(_series(near.value, near.value, 1), near.error, _SERIES_SCALE)
+    scale = _SERIES_SCALE * min(abs(near.value), Decimal(1))
+    return settled(_series(near.value, near.value, 1), near.error, scale, irrational=isinstance(angle, Fraction))
 
 
 def cosine(angle: Number) -> Number:
+    if angle == 0:
+        return Fraction(1)
     near = _within_one_turn(angle)
-    return settled(_series(near.value, Decimal(1), 0), near.error, _SERIES_SCALE)
+    return settled(
+        _series(near.value, Decimal(1), 0), near.error, _SERIES_SCALE, irrational=isinstance(angle, Fraction)
+    )
 
 
 def tangent(angle: Number) -> Number:
@@ -33,8 +41,10 @@ def _within_one_turn(angle: Number) -> Approximate:
     if abs(near.value) > _LARGEST_ANGLE:
         raise ToolFailure("angles above 10^30 radians are not computed")
     turns = (near.value / (2 * pi().value)).to_integral_value()
+    if not turns:
+        return near
     rest = near.value - 2 * turns * pi().value
-    return Approximate(rest, near.error + (2 * abs(turns) + 1) * (pi().error + 8 * ROUNDING))
+    return Approximate(rest, near.error + 2 * abs(turns) * (pi().error + 8 * ROUNDING))
 
 
 def _series(angle: Decimal, term: Decimal, order: int) -> Decimal:

@@ -10,7 +10,8 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.outcomes import Code
 from toolwire.toolbox import numbers
 from toolwire.toolbox.functions import CONSTANTS, FUNCTIONS, degrees, fault_of_count
-from toolwire.toolbox.numbers import Number, Shown
+from toolwire.toolbox.numbers import Number
+from toolwire.toolbox.shown import Shown, show
 from toolwire.toolbox.tokens import Token, literal, refuse, tokens_of
 
 DEEPEST = 50
@@ -27,7 +28,7 @@ def calculate(expression: str) -> Shown:
     """The value of an arithmetic expression. Raises ToolFailure with a sentence that says what to write instead."""
     try:
         with numbers.precisely():
-            return numbers.show(_Reader(tokens_of(expression)).whole())
+            return show(_Reader(tokens_of(expression)).whole())
     except (DecimalException, OverflowError):
         raise ToolFailure("a value on the way is too large or too small to be computed") from None
 

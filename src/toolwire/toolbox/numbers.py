@@ -16,7 +16,6 @@ from toolwire.errors import ToolFailure
 # An exact value may have about 1,200 digits. One that outgrows this goes on as an approximation.
 EXACT_BITS = 4096
 DIGITS = 110
-LONGEST_DECIMAL = 40
 _PRECISE = decimal.Context(
     prec=DIGITS,
     Emax=100_000,
@@ -26,6 +25,8 @@ _PRECISE = decimal.Context(
 ROUNDING = Decimal(f"1e{2 - DIGITS}")
 _CERTAIN = Decimal("1e-15")
 _SAME = Decimal("1e-50")
+_TRACE = Decimal("1e-50")
+_LOST = Decimal("1e-40")
 
 
 class Approximate(NamedTuple):
@@ -47,7 +48,10 @@ def add(left: Number, right: Number) -> Number:
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         return _kept(left + right)
     a, b = approximate(left), approximate(right)
-    return settled(a.value + b.value, a.error + b.error, max(abs(a.value), abs(b.value)))
+    small, large = sorted((abs(a.value), abs(b.value)))
+    # A part too small to leave a trace must not be taken for nothing once the large part cancels out.
+    lost = large * _LOST if 0 < small < large * _TRACE else Decimal(0)
+    return settled(a.value + b.value, a.error + b.error + lost, large)
 
 
 def negate(number: Number) -> Number:
@@ -116,23 +120,27 @@ def square_root(number: Number) -> Number:
         top, bottom = math.isqrt(number.numerator), math.isqrt(number.denominator)
         if top * top == number.numerator and bottom * bottom == number.denominator:
             return Fraction(top, bottom)
-    near = approximate(number)
-    root = near.value.sqrt()
-    return settled(root, near.error / root if root else near.error)
+        return Approximate(root := approximate(number).value.sqrt(), root * ROUNDING)
+    root = number.value.sqrt()
+    return settled(root, number.error / root)
 
 
 def exponential(number: Number) -> Number:
+    if number == 0:
+        return Fraction(1)
     near = approximate(number)
     result = near.value.exp()
-    return settled(result, 2 * result * near.error)
+    return settled(result, 2 * result * near.error, irrational=isinstance(number, Fraction))
 
 
 def logarithm(number: Number) -> Number:
     """The natural logarithm."""
     if sign(number) <= 0:
         raise ToolFailure("only numbers above zero have a logarithm")
+    if number == 1:
+        return Fraction(0)
     near = approximate(number)
-    return settled(near.value.ln(), 2 * near.error / near.value)
+    return settled(near.value.ln(), 2 * near.error / near.value, irrational=isinstance(number, Fraction))
 
 
 def absolute(number: Number) -> Number:
@@ -209,50 +217,16 @@ def _kept(number: Fraction) -> Number:
     return number if _bits(number) <= EXACT_BITS else approximate(number)
 
 
-def settled(value: Decimal, error: Decimal, scale: Decimal | None = None) -> Number:
+def settled(value: Decimal, error: Decimal, scale: Decimal | None = None, *, irrational: bool = False) -> Number:
     """The approximation with the error of its last step; the whole number instead where it plainly is one.
 
-    `scale` is the size of the largest value that was rounded on the way, if that is not the result.
+    `scale` is the size of the largest value that was rounded on the way, if that is not the result. An `irrational`
+    result, as all these functions have for fractions, is never a whole number, however near it comes to one.
     """
     error += (abs(value) if scale is None else scale) * ROUNDING
     if error > _CERTAIN * max(abs(value), Decimal(1)):
         raise ToolFailure("too many digits cancel each other out for a certain result")
     # sqrt(2)^2 is 2: no other value that people write comes this near to a whole number.
-    if error < _SAME and abs(value - (whole := value.to_integral_value())) <= error:
+    if not irrational and error < _SAME and abs(value - (whole := value.to_integral_value())) <= error:
         return Fraction(int(whole))
     return Approximate(value, error)
-
-
-class Shown(NamedTuple):
-    """A number as JSON can carry it, in digits, and whether the first of these is exact."""
-
-    result: int | float
-    formatted: str
-    exact: bool
-
-
-def show(number: Number) -> Shown:
-    """The number for a result. Refuses what a float cannot hold.
-
-    Many JSON readers lose digits of whole numbers beyond 64 bits, so these keep them as text only.
-    """
-    if isinstance(number, Fraction) and number.denominator == 1 and number.numerator.bit_length() < 64:
-        return Shown(number.numerator, str(number.numerator), True)
-    near = approximate(number)
-    if near.error > abs(near.value) * Decimal("1e-18"):
-        raise ToolFailure("too many digits cancel each other out for a certain result")
-    result = float(near.value)
-    if math.isinf(result) or result == 0.0:
-        raise ToolFailure(f"the result is too {'large' if result else 'small'} to be written down")
-    exact = isinstance(number, Fraction) and Fraction(repr(result)) == number
-    return Shown(result, _digits(number, result), exact)
-
-
-def _digits(number: Number, rounded_result: float) -> str:
-    """All digits of a whole number or short decimal, the rounded ones of any other."""
-    if isinstance(number, Fraction) and number.denominator == 1:
-        return str(number.numerator)
-    value = approximate(number).value
-    if value == number and len(plain := f"{value:f}") <= LONGEST_DECIMAL:
-        return plain
-    return repr(rounded_result)
