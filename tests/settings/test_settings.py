@@ -160,6 +160,7 @@ def test_model_and_profile_in_one_layer_are_refused_as_ambiguous(project: Path) 
         load(project, {}, {"model": "openai:x", "profile": "p"}).chosen()
 
 
+@pytest.mark.requirement("settings.checked")
 @pytest.mark.parametrize(
     ("text", "line", "advice"),
     [
@@ -186,6 +187,7 @@ def test_an_unknown_variable_is_refused_in_the_spelling_of_variables(project: Pa
     assert "did you mean TOOLWIRE_LOOP__ITERATIONS" in said
 
 
+@pytest.mark.requirement("settings.checked")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
