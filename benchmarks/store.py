@@ -1,6 +1,6 @@
 """What a durable call costs in the store: latency alone, throughput with many in flight, CPU per call.
 
-    python -m benchmarks.store [--home FOLDER] [--calls N]
+    python benchmarks/store.py [--home FOLDER] [--calls N]
 
 A call is open + close, two commits. The floor is the same number of bare 4 KiB writes with fdatasync on the same disk,
 measured just before; run it again on a folder in memory (/dev/shm) to see the store without the disk.
@@ -12,7 +12,10 @@ import os
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+from uuid_utils import uuid7
 
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import UserMessage
@@ -24,6 +27,7 @@ from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
 DIGEST = "d" * 64
+CALLS_PER_TURN = 8
 
 
 def floor_us(home: Path, rounds: int) -> float:
@@ -40,30 +44,51 @@ def floor_us(home: Path, rounds: int) -> float:
     return statistics.median(taken) * 1e6
 
 
-async def one_call(store: Store, turn: Turn, number: int) -> float:
-    began = time.perf_counter()
-    call = ToolCall("thermometer", {"room": "kitchen", "unit": "celsius"}, id=f"call-{number:012}")
-    card = CallCard(f"{turn.id}-{number:012}", turn.id, turn.epoch, call, DIGEST, created_at=began)
-    audit = AuditRow(began, "accepted", turn_id=turn.id, call_id=call.id, tool=call.name, args_digest=DIGEST)
-    kept = await store.open(card, (audit,))
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call's values, made beforehand so that only the store is measured."""
+
+    card: CallCard
+    result: ToolResult
+    accepted: tuple[AuditRow, ...]
+    finished: tuple[AuditRow, ...]
+
+
+def sample(turn: Turn, number: int) -> Sample:
+    call = ToolCall("thermometer", {"room": "kitchen", "unit": "celsius"}, id=str(uuid7()))
+    card = CallCard(str(uuid7()), turn.id, turn.epoch, call, DIGEST, created_at=float(number))
     result = ToolResult(call.id, call.name, Status.SUCCESS, (Text("21 degrees"),), elapsed_ms=0.5)
-    ended = AuditRow(began, "result", turn_id=turn.id, call_id=call.id, tool=call.name, args_digest=DIGEST)
-    await store.close(kept, result, (ended,))
-    return time.perf_counter() - began
+    accepted, finished = (
+        AuditRow(1.0, event, turn_id=turn.id, call_id=call.id, tool=call.name, args_digest=DIGEST)
+        for event in ("allowed", "finished")
+    )
+    return Sample(card, result, (accepted,), (finished,))
 
 
-async def one_turn(store: Store, name: str, calls: int) -> list[float]:
-    turn = Turn(name, messages=(UserMessage("How warm is it?"),))
-    await store.begin(turn)
-    return [await one_call(store, turn, number) for number in range(calls)]
+async def run(store: Store, samples: list[Sample]) -> list[float]:
+    """Durable calls one after the other; gives back how long each took."""
+    taken = []
+    for one in samples:
+        began = time.perf_counter()
+        card = await store.open(one.card, one.accepted)
+        await store.close(card, one.result, one.finished)
+        taken.append(time.perf_counter() - began)
+    return taken
 
 
 async def measure(name: str, store: Store, in_flight: int, calls: int) -> None:
+    """Workers that take turns of a few calls each, as many at once as asked."""
+    rounds = max(calls // in_flight // CALLS_PER_TURN, 1)
+    work: list[list[Sample]] = [[] for _ in range(in_flight)]
+    for _ in range(rounds):
+        turns = [Turn(str(uuid7()), messages=(UserMessage("How warm is it?"),)) for _ in range(in_flight)]
+        await asyncio.gather(*(store.begin(turn) for turn in turns))
+        for samples, turn in zip(work, turns, strict=True):
+            samples.extend(sample(turn, number) for number in range(CALLS_PER_TURN))
     began, cpu = time.perf_counter(), time.process_time()
-    share = max(calls // in_flight, 1)
-    runs = await asyncio.gather(*(one_turn(store, f"{in_flight}-{n}", share) for n in range(in_flight)))
+    runs = await asyncio.gather(*(run(store, samples) for samples in work))
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    taken = sorted(us for run in runs for us in run)
+    taken = sorted(seconds for one in runs for seconds in one)
     done = len(taken)
     p50, p99 = taken[done // 2] * 1e6, taken[int(done * 0.99)] * 1e6
     print(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolwire.errors import Fenced, StoreUnavailable
-from toolwire.protocol.chat import Reply
+from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.record.contract import Store, TurnStats
 
@@ -64,6 +64,22 @@ async def test_a_turn_is_taken_over_only_after_its_store_is_gone(open_sqlite: Op
     assert (await two.turn("turn-1")).state == "interrupted"
     assert (await two.resume("turn-1")).opening.epoch == 2
     assert [turn.state for turn in await two.turns()] == ["running"]
+
+
+@pytest.mark.requirement("record.fenced")
+async def test_a_store_that_lost_a_turn_to_another_notices_with_its_next_change(open_sqlite: OpenStore) -> None:
+    one, two = await open_sqlite(), await open_sqlite()
+    await one.begin(a_turn())
+    card = await one.open(a_card(), [])
+    await one.release(a_turn())
+    await two.resume("turn-1")
+
+    with pytest.raises(Fenced, match="taken over"):
+        await one.close(card, success(), [])
+    with pytest.raises(Fenced, match="taken over"):
+        await one.noted(a_turn(), Note("mine"))
+
+    assert (await two.calls())[0].result is None
 
 
 async def test_of_many_who_want_an_abandoned_turn_one_gets_it(open_sqlite: OpenStore) -> None:

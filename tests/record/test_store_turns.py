@@ -193,6 +193,12 @@ async def test_a_thread_remembers_what_its_ended_turns_said_in_order(store: Stor
     assert await store.thread("nobody") == ()
 
 
+async def test_turns_without_a_thread_share_no_history(store: Store) -> None:
+    await talk(store, a_turn("one"), "21 degrees")
+
+    assert await store.thread("") == ()
+
+
 async def test_a_history_that_is_not_the_threads_own_is_kept_as_it_was_given(store: Store) -> None:
     """A gateway's client sends its whole conversation each time, and may have edited it."""
     await talk(store, a_turn("one", thread="t"), "21 degrees")

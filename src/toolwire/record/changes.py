@@ -48,7 +48,7 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
     if page.turn(turn_id):
         return refusals.already_begun(turn_id)
     page.connection.execute(_BEGIN, row)
-    page.turns[turn_id] = (row[5], "running")
+    page.set_turn(turn_id, row[5], "running")
     return None
 
 
@@ -63,7 +63,7 @@ def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], a
     if before is not None and alive(before):
         return refusals.owned(turn_id)
     page.connection.execute(_TAKE_OVER, (owner, at, turn_id, epoch))
-    page.turns[turn_id] = (epoch + 1, "running")
+    page.set_turn(turn_id, epoch + 1, "running")
     return None
 
 
@@ -155,7 +155,7 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
         return refusal
     kept = dump({"reason": ending.reason.value, "answer": ending.answer})
     page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
-    page.turns[column(turn.id)] = (turn.epoch, "ended")
+    page.set_turn(column(turn.id), turn.epoch, "ended")
     sums = page.connection.execute(LOOP_SUMS).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
     page.connection.execute(_SET_LOOP, tuple(getattr(metrics, name) for name in LoopMetrics.__slots__))
@@ -166,7 +166,7 @@ def release(page: Page, turn: Turn, at: float) -> StoreError | None:
     if refusal := _not_held(page, turn):
         return refusal
     page.connection.execute(_RELEASE, (at, column(turn.id), turn.epoch))
-    page.turns[column(turn.id)] = (turn.epoch, "interrupted")
+    page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
 
 

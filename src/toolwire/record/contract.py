@@ -165,7 +165,10 @@ class Store(Protocol):
         ...
 
     async def thread(self, thread: str) -> tuple[Message, ...]:
-        """Everything said in the ended turns of a thread, oldest first: the history for its next turn."""
+        """Everything said in the ended turns of a thread, oldest first: the history for its next turn.
+
+        Turns without a thread have nothing in common: `""` gives nothing.
+        """
         ...
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:

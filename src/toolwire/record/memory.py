@@ -138,7 +138,7 @@ class MemoryStore:
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
     async def thread(self, thread: str) -> tuple[Message, ...]:
-        ended = (kept for kept in self._ended if kept.opening.thread == thread)
+        ended = (kept for kept in self._ended if thread and kept.opening.thread == thread)
         return tuple(message for kept in ended for message in self._history(kept))
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
@@ -172,7 +172,8 @@ class MemoryStore:
         body = self._bodies.get(handle)
         if body is None:
             raise refusals.no_body(handle)
-        return body[offset:] if length is None else body[offset : offset + length]
+        start = max(offset, 0)
+        return body[start:] if length is None else body[start : start + max(length, 0)]
 
     async def close_store(self) -> None:
         """Nothing to let go of."""

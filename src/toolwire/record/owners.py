@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 class Owners:
-    """This store's own lock, and a look at those of others. A lock ends with its process, however that ends."""
+    """This store's own lock, and a look at those of others. A lock ends with its process, however that ends.
+
+    A child that was forked without starting another program shares the lock and keeps it held.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Take a name that no other store has. Raises OSError when the folder cannot be written."""
@@ -54,13 +57,16 @@ class Owners:
 
 
 def _try_lock(path: Path) -> tuple[int, bool] | None:
-    """The open file and whether its lock could be taken; None when there is no such file."""
+    """The open file and whether its owner has let go of it; None when there is no such file.
+
+    The lock is a shared one, so that those who only look do not take each other for the owner.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return fd, False
     return fd, True

@@ -8,6 +8,8 @@ from toolwire.protocol.records import CallCard
 from toolwire.record.rows import CALL, RESULT, Row, column, identity, read_card
 from toolwire.record.tally import ToolTally
 
+MAX_KNOWN = 10_000
+
 _TURN = "SELECT epoch, state FROM turns WHERE id = ?"
 _KINDS = "SELECT schema_name FROM records WHERE turn_id = ? AND call_id = ?"
 _CARD = """
@@ -49,27 +51,47 @@ _ADD_METRICS = """
 
 
 @dataclass(slots=True)
-class Page:
-    """What a transaction has learned and will add. Its changes read here, and keep it true for those after them."""
+class Known:
+    """What a connection has learned: true as long as its transactions succeed and nobody else commits."""
 
-    connection: sqlite3.Connection
+    version: int = -1
     turns: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     kinds: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+    def still_true(self, connection: sqlite3.Connection) -> "Known":
+        """What is known, or nothing once another connection has committed. Asked inside a transaction."""
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version == self.version and len(self.turns) + len(self.kinds) < MAX_KNOWN:
+            return self
+        return Known(version)
+
+
+@dataclass(slots=True)
+class Page:
+    """What a transaction knows and will add. Its changes read here, and keep it true for those after them."""
+
+    connection: sqlite3.Connection
+    known: Known
     records: list[Row] = field(default_factory=list)
     audit: list[Row] = field(default_factory=list)
     tallies: dict[str, ToolTally] = field(default_factory=dict)
 
     def turn(self, turn_id: str) -> tuple[int, str] | None:
         """The current epoch and the state of a turn, if it is kept."""
-        if turn_id not in self.turns:
-            self.turns[turn_id] = self.connection.execute(_TURN, (turn_id,)).fetchone()
-        return self.turns[turn_id]
+        turns = self.known.turns
+        if turn_id not in turns:
+            turns[turn_id] = self.connection.execute(_TURN, (turn_id,)).fetchone()
+        return turns[turn_id]
+
+    def set_turn(self, turn_id: str, epoch: int, state: str) -> None:
+        self.known.turns[turn_id] = (epoch, state)
 
     def kept(self, key: tuple[str, str]) -> set[str]:
         """The schema names of what is kept about a call."""
-        if key not in self.kinds:
-            self.kinds[key] = {kind for (kind,) in self.connection.execute(_KINDS, key)}
-        return self.kinds[key]
+        kinds = self.known.kinds
+        if key not in kinds:
+            kinds[key] = {kind for (kind,) in self.connection.execute(_KINDS, key)}
+        return kinds[key]
 
     def card(self, key: tuple[str, str]) -> CallCard:
         """The kept card, complete, including what this transaction has added."""

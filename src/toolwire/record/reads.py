@@ -31,7 +31,7 @@ _TURN = """
     FROM turns WHERE id = ?
 """
 _SAID = """
-    SELECT schema_name, call_id, context FROM records
+    SELECT schema_name, call_id, context FROM records INDEXED BY records_by_call
     WHERE turn_id = ? AND schema_name IN ('turn.reply', 'turn.note', 'tool.result') ORDER BY seq
 """
 _RUNNING_OWNERS = "SELECT DISTINCT owner FROM turns WHERE state = 'running' AND owner IS NOT NULL"
@@ -55,7 +55,8 @@ _CARD_COLUMNS = """
     ORDER BY c.seq {order}
 """
 _CALLS_OF_TURN = _CARD_COLUMNS.format(
-    cards="""SELECT * FROM records WHERE turn_id = ?1 AND schema_name = 'tool.call' AND (?2 IS NULL OR title = ?2)
+    cards="""SELECT * FROM records INDEXED BY records_by_call
+             WHERE turn_id = ?1 AND schema_name = 'tool.call' AND (?2 IS NULL OR title = ?2)
              ORDER BY seq LIMIT ?3""",
     order="ASC",
 )
@@ -112,7 +113,7 @@ def thread(connection: sqlite3.Connection, name: str, upto: int) -> tuple[Messag
 
 def whole_thread(connection: sqlite3.Connection, name: str) -> tuple[tuple[Message, ...], int]:
     """Everything said in a thread's ended turns, and how many these are."""
-    (upto,) = connection.execute(_THREAD_END, (column(name),)).fetchone()
+    (upto,) = connection.execute(_THREAD_END, (column(name),)).fetchone() if name else (0,)
     return thread(connection, name, upto), upto
 
 

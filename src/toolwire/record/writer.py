@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
-from toolwire.record.page import Page
+from toolwire.record.page import Known, Page
 
 T = TypeVar("T")
 Change = Callable[[Page], Any]
@@ -26,6 +26,7 @@ class Writer:
         self._path = path
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
+        self._known = Known()
         self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
@@ -89,11 +90,13 @@ class Writer:
         self._connection = connection = self._connection or self._connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            page = Page(connection)
+            self._known = self._known.still_true(connection)
+            page = Page(connection, self._known)
             outcomes = [change(page) for change in changes]
             page.flush()
             connection.execute("COMMIT")
         except BaseException:
+            self._known = Known()
             # SQLite rolls back by itself after some errors, and a broken disk refuses even that.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
@@ -106,6 +109,7 @@ class Writer:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
+            self._known = Known()
 
 
 def _wake_all(outcomes: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
