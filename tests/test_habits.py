@@ -3,7 +3,7 @@
 import pytest
 
 from tests.features import PAGE, features, page
-from tests.marks import carriers
+from tests.marks import TESTS, carriers
 from tests.requirements import REQUIREMENTS
 
 
@@ -18,6 +18,20 @@ def test_every_feature_mark_names_a_feature_of_the_product() -> None:
 def test_the_features_page_is_current() -> None:
     """Run `make docs` when this fails."""
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.feature("F263")
+def test_every_verb_of_the_journey_has_tests_of_its_own() -> None:
+    verbs = ("define", "disclose", "decide", "execute", "record", "loop", "models", "toolbox", "cli", "settings", "wire")
+    without = [verb for verb in verbs if not list((TESTS / verb).glob("test_*.py"))]
+    assert without == []
+
+
+@pytest.mark.feature("F270")
+def test_the_plan_says_what_counts_as_success() -> None:
+    plan = (PAGE.parent / "plan.md").read_text(encoding="utf-8")
+    criteria = plan.partition("## What counts as success")[2].strip().splitlines()
+    assert sum(line.startswith("- ") for line in criteria) >= 5
 
 
 @pytest.mark.feature("F269")

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import toolwire
 
 NAMES = """
@@ -12,6 +14,7 @@ __version__ open_model parse_reply run_sync tool
 """.split()
 
 
+@pytest.mark.feature("F268")
 def test_the_public_names_are_these() -> None:
     assert sorted(toolwire.__all__) == sorted(NAMES)
 

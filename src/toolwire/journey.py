@@ -15,14 +15,15 @@ from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, Call
 from toolwire.loop.limits import time_left_s
 from toolwire.plan.resources import claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
-from toolwire.protocol.changed import changed
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect, Tool
 from toolwire.protocol.turns import Turn
+from toolwire.protocol.values import changed, quick
 from toolwire.record.contract import Store
 
 Emit = Callable[[Event], None]
+_NOTICEABLE_MS = 0.05
 _RUN_AGAIN = {Effect.PURE.value, Effect.IDEMPOTENT.value}
 
 
@@ -38,6 +39,7 @@ class Approval:
 Approve = Callable[[NeedsApproval], Awaitable[Approval]]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """A call that is on record, with our decision. `left` marks one that a process began and never finished."""
@@ -99,7 +101,6 @@ class Hub(Protocol):
     resources: Resources
     approve: Approve | None
     clock: Callable[[], float]
-    running: dict[tuple[str, str], "asyncio.Future[ToolResult]"]
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
 
@@ -118,22 +119,10 @@ class Journey:
         """The one result of an accepted call, whatever happens on the way."""
         result = one.card.result
         if result is None:
-            result = await self._announced(one)
+            result = await self._concluded(one)
         if self._emit:
             replayed = one.card.result is not None and not isinstance(one.decision, Denied)
             self._emit(CallFinished(one.card.call, result, replayed))
-        return result
-
-    async def _announced(self, one: Accepted) -> ToolResult:
-        """Run it where the same call, asked again meanwhile, can find it and wait for it."""
-        running, key = self._hub.running, (self._turn.id, one.card.call.id)
-        answer = running[key] = asyncio.get_running_loop().create_future()
-        try:
-            result = await self._concluded(one)
-            answer.set_result(result)
-        finally:
-            answer.cancel()
-            del running[key]
         return result
 
     async def _concluded(self, one: Accepted) -> ToolResult:
@@ -199,10 +188,10 @@ class Journey:
 
     async def _fitted(self, tool: Tool, result: ToolResult, queued_ms: float) -> ToolResult:
         """The result as the model will see it: timed, addressed, and short enough."""
-        if tool.delivery is Delivery.MODEL or not result.ok:
+        if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
-        else:
-            result = changed(result, queued_ms=queued_ms, delivery=tool.delivery.value)
+        if tool.delivery is not Delivery.MODEL and result.ok:
+            result = changed(result, delivery=tool.delivery.value)
         most_chars = self._turn.limits.result_chars
         whole = overflow(result, most_chars)
         return result if whole is None else trimmed(result, most_chars, await self._hub.store.keep(whole))

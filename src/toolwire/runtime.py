@@ -47,7 +47,7 @@ class Runtime:
         self.clock = clock
         self.new_id = new_id
         self.resources = Resources()
-        self.running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
+        self._running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
 
     def offer(self, turn: Turn) -> tuple[Tool, ...]:
         """The tools that this turn may see."""
@@ -55,25 +55,36 @@ class Runtime:
 
     async def execute(self, call: ToolCall, turn: Turn, emit: Emit | None = None) -> ToolResult:
         """One call through the whole journey. The same call of the same turn again gives the stored result."""
+        key = (turn.id, call.id)
+        if running := self._running.get(key):
+            return await asyncio.shield(running)
+        answer = self._running[key] = asyncio.get_running_loop().create_future()
+        try:
+            result = await self._execute(call, turn, emit)
+            answer.set_result(result)
+        finally:
+            answer.cancel()
+            del self._running[key]
+        return result
+
+    async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None) -> ToolResult:
         [judged] = self._judge(turn, (call,), None)
         kept = await self.store.open(judged.card, [self._decided(judged)])
         journey = Journey(self, turn, Batch(1), emit)
         if kept.record_id == judged.card.record_id:
             return await journey.finish(judged)
-        if kept.result is None and (running := self.running.get((turn.id, call.id))):
-            return await asyncio.shield(running)
         return await journey.finish(Accepted(kept, judged.decision, left=kept.attempt > 0))
 
-    async def accept(self, turn: Turn, reply: Reply, tools: Sequence[Tool]) -> list[Accepted]:
+    async def accept(self, turn: Turn, reply: Reply, names: frozenset[str]) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs."""
-        accepted = self._judge(turn, reply.calls, frozenset(tool.name for tool in tools))
+        accepted = self._judge(turn, reply.calls, names)
         await self.store.replied(turn, reply, [one.card for one in accepted], [self._decided(one) for one in accepted])
         return accepted
 
-    async def reopen(self, turn: Turn, tools: Sequence[Tool]) -> list[Accepted]:
+    async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:
         """Take up the calls of a turn that another process left behind."""
         reopened = []
-        for one in self._judge(turn, turn.pending, frozenset(tool.name for tool in tools)):
+        for one in self._judge(turn, turn.pending, names):
             card = await self.store.open(one.card, [self._decided(one)])
             left = card.record_id != one.card.record_id and card.attempt > 0
             reopened.append(Accepted(card, one.decision, left))

@@ -15,11 +15,13 @@ from toolwire.disclose.offer import covers, runs_on
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
+from toolwire.protocol.values import quick
 
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Case:
     """A call and everything that its judgement depends on.
@@ -112,7 +114,8 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
             call, Code.INVALID_PARAMS, f"The arguments of {tool.name!r} could not be read: {call.fault}", "arguments"
         )
     elif checked.faults:
-        sentence = f"Invalid arguments for {tool.name!r}: {' '.join(checked.faults)}"
+        faults = " ".join(f"{fault.rstrip('.')}." for fault in checked.faults)
+        sentence = f"Invalid arguments for {tool.name!r}: {faults}"
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
     if needs_confirmation(tool, grant):
         yield _approval(case, tool, checked)

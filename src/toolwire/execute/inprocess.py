@@ -10,10 +10,10 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.threads import Threads
 from toolwire.execute.values import NotPresentable, clean, present
 from toolwire.protocol.calls import Allowed, ToolResult
-from toolwire.protocol.changed import changed
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
+from toolwire.protocol.values import changed
 
 Invoke = Callable[[Mapping[str, Any], Context], Awaitable[Any]]
 GRACE_S = 2.0

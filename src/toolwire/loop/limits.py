@@ -1,7 +1,5 @@
 """Where a turn stops by itself, and what the model is told when it does."""
 
-from collections import Counter
-
 from toolwire.protocol.turns import EndReason, Turn
 
 ECHOES_KEPT = 20
@@ -27,7 +25,7 @@ WITHOUT_ANSWER = {
 
 def closing_reason(turn: Turn) -> EndReason | None:
     """Why the next step must be the last one, with tools off; None while the turn may go on."""
-    if most_repeated(turn) >= turn.limits.repeats:
+    if turn.repeats >= turn.limits.repeats:
         return EndReason.STUCK
     if turn.failures >= turn.limits.consecutive_failures:
         return EndReason.FAILURE_LIMIT
@@ -44,13 +42,6 @@ def ending_reason(turn: Turn, now: float) -> EndReason | None:
     if limits.tokens is not None and turn.usage.total_tokens >= limits.tokens:
         return EndReason.TOKEN_BUDGET
     return None
-
-
-def most_repeated(turn: Turn) -> int:
-    """How often the most frequent (call, result) pair occurred among the recent ones."""
-    if len(set(turn.echoes)) == len(turn.echoes):
-        return min(1, len(turn.echoes))
-    return max(Counter(turn.echoes).values())
 
 
 def time_left_s(turn: Turn, now: float) -> float | None:

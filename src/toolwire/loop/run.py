@@ -9,7 +9,7 @@ from time import perf_counter
 from toolwire.define.canonical import digest
 from toolwire.errors import Fenced, ModelError
 from toolwire.journey import Accepted, Batch, Emit
-from toolwire.loop.events import CallFinished, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
+from toolwire.loop.events import Event, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.loop.limits import WITHOUT_ANSWER, time_left_s
 from toolwire.loop.step import (
     AskModel,
@@ -26,10 +26,10 @@ from toolwire.loop.step import (
     stopped,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.changed import changed
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.runtime import Runtime
 
@@ -106,6 +106,7 @@ class Runner:
         self._max_tokens = max_tokens
         self._temperature = temperature
         self._tools: tuple[Tool, ...] = ()
+        self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
         self._tally = _Tally(perf_counter())
 
@@ -117,11 +118,12 @@ class Runner:
         """
         self._tools = self._runtime.offer(turn)
         names = tuple(tool.name for tool in self._tools)
-        self._tell(lambda: TurnStarted(turn.id, turn.question, turn.model, names, resumed))
+        self._names = frozenset(names)
+        self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed))
         held = _Held(turn)
         try:
             if turn.pending:
-                self._accepted = await self._runtime.reopen(turn, self._tools)
+                self._accepted = await self._runtime.reopen(turn, self._names)
             return await self._turn_the_wheel(held)
         except Fenced:
             raise
@@ -150,13 +152,14 @@ class Runner:
             case str():
                 note = Note(word)
                 await self._runtime.store.noted(turn, note)
-                self._tell(lambda: Noted(word))
+                self._tell(Noted(word))
                 return noted(turn, note)
         return turn
 
     async def _ask(self, turn: Turn) -> Turn:
         closing = turn.closing
-        self._tell(lambda: ModelAsked(turn.iterations + 1, closing))
+        if self._emit:
+            self._emit(ModelAsked(turn.iterations + 1, closing))
         request = Request(
             turn.messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
         )
@@ -165,11 +168,12 @@ class Runner:
             reply = minted(turn, await self._in_time(turn, self._model.ask(request, self._emit)))
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
-        self._tell(lambda: ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
+        if self._emit:
+            self._emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
         after = replied(turn, reply)
         self._tell_notes(turn.messages, after.messages)
         callable_reply = reply if after.pending else changed(reply, calls=()) if reply.calls else reply
-        self._accepted = await self._runtime.accept(turn, callable_reply, self._tools)
+        self._accepted = await self._runtime.accept(turn, callable_reply, self._names)
         return after
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
@@ -203,7 +207,7 @@ class Runner:
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
-        self._tell(lambda: TurnEnded(turn.id, ending, elapsed_ms))
+        self._tell(TurnEnded(turn.id, ending, elapsed_ms))
         return turn
 
     def _tell_notes(self, before: tuple[Message, ...], after: tuple[Message, ...]) -> None:
@@ -212,12 +216,9 @@ class Runner:
                 if isinstance(message, Note):
                     self._emit(Noted(message.text))
 
-    def _tell(
-        self, event: Callable[[], "TurnStarted | ModelAsked | ModelReplied | CallFinished | Noted | TurnEnded"]
-    ) -> None:
-        """Events are made only when someone watches."""
+    def _tell(self, event: Event) -> None:
         if self._emit:
-            self._emit(event())
+            self._emit(event)
 
 
 @dataclass(slots=True)

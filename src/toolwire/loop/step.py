@@ -24,17 +24,17 @@ from toolwire.loop.limits import (
     WITHOUT_ANSWER,
     closing_reason,
     ending_reason,
-    most_repeated,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.changed import changed
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.values import changed
 
 Echo = tuple[str, str]
 
+_PROGRESS = (Status.SUCCESS, Status.PARTIAL)
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mention"}
 
 
@@ -113,21 +113,29 @@ def replied(turn: Turn, reply: Reply) -> Turn:
 
 def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
     """The turn after all calls of its last reply have results; `echoes` are digests of those that should progress."""
-    failed = sum(1 for result in results if result.status not in (Status.SUCCESS, Status.PARTIAL))
+    failed = 0
+    for result in results:
+        if result.status not in _PROGRESS:
+            failed += 1
     kept = (*turn.echoes, *echoes)[-ECHOES_KEPT:]
-    after = changed(
+    repeats = max([kept.count(echo) for echo in echoes], default=0)
+    messages: tuple[Message, ...] = (*turn.messages, ResultsMessage(tuple(results)))
+    ending = _delivered(results)
+    warned = turn.warned
+    if repeats > 1 and not warned and ending is None:
+        messages, warned = (*messages, Note(WARNING)), True
+    return changed(
         turn,
-        messages=(*turn.messages, ResultsMessage(tuple(results))),
+        messages=messages,
         pending=(),
         calls=turn.calls + len(results),
         failures=turn.failures + 1 if failed == len(results) else 0,
         failed_calls=turn.failed_calls + failed,
         echoes=kept,
-        ending=_delivered(results),
+        repeats=repeats,
+        warned=warned,
+        ending=ending,
     )
-    if not after.warned and after.ending is None and most_repeated(after) > 1:
-        return changed(after, warned=True, messages=(*after.messages, Note(WARNING)))
-    return after
 
 
 def noted(turn: Turn, note: Note) -> Turn:
@@ -167,6 +175,6 @@ def _unreadable(reply: Reply) -> str:
 
 def _delivered(results: Sequence[ToolResult]) -> Ending | None:
     """The end of a turn whose results all go straight to the user. An error always comes back to the model."""
-    if results and all(result.ok and result.delivery == Delivery.USER for result in results):
+    if results and results[0].delivery and all(result.ok and result.delivery == Delivery.USER for result in results):
         return Ending(EndReason.DELIVERED, "\n".join(result.text for result in results))
     return None

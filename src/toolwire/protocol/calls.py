@@ -6,8 +6,10 @@ from typing import Any
 
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something wrong or remarkable in a model's output, in words and as a code that programs can test."""
@@ -18,6 +20,7 @@ class Problem:
     span: tuple[int, int] | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A model's request to use a tool.
@@ -37,11 +40,13 @@ class ToolCall:
     fault: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Image:
     """An image as base64 text with its media type."""
@@ -50,6 +55,7 @@ class Image:
     media_type: str = "image/png"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A pointer to something kept elsewhere."""
@@ -59,6 +65,7 @@ class Resource:
     media_type: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ErrorText:
     text: str
@@ -68,6 +75,7 @@ class ErrorText:
 Block = Text | Image | Resource | ErrorText
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolError:
     """Why a call did not succeed: a code from the closed list, a sentence for the model, room for detail."""
@@ -82,6 +90,7 @@ class ToolError:
         return cls(code, message, OUTCOMES[code].retryable, detail)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """How a call ended. There is exactly one for every accepted call."""
@@ -126,6 +135,7 @@ def _words(block: Block) -> str:
             return f"[{title or 'resource'}: {uri}]"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """The call may run, with these (checked and coerced) arguments and this much time."""
@@ -137,6 +147,7 @@ class Allowed:
     notes: tuple[str, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Denied:
     """The call will not run. `rule` names the rung of the ladder that said so, `message` is what the model reads."""
@@ -147,6 +158,7 @@ class Denied:
     rule: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
     """The call may run once a person has agreed to exactly these arguments."""

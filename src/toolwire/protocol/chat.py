@@ -6,8 +6,10 @@ from typing import Any, Protocol
 
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What model calls consumed. `cost_usd` is None where no price is known, never zero by guess."""
@@ -36,6 +38,7 @@ class Usage:
 NO_USAGE = Usage()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
@@ -54,11 +57,13 @@ class Reply:
     raw: Any = field(default=None, compare=False, repr=False)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Note:
     """A word from the runtime to the model in mid-conversation: a warning, or the request for a final answer."""
@@ -66,6 +71,7 @@ class Note:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ResultsMessage:
     """The results of one reply's calls, one for each, in the order of the calls."""
@@ -76,6 +82,7 @@ class ResultsMessage:
 Message = UserMessage | Reply | ResultsMessage | Note
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Request:
     """Everything a model needs to answer once.
@@ -93,6 +100,7 @@ class Request:
     temperature: float | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """More of the text that people see."""
@@ -100,6 +108,7 @@ class TextDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """More of the model's reasoning."""
@@ -107,6 +116,7 @@ class ReasoningDelta:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallDelta:
     """More of a call being written: its place in the reply, its name once known, a piece of its arguments."""

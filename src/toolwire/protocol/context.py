@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.values import quick
 
 
 def _no_report(message: str, fraction: float | None) -> None:
@@ -14,6 +15,7 @@ def _never() -> bool:
     return False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Context:
     """Given to a tool function that has a parameter of this type; that parameter is not shown to models.

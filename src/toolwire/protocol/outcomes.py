@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from toolwire.protocol.values import quick
+
 
 class Status(StrEnum):
     """The five ways in which an accepted call ends. All of them are final."""
@@ -28,6 +30,7 @@ class Code(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One row of the table: a code, the status it gives, its names elsewhere, and whether trying again can help."""

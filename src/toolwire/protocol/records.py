@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.values import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Record:
     """The one stored thing: a card that never changes, or a breadcrumb with history and a checked version."""
@@ -30,6 +32,7 @@ class Record:
     call_id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallCard:
     """What is written down before a tool runs. `(turn_id, call.id)` is its identity; `result` is set once it ended.
@@ -51,6 +54,7 @@ class CallCard:
     result: ToolResult | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AuditRow:
     """One line of the audit log: who did what to which call, under which rule, and how it went."""

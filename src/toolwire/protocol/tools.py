@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from toolwire.protocol.values import quick
+
 JsonObject = Mapping[str, Any]
 
 
@@ -34,6 +36,7 @@ class Delivery(StrEnum):
     DETACH = "detach"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class InProcess:
     """A tool that is a Python function of this process.
@@ -47,6 +50,7 @@ class InProcess:
     is_async: bool
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One capability, written once, callable by any model. See `docs/glossary.md` for every field."""
@@ -82,6 +86,7 @@ class Tool:
         return self.target.function(*args, **kwargs)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What the caller of a turn may do. An argument of every decision, never ambient.

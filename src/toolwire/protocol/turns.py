@@ -6,6 +6,7 @@ from enum import StrEnum
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.values import quick
 
 
 class EndReason(StrEnum):
@@ -23,6 +24,7 @@ class EndReason(StrEnum):
     MODEL_ERROR = "model_error"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Where a turn stops by itself. A limit of None does not apply."""
@@ -38,18 +40,21 @@ class Limits:
     tools_enabled: bool = True
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Ending:
     reason: EndReason
     answer: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One request from question to deliverable. A value: every change is a new turn, and it can be stored.
 
     `pending` are the calls of the last reply that still want a result. `closing` is set once the turn is on its
-    last step, where no tools are offered. `echoes` remembers recent (call, result) digests to notice repetition.
+    last step, where no tools are offered. `echoes` remembers recent (call, result) digests, and `repeats` how
+    often the newest of them occurs among them.
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
     """
 
@@ -71,6 +76,7 @@ class Turn:
     failed_calls: int = 0
     usage: Usage = Usage()
     echoes: tuple[tuple[str, str], ...] = ()
+    repeats: int = 0
     warned: bool = False
     closing: EndReason | None = None
     waited_s: float = 0.0

@@ -1,0 +1,68 @@
+"""Frozen values that are cheap to make and to change.
+
+A frozen dataclass fills its slots through `object.__setattr__`, which takes three to five times as long as a plain
+assignment, and the journey of one call makes about a dozen values. `quick` gives such a class an `__init__` that fills
+the slots while the value is still an instance of a mutable twin with the same layout, and then turns it into what
+it is. Nobody else ever sees the twin; equality, hashing, repr and frozenness are the dataclass's own.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeVar, cast
+
+Value = TypeVar("Value")
+
+_copiers: dict[type, Callable[[Any], Any]] = {}
+
+
+def quick(kind: type[Value]) -> type[Value]:
+    """Make a frozen, slotted dataclass several times faster to make. Its meaning stays the same."""
+    parts = fields(cast("Any", kind))
+    twin = type(kind.__name__, (), {"__slots__": tuple(part.name for part in parts)})
+    scope: dict[str, Any] = {"_Twin": twin, "_Kind": kind, "_become": object.__setattr__, "_new": object.__new__}
+    exec("\n".join([*_init(parts, scope), *_copy(parts)]), scope)  # noqa: S102 (the text is made of our own field names)
+    kind.__init__ = scope["__init__"]  # type: ignore[method-assign]
+    _copiers[kind] = scope["copy"]
+    return kind
+
+
+def changed(value: Value, **changes: Any) -> Value:
+    """A copy of a value with some fields replaced, like `dataclasses.replace` but for `quick` classes only."""
+    copy = _copiers[type(value)](value)
+    for name, item in changes.items():
+        setattr(copy, name, item)
+    copy.__class__ = type(value)
+    return cast("Value", copy)
+
+
+def _init(parts: tuple[Field[Any], ...], scope: dict[str, Any]) -> list[str]:
+    """The lines of an `__init__` with the dataclass's own parameters and defaults."""
+    parameters, made = [], []
+    for part in parts:
+        default = ""
+        if part.default is not MISSING:
+            scope[f"_default_{part.name}"] = part.default
+            default = f"=_default_{part.name}"
+        elif part.default_factory is not MISSING:
+            scope[f"_make_{part.name}"] = part.default_factory
+            scope["_MISSING"] = MISSING
+            default = "=_MISSING"
+            made.append(f"    {part.name} = _make_{part.name}() if {part.name} is _MISSING else {part.name}")
+        parameters.append(part.name + default)
+    return [
+        f"def __init__(self, {', '.join(parameters)}):",
+        *made,
+        "    _become(self, '__class__', _Twin)",
+        *(f"    self.{part.name} = {part.name}" for part in parts),
+        "    self.__class__ = _Kind",
+    ]
+
+
+def _copy(parts: tuple[Field[Any], ...]) -> list[str]:
+    """The lines of a function that copies every slot into a twin."""
+    return [
+        "def copy(value):",
+        "    twin = _new(_Twin)",
+        *(f"    twin.{p.name} = value.{p.name}" for p in parts),
+        "    return twin",
+    ]
