@@ -6,15 +6,24 @@ from itertools import islice
 from typing import Any
 
 import orjson
+from jsonschema_rs import ValidationError
 
 from toolwire.define.coercion import clone, coerced, integer_places, whole_floats, with_fractions, with_integers
+from toolwire.define.effort import effort, expansion
 from toolwire.define.faults import MAX_FAULTS, bounded, sentences
+from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
 from toolwire.protocol.tools import Tool
 
+# A schema that refers to itself is checked only as far as this many steps go: a fraction of a second.
+_MAX_STEPS = 50_000
+# Every error is an object of its own; where there could be more than this many, only the first is asked for.
+_MAX_ERRORS = 20_000
 # JSON text inside JSON text may hide further values to read; this many layers are opened.
 _ROUNDS = 4
+_LONGEST_REFUSAL = 1_000
+_TOO_MUCH = "the arguments are nested too deeply, or are too many, to be checked; send less at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +42,34 @@ class Checked:
 class Checker:
     """A tool's schema, compiled once, and its validator. Raises `DefinitionError` if the schema cannot be used."""
 
-    __slots__ = ("_compiled", "_has_integers", "_is_closed", "_is_valid", "_schema", "tool")
+    __slots__ = (
+        *("_compiled", "_expansion", "_has_branches", "_has_integers"),
+        *("_is_closed", "_is_recursive", "_is_valid", "_schema", "tool"),
+    )
 
     def __init__(self, tool: Tool) -> None:
         owner = f"input_schema of tool {tool.name!r}"
         self.tool = tool
-        self._schema = plain_copy(tool.input_schema, owner)
+        self._schema = {"properties": {}} | plain_copy(tool.input_schema, owner)
         self._compiled = compile_schema(self._schema, owner)
         self._is_valid = self._compiled.is_valid
-        self._is_closed = admits_only_sound(self._schema, self._schema)
-        self._has_integers = b'"integer"' in orjson.dumps(self._schema)
+        text = orjson.dumps(self._schema)
+        self._has_integers = b'"integer"' in text
+        self._has_branches = any(keyword in text for keyword in (b'"anyOf"', b'"oneOf"'))
+        self._is_recursive = is_recursive(self._schema)
+        self._expansion = expansion(self._schema, _MAX_ERRORS)
+        # An inner $id changes what references mean, so nothing is concluded from such a schema.
+        self._is_closed = b'"$id"' not in text and admits_only_sound(self._schema, self._schema)
 
     def check(self, arguments: Mapping[str, Any]) -> Checked:
         """Say whether a tool may be called with these arguments, and with which. Never raises."""
         if type(arguments) is not dict:
             return self._check_foreign(arguments)
         data = as_bytes(arguments)
-        checked = self._fit(arguments, data)
+        try:
+            checked = self._fit(arguments, data)
+        except ValueError as foreign:  # a Python value that JSON has no word for
+            return Checked(arguments, (f"arguments must be plain JSON: {foreign}",))
         if self._has_integers and not checked.faults and (data is None or b".0" in data):
             checked = Checked(self._with_integers(checked.arguments), notes=checked.notes)
         if self.tool.validator is None or checked.faults:
@@ -61,6 +81,8 @@ class Checker:
             return Checked(arguments)
         if not is_sound(arguments, data):
             return Checked(arguments, _unsound(arguments))
+        if self._is_too_much(arguments):
+            return Checked(arguments, (_TOO_MUCH,))
         return Checked(arguments) if self._is_valid(arguments) else self._coerce(arguments)
 
     def _check_foreign(self, arguments: object) -> Checked:
@@ -71,24 +93,49 @@ class Checker:
     def _coerce(self, arguments: dict[str, Any]) -> Checked:
         notes: tuple[str, ...] = ()
         for _ in range(_ROUNDS):
-            errors = list(self._compiled.iter_errors(arguments))
+            errors = self._errors(arguments)
+            if errors is None:
+                return Checked(arguments, self._first_fault(arguments), notes)
             arguments, read = coerced(arguments, errors)
             if not read:
                 return Checked(arguments, sentences(errors, self._schema), notes)
             if not is_sound(arguments, as_bytes(arguments)):
                 return Checked(arguments, _unsound(arguments), notes)
+            if self._is_too_much(arguments):
+                return Checked(arguments, (_TOO_MUCH,), notes)
             notes += tuple(read)
             if self._is_valid(arguments):
                 return Checked(arguments, (), bounded(list(notes)))
-        return Checked(arguments, sentences(self._compiled.iter_errors(arguments), self._schema), notes)
+        return Checked(arguments, self._first_fault(arguments), notes)
+
+    def _is_too_much(self, arguments: dict[str, Any]) -> bool:
+        return self._is_recursive and effort(self._schema, arguments, _MAX_STEPS) >= _MAX_STEPS
+
+    def _errors(self, arguments: dict[str, Any]) -> list[ValidationError] | None:
+        """All errors, or None where there could be too many to hold."""
+        data = as_bytes(arguments)
+        few = data is not None and (data.count(b",") + 1) * self._expansion < _MAX_ERRORS
+        if few or effort(self._schema, arguments, _MAX_ERRORS) < _MAX_ERRORS:
+            return list(self._compiled.iter_errors(arguments))
+        return None
+
+    def _first_fault(self, arguments: dict[str, Any]) -> tuple[str, ...]:
+        """The first fault, unless a branch could make even that one hold too many errors."""
+        if not self._has_branches:
+            try:
+                self._compiled.validate(arguments)
+            except ValidationError as first:
+                return sentences([first], self._schema)
+        return (_TOO_MUCH,)
 
     def _with_integers(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """5.0 where the schema wants an integer becomes 5: to JSON they are the same number."""
         places = list(whole_floats(arguments, []))
         if not places:
             return arguments
-        errors = self._compiled.iter_errors(with_fractions(arguments, places))
-        wanted = set(integer_places(errors))
+        wanted = set(integer_places(self._errors(with_fractions(arguments, places)) or ()))
+        if not wanted:
+            return arguments
         return with_integers(arguments, [place for place in places if tuple(place) in wanted])
 
     def _ask_validator(self, checked: Checked) -> Checked:
@@ -96,9 +143,10 @@ class Checker:
         try:
             answer = self.tool.validator(clone(checked.arguments))
         except ValueError as refused:
-            return Checked(checked.arguments, (str(refused) or "refused by the tool's validator",), checked.notes)
-        except Exception as broken:
-            fault = f"the tool's validator failed: {type(broken).__name__}: {broken}"
+            fault = str(refused)[:_LONGEST_REFUSAL] or "refused by the tool's validator"
+            return Checked(checked.arguments, (fault,), checked.notes)
+        except Exception as broken:  # the tool's own code: its fault, not a reason to crash
+            fault = f"the tool's validator failed: {type(broken).__name__}: {broken}"[:_LONGEST_REFUSAL]
             return Checked(checked.arguments, (fault,), checked.notes)
         return checked if answer is None else Checked(dict(answer), (), checked.notes)
 

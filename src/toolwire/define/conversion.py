@@ -64,9 +64,10 @@ def arguments_schema(signature: Signature, adapter: TypeAdapter[Any]) -> dict[st
     for key, parameter in zip(properties, signature.parameters, strict=True):
         if not parameter.required and "default" not in properties[key]:
             properties[key] |= _shown_default(parameter)
-    schema = {"type": "object", "properties": properties}
-    order = ("required", "additionalProperties", "$defs")
-    return schema | {keyword: generated[keyword] for keyword in order if keyword in generated}
+    schema = {"type": "object", "properties": properties, "required": generated.get("required", [])}
+    return schema | {
+        keyword: generated[keyword] for keyword in ("additionalProperties", "$defs") if keyword in generated
+    }
 
 
 def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
@@ -79,6 +80,8 @@ def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> 
         schema = _generated(_adapter(_modern(returns), label, names), "serialization", label)
     except DefinitionError:  # a result may be any object; only what goes in must be describable
         return None
+    if schema.get("type") == "object" and "properties" in schema:
+        schema.setdefault("required", [])
     if signature.docs.returns:
         schema.setdefault("description", signature.docs.returns)
     return schema

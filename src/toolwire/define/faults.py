@@ -8,7 +8,6 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from toolwire.define.branches import closest, tags, types_here
 from toolwire.define.nearest import nearest
 from toolwire.define.quoting import described, listed, quoted, spelled
-from toolwire.define.soundness import referred
 
 MAX_FAULTS = 20
 _MAX_NAMES = 40
@@ -45,7 +44,8 @@ _ARTICLES = {"null": "null", "integer": "an integer", "array": "an array", "obje
 
 def sentences(errors: Iterable[ValidationError], schema: Mapping[str, Any]) -> tuple[str, ...]:
     """All faults, in a stable order, at most twenty of them, and a last word on what the tool takes."""
-    ranked = [fault for error in errors for fault in _faults(error, schema)]
+    outermost_first = sorted(errors, key=lambda error: len(error.instance_path))
+    ranked = [fault for error in outermost_first for fault in _faults(error, schema)]
     ranked.sort(key=lambda fault: fault[0])
     told = bounded([sentence for _, sentence in dict.fromkeys(ranked)])
     if any(rank in (_MISSING, _UNKNOWN) for rank, _ in ranked):
@@ -146,9 +146,7 @@ def _owner(schema: Mapping[str, Any], path: list[str | int]) -> Mapping[str, Any
     """The schema object that holds the keyword at this path of the document."""
     here: Any = schema
     for step in path[:-1]:
-        if step == "$ref":
-            here = referred(schema, here.get("$ref", "#"))
-        elif isinstance(here, Mapping) and step in here:
+        if isinstance(here, Mapping) and step in here:
             here = here[str(step)]
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):
             here = here[step]

@@ -44,8 +44,13 @@ def listed(values: Iterable[Any], most: int = 20) -> str:
 
 def spelled(path: Sequence[str | int]) -> str:
     """A place inside the arguments: `address.lines[2]`; the arguments themselves are `arguments`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step[:LONGEST]}" for step in path)
-    return _cut(text.lstrip(".")) or "arguments"
+    return _cut("".join(map(_step, path)).removeprefix(".")) or "arguments"
+
+
+def _step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step[:LONGEST]}" if step.isprintable() else f".{step[:LONGEST]!r}"
 
 
 def _json(value: Any) -> str:

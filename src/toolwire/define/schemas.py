@@ -2,16 +2,26 @@
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jsonschema_rs
 import orjson
 
+from toolwire.define.effort import expansion
+from toolwire.define.references import is_recursive, subschemas, targets
 from toolwire.errors import DefinitionError
 
 MAX_SCHEMA_BYTES = 256 * 1024
+MAX_EXPANSION = 20_000
 
+# What a schema says about itself is believed; most say nothing and are read as the current draft.
+_DRAFTS: dict[str, type[jsonschema_rs.Validator]] = {
+    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
+    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
+    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
+}
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20)
 # Look-around and back-references cannot run in linear time; this many steps bound them to well below a millisecond.
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20)
@@ -19,19 +29,11 @@ _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?")
 _TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?")
 
-# Keywords that hold one schema, a list of schemas, or schemas by name (JSON Schema 2020-12, core and applicator).
-_ONE = frozenset(
-    "items additionalItems unevaluatedItems contains additionalProperties unevaluatedProperties propertyNames "
-    "contentSchema not if then else".split()
-)
-_MANY = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
-
 
 def compile_schema(schema: Mapping[str, Any], owner: str) -> jsonschema_rs.Validator:
     """Make a schema ready to check values, once. Raises `DefinitionError` naming `owner` if it cannot be used."""
     document = plain_copy(schema, owner)
-    _refuse_remote(document, owner)
+    _refuse_hostile(document, owner)
     try:
         return _validator(document, _LINEAR)
     except ValueError:
@@ -40,7 +42,7 @@ def compile_schema(schema: Mapping[str, Any], owner: str) -> jsonschema_rs.Valid
         return _validator(document, _BOUNDED)
     except ValueError as wrong:
         reason = str(wrong).partition("\n")[0]
-        raise DefinitionError(f"{owner} is not a valid JSON Schema (2020-12): {reason}") from None
+        raise DefinitionError(f"{owner} is not a valid JSON Schema: {reason}") from None
 
 
 def plain_copy(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
@@ -68,22 +70,6 @@ def object_schema(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
     return document
 
 
-def subschemas(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema inside a schema with its JSON pointer, the outermost first."""
-    if not isinstance(schema, dict):
-        return
-    yield path, schema
-    for keyword, held in schema.items():
-        if keyword in _ONE:
-            yield from subschemas(held, f"{path}/{keyword}")
-        elif keyword in _MANY and isinstance(held, list):
-            for index, inner in enumerate(held):
-                yield from subschemas(inner, f"{path}/{keyword}/{index}")
-        elif keyword in _NAMED and isinstance(held, dict):
-            for name, inner in held.items():
-                yield from subschemas(inner, f"{path}/{keyword}/{name}")
-
-
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     """Drop the generated titles, which cost tokens and say nothing; changes the schema in place."""
     for _, inner in subschemas(schema):
@@ -96,19 +82,20 @@ def _validator(document: dict[str, Any], patterns: Any) -> jsonschema_rs.Validat
     # A format that is only registered already slows every check down.
     used = {inner["format"] for _, inner in subschemas(document) if isinstance(inner.get("format"), str)}
     formats = {name: check for name, check in _FORMATS.items() if name in used}
-    return jsonschema_rs.Draft202012Validator(
+    return _DRAFTS.get(str(document.get("$schema")).rstrip("#"), jsonschema_rs.Draft202012Validator)(
         document, formats=formats, validate_formats=True, offline=True, pattern_options=patterns
     )
 
 
-def _refuse_remote(document: dict[str, Any], owner: str) -> None:
+def _refuse_hostile(document: dict[str, Any], owner: str) -> None:
     for path, inner in subschemas(document):
-        for keyword in ("$ref", "$dynamicRef"):
-            target = inner.get(keyword)
-            if isinstance(target, str) and not target.startswith("#"):
+        for target in targets(inner):
+            if not target.startswith("#"):
                 raise DefinitionError(
                     f"{owner} refers to {target[:80]!r} at {path or '/'}; put that under $defs and use #/$defs/…"
                 )
+    if not is_recursive(document) and expansion(document, MAX_EXPANSION) >= MAX_EXPANSION:
+        raise DefinitionError(f"{owner} unfolds into more than {MAX_EXPANSION} schemas; let its references branch less")
 
 
 def _as_dict(value: Any) -> Any:

@@ -200,9 +200,9 @@ def _bound_keywords(function: Callable[..., Any]) -> set[str]:
 
 
 def _docstring(function: Callable[..., Any], inner: Callable[..., Any]) -> str | None:
-    if inspect.isroutine(function) or isinstance(function, functools.partial):
-        return inner.__doc__
-    return inner.__doc__ or type(function).__doc__
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inner.__doc__ if inspect.isroutine(function) else inner.__doc__ or type(function).__doc__
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

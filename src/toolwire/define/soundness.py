@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from toolwire.define.quoting import quoted, spelled
+from toolwire.define.references import referred
 
 MAX_DEPTH = 64
 MAX_DIGITS = 400
@@ -70,14 +71,6 @@ def admits_only_sound(schema: Any, document: Mapping[str, Any], within: frozense
         if isinstance(branches := schema.get(keyword), list) and branches:
             return all(admits_only_sound(branch, document, within) for branch in branches)
     return _types_admit_only_sound(schema, document, within)
-
-
-def referred(document: Mapping[str, Any], pointer: str) -> Any:
-    """What a local reference such as `#/$defs/point` stands for; True, which allows anything, if it leads nowhere."""
-    here: Any = document
-    for step in pointer.removeprefix("#").split("/")[1:]:
-        here = here.get(step.replace("~1", "/").replace("~0", "~"), True) if isinstance(here, Mapping) else True
-    return here
 
 
 def _types_admit_only_sound(schema: Mapping[str, Any], document: Mapping[str, Any], within: frozenset[str]) -> bool:
