@@ -78,7 +78,7 @@ class Stage:
 class Script:
     """What the model says, one entry for each request: text, or a list of (tool, arguments) pairs.
 
-    `before(number)` is called when a request has arrived and before it is answered.
+    A request is counted in `arrived`; one with a gate is answered when that opens.
     """
 
     lines: list[Any]
@@ -129,7 +129,7 @@ def scripted(*lines: Any) -> Iterator[Script]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, *args: Any) -> None:
             """Silence."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -165,7 +165,7 @@ _USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 def _chunks(line: Any) -> list[dict[str, Any]]:
     deltas = [{"tool_calls": _calls(line)}] if isinstance(line, list) else [{"content": part} for part in _parts(line)]
     reason = "tool_calls" if isinstance(line, list) else "stop"
-    pieces = [{"delta": delta, "finish_reason": None, "index": 0} for delta in deltas]
+    pieces: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None, "index": 0} for delta in deltas]
     pieces.append({"delta": {}, "finish_reason": reason, "index": 0})
     said = [{"id": "x", "object": "chat.completion.chunk", "model": "scripted", "choices": [piece]} for piece in pieces]
     return [*said, {"id": "x", "object": "chat.completion.chunk", "model": "scripted", "choices": [], "usage": _USAGE}]

@@ -169,7 +169,7 @@ def result_line(call: ToolCall, result: ToolResult, width: int) -> Text:
     """One line about a call that ended: `✓ calculator(expression="2+2") → 4  0.3 ms`."""
     mark, style = _MARKS[result.ok]
     signature = _signature(call, width)
-    time = duration(result.elapsed_ms) + (f", queued {duration(result.queued_ms)}" if result.queued_ms >= 5 else "")
+    time = duration(result.elapsed_ms) + (f", queued {duration(result.queued_ms)}" if result.queued_ms >= 50 else "")
     room = max(20, width - len(signature) - len(time) - 7)
     said = Text(_gist(result, room), "" if result.ok else "red")
     return Text.assemble((f"{mark} ", style), signature, (" → ", "dim"), said, (f"  {time}", "dim"))

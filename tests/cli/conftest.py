@@ -1,0 +1,35 @@
+"""Stages for commands: real processes, or this process where speed matters."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import Ran, Stage
+from toolwire.cli import program
+
+Inside = Callable[..., Ran]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
+    """Run a command in this process, in a folder of its own and with an environment that says nothing."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TOOLWIRE_") or name.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def run(*words: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            program()(list(words), prog_name="toolwire")
+        seen = capfdbinary.readouterr()
+        return Ran(int(ended.value.code or 0), seen.out.decode(), seen.err.decode())
+
+    return run
