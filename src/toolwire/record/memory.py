@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -13,6 +13,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
+from toolwire.protocol.values import changed
 from toolwire.record import refusals, story
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.tally import NEWEST_RESULTS, ToolTally, elapsed_ms, loop_metrics, tool_metrics
@@ -71,7 +72,7 @@ class MemoryStore:
             raise refusals.ended(turn_id)
         if kept.state == "running":
             raise refusals.owned(turn_id)
-        kept.opening = replace(kept.opening, epoch=kept.opening.epoch + 1)
+        kept.opening = changed(kept.opening, epoch=kept.opening.epoch + 1)
         self._touch(kept, "running")
         return self._tell(kept)
 
@@ -95,16 +96,16 @@ class MemoryStore:
         self._check_conflict(card)
         if card.call.id not in self._cards.get(card.turn_id, {}):
             self._append(audit)
-        return replace(self._put(card), epoch=card.epoch)
+        return changed(self._put(card), epoch=card.epoch)
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
         self._check_epoch(card)
         kept = self._card(card)
         if kept.result is None:
-            kept = replace(kept, attempt=kept.attempt + 1)
+            kept = changed(kept, attempt=kept.attempt + 1)
             self._cards[card.turn_id][card.call.id] = kept
             self._append(audit)
-        return replace(kept, epoch=card.epoch)
+        return changed(kept, epoch=card.epoch)
 
     async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
         self._check_epoch(card)
@@ -152,9 +153,10 @@ class MemoryStore:
     async def audit_log(
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
     ) -> list[AuditRow]:
+        numbered = zip(range(len(self._audit), after, -1), reversed(self._audit), strict=False)
         newest = (
-            row
-            for row in islice(reversed(self._audit), max(len(self._audit) - after, 0))
+            changed(row, seq=seq)
+            for seq, row in numbered
             if turn_id in (None, row.turn_id) and tool in (None, row.tool)
         )
         return list(islice(newest, max(limit, 0)))[::-1]
@@ -214,21 +216,23 @@ class MemoryStore:
         """Keep the card unless its identity is taken; give back the kept one."""
         cards = self._cards.setdefault(card.turn_id, {})
         if card.call.id not in cards:
-            cards[card.call.id] = replace(card, result=None)
+            cards[card.call.id] = card if card.result is None else changed(card, result=None)
             self._card_order.append((card.turn_id, card.call.id))
         if card.result is not None and cards[card.call.id].result is None:
             self._end_call(card, card.result)
         return cards[card.call.id]
 
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
-        kept = self._cards[card.turn_id][card.call.id]
-        self._cards[card.turn_id][card.call.id] = replace(kept, result=result)
-        tool = self._tools.setdefault(card.call.name, _Tool())
+        cards = self._cards[card.turn_id]
+        cards[card.call.id] = changed(cards[card.call.id], result=result)
+        tool = self._tools.get(card.call.name)
+        if tool is None:
+            tool = self._tools[card.call.name] = _Tool()
         tool.tally.add(result, self._clock())
         tool.newest_ms.append(elapsed_ms(result))
 
     def _append(self, rows: Sequence[AuditRow]) -> None:
-        self._audit.extend(replace(row, seq=seq) for seq, row in enumerate(rows, len(self._audit) + 1))
+        self._audit.extend(rows)
 
     def _touch(self, kept: _Kept, state: str | None = None) -> None:
         kept.state = state or kept.state
