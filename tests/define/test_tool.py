@@ -205,6 +205,35 @@ def test_every_property_has_a_type_and_the_description_of_its_docstring(docstrin
     assert found.output_schema == {"type": "array", "items": {"type": "string"}, "description": "The things found."}
 
 
+def test_docstrings_are_read_as_people_write_them() -> None:
+    def work(first: int, second: int, rest: int = 0) -> dict[str, int]:
+        """Do the work,
+        all of it.
+
+        Note: a colon in prose is no heading.
+
+        Args:
+            first (Callable[[int], str], optional): A value: with a colon.
+
+                And a second paragraph.
+            second: Another.
+
+        Raises:
+            ValueError: If there is none.
+
+        Returns:
+            dict[str, int]: What was done.
+        """
+        return {}
+
+    made = tool(work)
+    assert made.description == "Do the work, all of it."
+    shown = {name: schema.get("description") for name, schema in made.input_schema["properties"].items()}
+    assert shown == {"first": "A value: with a colon. And a second paragraph.", "second": "Another.", "rest": None}
+    assert made.output_schema is not None
+    assert made.output_schema["description"] == "What was done."
+
+
 def test_annotated_gives_descriptions_and_constraints() -> None:
     @tool
     def wait(

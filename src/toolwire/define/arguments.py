@@ -15,6 +15,7 @@ from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import quick
 
 # A schema that refers to itself is checked only as far as this many steps go: a fraction of a second.
 _MAX_STEPS = 50_000
@@ -26,6 +27,7 @@ _LONGEST_REFUSAL = 1_000
 _TOO_MUCH = "the arguments are nested too deeply, or are too many, to be checked; send less at once"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Checked:
     """Arguments after the check. With faults they must not be used; notes say what was read as another type."""
