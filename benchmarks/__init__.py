@@ -1,0 +1,1 @@
+"""What toolwire costs, beside hand-written floors and other frameworks, measured in one run: `python -m benchmarks`."""

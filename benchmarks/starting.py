@@ -1,0 +1,49 @@
+"""What it costs to begin: an import in a fresh interpreter, and the first words of the command line."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+IMPORTS = {
+    "interpreter": "pass",
+    "toolwire": "import toolwire",
+    "toolwire_agent": "from toolwire import Agent, tool",
+    "smolagents": "import smolagents",
+    "pydantic-ai": "import pydantic_ai",
+    "openai-agents": "import agents",
+    "langchain": "from langchain.agents import create_agent",
+    "langgraph": "from langgraph.prebuilt import create_react_agent",
+}
+REPORT = """
+import os, time
+cpu_ms = time.process_time() * 1000
+with open("/proc/self/statm") as pages:
+    print(cpu_ms, int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20)
+"""
+
+
+def import_figures(python: str, name: str) -> dict[str, float]:
+    """CPU time and memory of an interpreter that did nothing but this import."""
+    command = [python, "-W", "ignore", "-c", IMPORTS[name] + REPORT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    cpu_ms, rss_mib = map(float, done.stdout.split()[-2:])
+    return {"import_ms": cpu_ms, "rss_mib": rss_mib}
+
+
+def help_ms() -> float:
+    """Wall time of `toolwire --help`, as a user would start it."""
+    began = time.perf_counter()
+    subprocess.run([_command(), "--help"], capture_output=True, check=True, timeout=120)
+    return (time.perf_counter() - began) * 1000
+
+
+def nothing_ms() -> float:
+    """Wall time of an interpreter that does nothing."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], capture_output=True, check=True, timeout=120)
+    return (time.perf_counter() - began) * 1000
+
+
+def _command() -> Path:
+    return Path(sys.executable).with_name("toolwire")

@@ -1,0 +1,85 @@
+"""Writing a request of 50 tools and 40 messages: at first, and when only the newest two messages are new.
+
+The floor translates the same conversation, kept as plain OpenAI values, to Anthropic's form by hand, all of it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import orjson
+
+from benchmarks.cpu import cpu_us, cpu_us_after
+from toolwire.protocol.calls import Text, ToolCall, ToolResult
+from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.tools import Tool
+from toolwire.wire import anthropic, openai
+from toolwire.wire.request import Dialect, RequestEncoder
+
+Json = dict[str, Any]
+Frame = Callable[[Request, str], Json]
+SYSTEM = "You watch a fleet. " * 20
+SPEAKERS: tuple[tuple[Dialect, Frame], ...] = (
+    (openai.DIALECT, openai.frame),
+    (anthropic.DIALECT, anthropic.frame),
+)
+
+
+def figures(seconds: float) -> dict[str, float]:
+    tools, messages = _tools(50), _messages(40)
+    whole = Request(messages, tools, SYSTEM, "bench")
+    shorter = Request(messages[:-2], tools, SYSTEM, "bench")
+    plain = openai.encode_tools(tools), openai.encode_messages(messages)
+    found = {"floor": cpu_us(lambda: orjson.dumps(_by_hand(*plain)), seconds)}
+    for dialect, frame in SPEAKERS:
+        found[f"{dialect.name}_cold"] = cpu_us(partial(_cold, dialect, frame, whole), seconds)
+        found[f"{dialect.name}_newest"] = cpu_us_after(partial(_grown, dialect, frame, shorter, whole), seconds)
+    return found
+
+
+def _cold(dialect: Dialect, frame: Frame, request: Request) -> bytes:
+    return RequestEncoder(dialect).encode(request, frame(request, "model"))
+
+
+def _grown(dialect: Dialect, frame: Frame, shorter: Request, whole: Request) -> Callable[[], bytes]:
+    """An encoder that has written all but the newest messages, about to write them."""
+    encoder = RequestEncoder(dialect)
+    encoder.encode(shorter, frame(shorter, "model"))
+    return lambda: encoder.encode(whole, frame(whole, "model"))
+
+
+def _tools(count: int) -> tuple[Tool, ...]:
+    field = {"type": "string", "description": "One of the values that the service knows."}
+    properties = dict.fromkeys(("region", "metric", "since", "until", "unit"), field)
+    schema = {"type": "object", "properties": properties, "required": ["metric"], "additionalProperties": False}
+    return tuple(Tool(f"query_service_{n}", f"Ask service {n} for a metric over time.", schema) for n in range(count))
+
+
+def _messages(count: int) -> tuple[Message, ...]:
+    messages: list[Message] = [UserMessage("How did the fleet do last week?")]
+    for step in range(count // 2):
+        arguments = {"metric": "load", "since": f"day {step}"}
+        call = ToolCall("query_service_1", arguments, id=f"c{step}", alias=f"call_{step}")
+        messages.append(Reply("Looking at the next day.", calls=(call,)))
+        messages.append(ResultsMessage((ToolResult(call.id, call.name, Status.SUCCESS, (Text("0.42 " * 60),)),)))
+    return tuple(messages[:count])
+
+
+def _by_hand(tools: list[Json], messages: list[Json]) -> Json:
+    functions = [tool["function"] for tool in tools]
+    named = [
+        {"name": one["name"], "description": one["description"], "input_schema": one["parameters"]} for one in functions
+    ]
+    return {"model": "m", "system": SYSTEM, "tools": named, "messages": [_message_by_hand(each) for each in messages]}
+
+
+def _message_by_hand(message: Json) -> Json:
+    if message["role"] == "tool":
+        block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+        return {"role": "user", "content": [block]}
+    content: list[Json] = [{"type": "text", "text": message["content"]}] if message["content"] else []
+    for call in message.get("tool_calls", ()):
+        arguments = orjson.loads(call["function"]["arguments"])
+        content.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
+    return {"role": message["role"], "content": content}
