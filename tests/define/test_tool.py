@@ -310,10 +310,17 @@ async def test_sync_and_async_functions_say_which_they_are() -> None:
 
     assert (now.target.is_async, later.target.is_async, tool(Later()).target.is_async) == (False, True, True)
     assert tool(functools.partial(Later(), 1)).target.is_async
+
+    @tool
+    @functools.wraps(later.target.function)
+    def wrapped() -> Any:
+        return later()
+
     assert call(now) == 1
     async with asyncio.timeout(5):
         assert await call(later) == 2
         assert await call(tool(Later()), by=3) == 3
+        assert await call(wrapped) == 2
 
 
 def test_methods_partials_and_callable_objects_are_tools() -> None:
@@ -511,11 +518,26 @@ class Holder:
         (opaque, "give input_schema="),
         (Holder.method, r"tool\(obj.method\)"),
         (42, "made from a function"),
+        (Holder, "made from a function"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_with_advice(function: Any, advice: str) -> None:
     with pytest.raises(DefinitionError, match=advice):
         tool(function)
+
+
+@pytest.mark.parametrize("name", ["1st", "two words", "ünder", "x" * 129, "a/b", "a\n"])
+def test_a_name_that_no_provider_takes_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match="cannot be a tool's name"):
+        tool(anything, name=name)
+
+
+def test_an_explicit_output_schema_is_checked_and_kept() -> None:
+    assert tool(anything, name="a", input_schema={}, output_schema={"type": "string"}).output_schema == {
+        "type": "string"
+    }
+    with pytest.raises(DefinitionError, match="output_schema of tool 'a'"):
+        tool(anything, name="a", input_schema={}, output_schema={"type": "text"})
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -73,6 +73,11 @@ def test_nearest_names_can_be_limited_to_those_on_offer() -> None:
     assert box.nearest("writ", among=["wrote"], most=1) == ("wrote",)
 
 
+def test_a_huge_catalogue_of_look_alikes_is_searched_within_bounds() -> None:
+    names = [f"{'ab' * 60}{number}" for number in range(20_000)]
+    assert len(Toolbox().nearest("ba" * 60, among=names)) == 3
+
+
 def test_a_checker_is_compiled_once_and_shared_with_narrower_toolboxes() -> None:
     box = Toolbox(*named("a", "b"))
     assert box.checker("a") is box.checker("a")

@@ -1,6 +1,7 @@
 """From a signature to schemas, and from plain JSON arguments to the Python values that a function wants."""
 
 import functools
+import inspect
 import operator
 import sys
 import types
@@ -89,6 +90,8 @@ def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> 
 
 def invoker(function: Callable[..., Any], signature: Signature, adapter: TypeAdapter[Any] | None) -> Invoke:
     """The shortest way from checked arguments to a call of the function; no adapter means: pass JSON as it is."""
+    if signature.is_async:
+        function = _awaited(function)
     convert = _converter(signature, adapter)
     contexts, ordered = signature.contexts, signature.ordered
     if convert is None and not contexts and not ordered:
@@ -104,6 +107,18 @@ def invoker(function: Callable[..., Any], signature: Signature, adapter: TypeAda
         return function(*leading, **values)
 
     return invoke
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself if calling it gives an awaitable; a wrapper around an async function need not give one."""
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+    return call
 
 
 def _converter(signature: Signature, adapter: TypeAdapter[Any] | None) -> Convert | None:

@@ -108,9 +108,9 @@ def timeouts(category: str, timeout_s: float | None = None, max_timeout_s: float
     return chosen, max_timeout_s
 
 
-def _build(function: Callable[..., Any], options: Options) -> Tool:
-    if not callable(function):
-        raise DefinitionError(f"a tool is made from a function, not from {type(function).__name__}")
+def _build(function: Any, options: Options) -> Tool:
+    if not callable(function) or isinstance(function, type):
+        raise DefinitionError(f"a tool is made from a function, not from {function!r:.80}; wrap it in one")
     given: dict[str, Any] = dict(options)
     _refuse_unknown(given)
     signature = read_signature(function)

@@ -7,6 +7,8 @@ from itertools import islice
 MAX_NAME = 128
 MAX_NAMES = 2_000
 _ALIKE = 0.6
+# Only so many names are compared letter by letter, which takes time with the square of their length.
+_FINALISTS = 24
 
 
 def nearest(name: str, among: Iterable[str], most: int = 3) -> tuple[str, ...]:
@@ -14,22 +16,30 @@ def nearest(name: str, among: Iterable[str], most: int = 3) -> tuple[str, ...]:
     wanted = _folded(name)
     letters = set(wanted)
     matcher: difflib.SequenceMatcher[str] | None = None
-    scored: list[tuple[float, str]] = []
+    hopeful: list[tuple[float, str, str]] = []
     for known in islice(among, MAX_NAMES):
         folded = _folded(known)
-        if folded == wanted:
-            scored.append((-1.0, known))
-        elif _shares_letters(letters, set(folded)):
+        if _shares_letters(letters, set(folded)):
             matcher = matcher or difflib.SequenceMatcher(None, "", wanted, autojunk=False)
             matcher.set_seq1(folded)
-            if matcher.real_quick_ratio() > _ALIKE and matcher.quick_ratio() > _ALIKE:
-                scored.append((-matcher.ratio(), known))
-    return tuple(known for score, known in sorted(scored)[:most] if score < -_ALIKE)
+            if matcher.real_quick_ratio() > _ALIKE and (at_best := matcher.quick_ratio()) > _ALIKE:
+                hopeful.append((-at_best, known, folded))
+    if matcher is None:
+        return ()
+    return tuple(known for score, known in _compared(matcher, hopeful)[:most] if score < -_ALIKE)
+
+
+def _compared(matcher: difflib.SequenceMatcher[str], hopeful: list[tuple[float, str, str]]) -> list[tuple[float, str]]:
+    scored = []
+    for _, known, folded in sorted(hopeful)[:_FINALISTS]:
+        matcher.set_seq1(folded)
+        scored.append((-matcher.ratio(), known))
+    return sorted(scored)
 
 
 def _shares_letters(some: set[str], others: set[str]) -> bool:
     """A cheap look that spares the comparison of words with little in common."""
-    return 2 * len(some & others) >= min(len(some), len(others))
+    return bool(some) and 2 * len(some & others) >= min(len(some), len(others))
 
 
 def _folded(name: str) -> str:

@@ -76,7 +76,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
         takes_rest=rest is not None,
         star=next((each.name for each in declared if each.kind is each.VAR_POSITIONAL), ""),
         returns=hints.get("return", MISSING),
-        is_async=_is_async(function),
+        is_async=inspect.iscoroutinefunction(inner),
     )
 
 
@@ -203,11 +203,3 @@ def _docstring(function: Callable[..., Any], inner: Callable[..., Any]) -> str |
     while isinstance(function, functools.partial):
         function = function.func
     return inner.__doc__ if inspect.isroutine(function) else inner.__doc__ or type(function).__doc__
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function):
-        return inspect.iscoroutinefunction(type(function).__call__)
-    return inspect.iscoroutinefunction(function)
