@@ -109,7 +109,7 @@ class Agent:
         turn = await self._begin(f"call {name}", "")
         call = ToolCall(name, arguments, id=f"call_{turn.id[-12:]}_1_1", format="direct")
         result = await self.runtime.execute(call, turn, on_event)
-        done = stopped(turn, Ending(EndReason.DELIVERED, result.text))
+        done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
         await self.store.end(done, TurnStats(calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms))
         return result
 

@@ -114,7 +114,7 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
             call, Code.INVALID_PARAMS, f"The arguments of {tool.name!r} could not be read: {call.fault}", "arguments"
         )
     elif checked.faults:
-        faults = " ".join(f"{fault.rstrip('.')}." for fault in checked.faults)
+        faults = " ".join(fault if fault[-1:] in ".?!" else f"{fault}." for fault in checked.faults)
         sentence = f"Invalid arguments for {tool.name!r}: {faults}"
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
     if needs_confirmation(tool, grant):

@@ -21,7 +21,7 @@ class EndReason(StrEnum):
     DEADLINE = "deadline"
     CANCELED = "canceled"
     STOPPED = "stopped"
-    MODEL_ERROR = "model_error"
+    CALL_FAILED = "call_failed"
 
 
 @quick
