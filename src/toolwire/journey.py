@@ -1,7 +1,6 @@
 """The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -57,7 +56,7 @@ class Batch:
         self.waited_s = 0.0
         self._free = parallel
         self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def enter(self) -> None:
         """Wait for a free place, in the order of asking."""
@@ -86,7 +85,7 @@ class Batch:
 
     def _pass_on(self) -> None:
         while self._waiting:
-            place = self._waiting.popleft()
+            place = self._waiting.pop(0)
             if not place.done():
                 place.set_result(None)
                 return
@@ -179,7 +178,8 @@ class Journey:
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit:
                 self._emit(CallStarted(card.call))
-            if (left_s := time_left_s(self._turn, hub.clock())) is not None:
+            if self._turn.limits.deadline_s is not None:
+                left_s = time_left_s(self._turn, hub.clock()) or 0.0
                 allowed = changed(allowed, timeout_s=min(allowed.timeout_s, left_s))
             result = await hub.executor.execute(allowed, self._context(card, allowed))
         finally:

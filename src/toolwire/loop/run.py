@@ -33,6 +33,7 @@ from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.runtime import Runtime
 
+_SHORT = 64
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
 
@@ -59,9 +60,16 @@ def echoes(
     for call, arguments, result in zip(calls, digests, results, strict=True):
         tool = runtime.toolbox.get(call.name)
         if tool is None or not tool.polling:
-            outcome = blake2b(f"{result.status}\n{result.text}".encode(), digest_size=16).hexdigest()
-            pairs.append((f"{call.name}:{arguments}", outcome))
+            pairs.append((f"{call.name}:{arguments}", _outcome(result)))
     return pairs
+
+
+def _outcome(result: ToolResult) -> str:
+    """What makes two results the same: status and text, a long text by its digest."""
+    text = result.text
+    if len(text) > _SHORT:
+        text = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{result.status.value}:{text}"
 
 
 @dataclass(slots=True)
@@ -165,9 +173,11 @@ class Runner:
         )
         began = perf_counter()
         try:
-            reply = minted(turn, await self._in_time(turn, self._model.ask(request, self._emit)))
+            answer = self._model.ask(request, self._emit)
+            reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
+        reply = minted(turn, reply)
         if self._emit:
             self._emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
         after = replied(turn, reply)
@@ -177,11 +187,8 @@ class Runner:
         return after
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
-        left_s = time_left_s(turn, self._runtime.clock())
-        if left_s is None:
-            return await answer
         try:
-            async with asyncio.timeout(left_s) as limit:
+            async with asyncio.timeout(time_left_s(turn, self._runtime.clock())) as limit:
                 return await answer
         except TimeoutError:
             if limit.expired():
