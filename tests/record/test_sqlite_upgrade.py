@@ -55,6 +55,16 @@ async def test_a_store_of_the_first_version_is_brought_up_to_date_with_all_it_ho
     assert version(home / "store.db") == len(schema.STEPS)
 
 
+def test_connections_have_the_settings_that_durability_rests_on(tmp_path: Path) -> None:
+    """A kill cannot show the difference, only a power cut can: without FULL the newest commits would be gone."""
+    connection = schema.connect(tmp_path / "store.db", busy_timeout_s=1.0)
+
+    settings = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "synchronous")]
+
+    connection.close()
+    assert settings == [("wal",), (2,)]
+
+
 async def test_an_upgrade_that_breaks_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "home" / "store.db"
     make(path, (OLD / "version-1.sql").read_text(encoding="utf-8"))

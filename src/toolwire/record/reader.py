@@ -22,21 +22,21 @@ class Reader:
         self._path = path
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
-        self._closed = False
         self._thread = ThreadPoolExecutor(1, "toolwire-store-reader")
 
     async def read(
         self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Ask away from the event loop. Raises StoreError, also for kept data that cannot be understood."""
-        if self._closed:
-            raise StoreUnavailable(f"{self._path} was closed; open the store again")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: self._ask(lambda c: question(c, *args, **kwargs)))
+        try:
+            asked = loop.run_in_executor(self._thread, lambda: self._ask(lambda c: question(c, *args, **kwargs)))
+        except RuntimeError:  # how a pool of threads says that it was shut down
+            raise StoreUnavailable(f"{self._path} was closed; open the store again") from None
+        return await asked
 
     def close(self) -> None:
         """Finish what was asked, then stop. Blocks; harmless when called twice."""
-        self._closed = True
         self._thread.shutdown()
         self._drop_connection()
 
