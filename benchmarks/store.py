@@ -2,8 +2,9 @@
 
     python benchmarks/store.py [--home FOLDER] [--calls N]
 
-A call is open + close, two commits; a turn has eight of them. The floor is the same number of bare 4 KiB writes with fdatasync on the same disk,
-measured just before; run it again on a folder in memory (/dev/shm) to see the store without the disk.
+A call is open + close, two commits; a turn has eight of them. The floor is the same number of bare 4 KiB writes
+with fdatasync on the same disk, measured just before; run it again on a folder in memory (/dev/shm) to see the store
+without the disk.
 """
 
 import argparse
