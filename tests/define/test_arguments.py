@@ -170,6 +170,11 @@ def test_what_was_read_otherwise_is_noted() -> None:
     )
 
 
+def test_a_value_read_for_two_schemas_at_once_is_noted_once() -> None:
+    checked = only({"allOf": [{"type": "integer"}, {"type": "integer", "minimum": 1}]}, "5")
+    assert checked == Checked({"v": 5}, (), ("v: '5' read as 5",))
+
+
 def test_the_given_arguments_are_never_changed() -> None:
     given = {"path": "a", "lines": ["1", 2.0]}
     assert check(READ, given).arguments == {"path": "a", "lines": [1, 2]}

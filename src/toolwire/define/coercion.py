@@ -31,15 +31,15 @@ def clone(value: Any) -> Any:
 def coerced(arguments: dict[str, Any], errors: Iterable[ValidationError]) -> tuple[dict[str, Any], list[str]]:
     """A copy of the arguments with every value read as the wanted type where possible, and notes on those."""
     result: dict[str, Any] = arguments
-    notes: list[str] = []
+    notes: dict[str, None] = {}
     for path, types in _wanted(errors):
         value = _at(arguments, path)
         read = lossless(value, types)
         if read is not _NOTHING:
             result = clone(arguments) if result is arguments else result
             _put(result, path, read)
-            notes.append(f"{spelled(path)}: {quoted(value)} read as {quoted(read)}")
-    return result, notes
+            notes[f"{spelled(path)}: {quoted(value)} read as {quoted(read)}"] = None
+    return result, list(notes)
 
 
 def lossless(value: Any, types: Iterable[str]) -> Any:
