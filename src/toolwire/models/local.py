@@ -8,12 +8,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from toolwire.models import local_prompt as prompts
 from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
-from toolwire.models.local_grammar import arguments_grammar, words_of
+from toolwire.models.local_examples import PHRASES, Phrases
+from toolwire.models.local_grammar import faithful_grammar, json_grammar, words_of
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import (
     CallDelta,
@@ -35,6 +37,19 @@ ANSWER_TOKENS = 160
 HISTORY_CHARS = 6000
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the model is led. `benchmarks/eval_local.py` measures what each part is worth; a trained adapter needs less.
+
+    `even` takes away the model's general liking for some tool names; `copy` makes arguments from the words of the
+    request; `phrases` are the worked examples of known tools.
+    """
+
+    even: bool = True
+    copy: bool = True
+    phrases: Phrases = field(default_factory=lambda: PHRASES)
+
+
 def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: int | None = None) -> ChatModel:
     """The embedded model of that name. Nothing is loaded until the first question. Raises ModelRefused."""
     return LocalChat(shared_engine(find_weights(model), adapter=adapter, threads=threads), model)
@@ -43,10 +58,11 @@ def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: 
 class LocalChat:
     """A small model that runs in this process, without key, cost or network."""
 
-    def __init__(self, engine: Engine, model: str = "smollm2") -> None:
+    def __init__(self, engine: Engine, model: str = "smollm2", manner: Manner = Manner()) -> None:  # noqa: B008 - a frozen value
         self.engine = engine
+        self.manner = manner
         self.name = f"local:{model}"
-        self._usual: dict[tuple[tuple[str, str], ...], list[float]] = {}
+        self.usual: dict[prompts.Shots, list[float]] = {}
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """Answer once; see ChatModel. Raises ModelError."""
@@ -57,7 +73,7 @@ class LocalChat:
             if on_delta is not None and not halt.is_set():
                 loop.call_soon_threadsafe(on_delta, delta)
 
-        work = loop.run_in_executor(None, _Asking(self.engine, self._usual, request, show, halt.is_set).reply)
+        work = loop.run_in_executor(None, _Asking(self, request, show, halt.is_set).reply)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -73,15 +89,11 @@ class _Asking:
     """One request on its way through the model, in a worker thread."""
 
     def __init__(
-        self,
-        engine: Engine,
-        usual: dict[tuple[tuple[str, str], ...], list[float]],
-        request: Request,
-        show: Callable[[Delta], None],
-        halted: Callable[[], bool],
+        self, chat: LocalChat, request: Request, show: Callable[[Delta], None], halted: Callable[[], bool]
     ) -> None:
-        self.engine = engine
-        self.usual = usual
+        self.engine = chat.engine
+        self.manner = chat.manner
+        self.usual = chat.usual
         self.request = request
         self.show = show
         self.halted = halted
@@ -90,9 +102,9 @@ class _Asking:
 
     def reply(self) -> Reply:
         """Tell results if there are any, else call a tool if one fits, else talk."""
-        question, results = _open_question(self.request.messages)
-        if results:
-            return self._tell(question, results)
+        question, told = _open_question(self.request.messages)
+        if told:
+            return self._tell(question, "; ".join(told) or "nothing")
         if self.request.tools and not self.request.tools_off:
             tool = self._choose(question)
             if tool is not None:
@@ -101,21 +113,22 @@ class _Asking:
 
     def _choose(self, question: str) -> Tool | None:
         """The tool that this question makes likelier than requests usually do; None for no tool."""
-        shots = prompts.choice_shots(self.request.tools)
-        usual = self._usual_scores(tuple(shots))
+        shots = prompts.choice_shots(self.request.tools, self.manner.phrases)
         scores = self._label_scores(shots, question)
-        gains = [score - base for score, base in zip(scores, usual, strict=True)]
-        best = gains.index(max(gains))
+        if self.manner.even:
+            scores = [score - usual for score, usual in zip(scores, self._usual_scores(shots), strict=True)]
+        best = scores.index(max(scores))
         return self.request.tools[best] if best < len(self.request.tools) else None
 
-    def _usual_scores(self, shots: tuple[tuple[str, str], ...]) -> list[float]:
-        """How likely each label is on average, whatever is asked: a small model favours some words over others."""
+    def _usual_scores(self, shots: prompts.Shots) -> list[float]:
+        """How likely each label is whatever is asked, by one request for each: small models favour some words."""
         if shots not in self.usual:
-            rows = [self._label_scores(shots, text) for text, _ in shots]
+            latest = {label: text for text, label in shots}
+            rows = [self._label_scores(shots, text) for text in latest.values()]
             self.usual[shots] = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
         return self.usual[shots]
 
-    def _label_scores(self, shots: Sequence[tuple[str, str]], question: str) -> list[float]:
+    def _label_scores(self, shots: prompts.Shots, question: str) -> list[float]:
         tools = self.request.tools
         labels = [f" {tool.name}\n" for tool in tools] + [f" {prompts.no_tool_label(tools)}\n"]
         scores, usage = self.engine.weigh(prompts.choice_prompt(shots, question), labels, slot=CHOOSE)
@@ -123,19 +136,19 @@ class _Asking:
         return scores
 
     def _call(self, tool: Tool, question: str) -> Reply:
-        grammar = arguments_grammar(tool.input_schema, words_of(question))
-        prompt = prompts.arguments_prompt(tool, question)
+        words = _own_words(question, tool) if self.manner.copy else ()
+        grammar = json_grammar({"type": "object", **tool.input_schema}, words)
+        prompt = prompts.arguments_prompt(tool, question, self.manner.phrases)
         written = self._write(prompt, slot=FILL, max_tokens=ARGUMENT_TOKENS, grammar=grammar)
         arguments, fault = _read_arguments(written.text)
         call = ToolCall(tool.name, arguments, format="local", raw=written.text, fault=fault)
         self.show(CallDelta(0, tool.name, written.text))
         return self._reply(written, calls=(call,), finish_reason="length" if fault else "tool_calls")
 
-    def _tell(self, question: str, results: Sequence[ResultsMessage]) -> Reply:
-        text = "\n".join(result.text for message in results for result in message.results)
-        written = self._write(
-            prompts.result_prompt(question, text), slot=TELL, max_tokens=self._answer_tokens, stop=("\n",), aloud=True
-        )
+    def _tell(self, question: str, told: str) -> Reply:
+        prompt = prompts.result_prompt(question, told)
+        grammar = faithful_grammar(f"{prompts.flat(question, prompts.REQUEST_CHARS)} {told}")
+        written = self._write(prompt, slot=TELL, max_tokens=self._answer_tokens, grammar=grammar, aloud=True)
         return self._reply(written, content=written.text.strip())
 
     def _talk(self) -> Reply:
@@ -177,16 +190,26 @@ class _Asking:
         return Reply(model=self.engine.weights.name, problems=tuple(self.problems), raw=written.text, **(known | parts))
 
 
-def _open_question(messages: Sequence[Message]) -> tuple[str, list[ResultsMessage]]:
-    """The last thing a person said, and the results that have come since."""
-    results: list[ResultsMessage] = []
-    for message in reversed(messages):
+def _open_question(messages: Sequence[Message]) -> tuple[str, list[str]]:
+    """The last thing a person said, and what the results that have come since say."""
+    calls: dict[str, ToolCall] = {}
+    question = ""
+    told: list[str] = []
+    for message in messages:
         match message:
             case UserMessage(text):
-                return text, results[::-1]
-            case ResultsMessage():
-                results.append(message)
-    return "", results[::-1]
+                question, told = text, []
+            case Reply():
+                calls |= {call.id: call for call in message.calls}
+            case ResultsMessage(results):
+                told += [prompts.gist(calls.get(result.call_id), result) for result in results]
+    return question, told
+
+
+def _own_words(question: str, tool: Tool) -> tuple[str, ...]:
+    """What arguments may be copied from: the request, and words (no numbers) that the tool's description knows."""
+    known = (word for word in words_of(tool.description) if word.isalpha())
+    return tuple(dict.fromkeys([*words_of(prompts.flat(question, prompts.REQUEST_CHARS)), *known]))
 
 
 def _newest(messages: Sequence[Message], budget: int) -> list[Message]:

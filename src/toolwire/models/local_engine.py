@@ -62,7 +62,9 @@ class Engine:
     def __init__(self, weights: Path, *, adapter: Path | None = None, threads: int | None = None) -> None:
         self.weights = weights
         self.adapter = adapter
-        self.threads = threads or min(os.cpu_count() or 2, 8)
+        # Threads meet after every small step and wait spinning: when another process holds the core of one of them,
+        # all stand still. Half of the cores is slower on an idle machine and many times faster on a busy one.
+        self.threads = threads or max(1, min(os.cpu_count() or 1, 16) // 2)
         self.load_s: float | None = None
         self._server: Any = None
         self._lock = threading.Lock()

@@ -64,13 +64,21 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(found)[:MAX_WORDS]
 
 
-def arguments_grammar(schema: Mapping[str, Any], words: tuple[str, ...] = ()) -> str:
-    """A grammar for one JSON object that fits the schema.
+def json_grammar(schema: Mapping[str, Any], words: tuple[str, ...] = ()) -> str:
+    """A grammar for one JSON value that fits the schema of a tool's arguments, or any other schema.
 
     With `words`, free strings are put together from them and numbers are chosen among them where there are any:
     a small model copies well and invents badly.
     """
     return _Grammar(schema, words).text()
+
+
+def faithful_grammar(text: str) -> str:
+    """A grammar for one line of free text whose numbers all stand in the given text."""
+    numerals = tuple(dict.fromkeys(_NUMERAL.findall(text)))[:MAX_CHOICES]
+    if not numerals:
+        return "root ::= other\nother ::= [^0-9\\n]+\n"
+    return f"root ::= numeral? (other numeral)* other?\nnumeral ::= {one_of(numerals)}\nother ::= [^0-9\\n]+\n"
 
 
 class _Grammar:
@@ -85,7 +93,7 @@ class _Grammar:
         self.count = 0
 
     def text(self) -> str:
-        root = self._object(self.schema, 0)
+        root = self._value(self.schema, 0)
         return "\n".join([f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self.rules.items())]) + "\n"
 
     def _rule(self, body: str) -> str:

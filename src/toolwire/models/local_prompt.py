@@ -6,89 +6,110 @@ its arguments by requests and the arguments they gave, and an answer by question
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from toolwire.models.local_examples import EXAMPLES_PER_TOOL, PHRASES, SMALL_TALK, Phrases, examples_of
+from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, UserMessage
 from toolwire.protocol.tools import Tool
 
-EXAMPLES_PER_TOOL = 3
 REQUEST_CHARS = 600
 RESULT_CHARS = 1200
 SYSTEM_CHARS = 600
 PERSONA = "You are a helpful AI assistant."
 
-SMALL_TALK = (
-    "Hello! Nice to meet you.",
-    "What is the capital of Spain?",
-    "Who wrote Hamlet?",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A request that wants a tool, and the arguments it gave."""
-
-    request: str
-    arguments: Mapping[str, Any]
-
-
-def examples_of(tool: Tool) -> tuple[Example, ...]:
-    """The tool's own worked examples (`{"request": …, "input": {…}}`), or ones made from its schema."""
-    own = [Example(example["request"], example["input"]) for example in tool.examples if _is_worked(example)]
-    return tuple(own[:EXAMPLES_PER_TOOL]) or _made_examples(tool)
-
-
-def _is_worked(example: Any) -> bool:
-    match example:
-        case {"request": str(), "input": Mapping()}:
-            return True
-    return False
-
-
-def _made_examples(tool: Tool) -> tuple[Example, ...]:
-    purpose = flat(tool.description, 120).split(". ")[0].rstrip(".") or tool.name
-    spoken = tool.name.replace("_", " ").replace("-", " ")
-    samples = (_sample_arguments(tool, 0), _sample_arguments(tool, 1))
-    return tuple(
-        Example(" ".join([words, *(str(value) for value in sample.values())]), sample)
-        for words, sample in zip((spoken, purpose), samples, strict=True)
-    )
-
-
-_SAMPLES: Mapping[str, tuple[Any, Any]] = {
-    "string": ("blue", "garden"),
-    "integer": (7, 30),
-    "number": (7, 2.5),
-    "boolean": (True, False),
-    "array": ([], []),
-    "object": ({}, {}),
-}
-
-
-def _sample_arguments(tool: Tool, which: int) -> dict[str, Any]:
-    properties = tool.input_schema.get("properties") or {}
-    required = tool.input_schema.get("required") or list(properties)[:2]
-    return {key: _sample(properties[key], which) for key in required if key in properties}
-
-
-def _sample(schema: Any, which: int) -> Any:
-    match schema:
-        case {"enum": [first, *more]}:
-            return more[0] if more and which else first
-        case {"examples": [first, *more]}:
-            return more[0] if more and which else first
-        case {"type": str(kind)} if kind in _SAMPLES:
-            return _SAMPLES[kind][which]
-    return "blue"
+Shots = tuple[tuple[str, str], ...]
 
 
 def flat(text: str, limit: int) -> str:
     """The text on one line, its middle cut out where it is longer than the limit."""
-    line = " ".join(text[: 4 * limit].split())
-    if len(line) <= limit and len(text) <= 4 * limit:
+    line = " ".join(text[: 2 * limit].split())
+    if len(line) <= limit and len(text) <= 2 * limit:
         return line
     return f"{line[: limit // 2]} … {' '.join(text[-limit:].split())[-(limit // 2) :]}"
+
+
+def no_tool_label(tools: Iterable[Tool]) -> str:
+    """The word for "no tool", made different from every tool's name."""
+    label = "chat"
+    names = {tool.name for tool in tools}
+    while label in names:
+        label += "-"
+    return label
+
+
+def choice_shots(tools: Sequence[Tool], phrases: Phrases = PHRASES) -> Shots:
+    """Requests with the tool they want, the tools taking turns so that none stands out by its place."""
+    piles = [(tool.name, [example.request for example in examples_of(tool, phrases)]) for tool in tools]
+    piles.append((no_tool_label(tools), list(SMALL_TALK)))
+    shots: list[tuple[str, str]] = []
+    for row in range(EXAMPLES_PER_TOOL):
+        order = piles if row % 2 == 0 else piles[::-1]
+        shots += [(flat(requests[row], REQUEST_CHARS), label) for label, requests in order if row < len(requests)]
+    return tuple(shots)
+
+
+def choice_prompt(shots: Shots, request: str) -> str:
+    """Ends where the model would name the tool."""
+    shown = "".join(f"Request: {text}\nTool: {label}\n\n" for text, label in shots)
+    return f"{shown}Request: {flat(request, REQUEST_CHARS)}\nTool:"
+
+
+def arguments_prompt(tool: Tool, request: str, phrases: Phrases = PHRASES) -> str:
+    """Ends where the model would write the arguments."""
+    examples = examples_of(tool, phrases)
+    shown = "".join(f"Request: {one.request}\n{tool.name}: {_json(one.arguments)}\n\n" for one in examples)
+    return f"{shown}Request: {flat(request, REQUEST_CHARS)}\n{tool.name}: "
+
+
+_TOLD = (
+    ("What is 7 * 8?", "56", "The result is 56."),
+    ("Show me city.txt", "Lisbon is sunny.", "The result is: Lisbon is sunny."),
+    ("Pick 2 numbers", "4, 9", "The result is 4, 9."),
+    ("Echo good night", "good night", "The result is: good night"),
+)
+
+
+def result_prompt(request: str, result: str) -> str:
+    """Ends where the model would tell the result of a tool to the person who asked."""
+    shown = "".join(f"Question: {ask}\nResult: {found}\nAnswer: {told}\n\n" for ask, found, told in _TOLD)
+    return f"{shown}Question: {flat(request, REQUEST_CHARS)}\nResult: {flat(result, RESULT_CHARS)}\nAnswer:"
+
+
+def gist(call: ToolCall | None, result: ToolResult) -> str:
+    """What of a result is worth telling, in few words.
+
+    Of an object, members that only repeat the call's arguments, flags and empty ones are left out; where a text
+    leads what remains, it is the result, else the rest is listed by name.
+    """
+    if not isinstance(result.structured, Mapping) or not result.ok:
+        return result.text
+    given = list(call.arguments.values()) if call else []
+    news: dict[str, str] = {}  # by what it says: of two members that say the same, the first names it
+    for key, value in result.structured.items():
+        if _is_news(value, given):
+            news.setdefault(_shown(value), key)
+    match [(key, text) for text, key in news.items()]:
+        case []:
+            return ", ".join(_shown(value) for value in list(result.structured.values())[:1])
+        case [(key, first), *more] if not more or isinstance(result.structured[key], str):
+            return first
+    return ", ".join(f"{key} {text}" for text, key in news.items())
+
+
+def _is_news(value: Any, given: list[Any]) -> bool:
+    return not isinstance(value, bool) and value not in (None, "", [], {}) and value not in given
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        case list():
+            return ", ".join(_shown(item) for item in value[:100])
+    return _json(value)
 
 
 def said(role: str, text: str) -> str:
@@ -96,61 +117,8 @@ def said(role: str, text: str) -> str:
     return f"<|im_start|>{role}\n{text.replace('<|', '< |')}<|im_end|>\n"
 
 
-def asked_of(role: str) -> str:
-    return f"<|im_start|>{role}\n"
-
-
-def no_tool_label(tools: Iterable[Tool]) -> str:
-    """The word for "no tool", made different from every tool's name."""
-    label = "none"
-    names = {tool.name for tool in tools}
-    while label in names:
-        label += "-"
-    return label
-
-
-def choice_shots(tools: Sequence[Tool]) -> list[tuple[str, str]]:
-    """Requests with the tool they want, the tools taking turns so that none stands out by its place."""
-    piles = [(tool.name, [example.request for example in examples_of(tool)]) for tool in tools]
-    piles.append((no_tool_label(tools), list(SMALL_TALK)))
-    shots: list[tuple[str, str]] = []
-    for row in range(EXAMPLES_PER_TOOL):
-        order = piles if row % 2 == 0 else piles[::-1]
-        shots += [(requests[row], label) for label, requests in order if row < len(requests)]
-    return shots
-
-
-def choice_prompt(shots: Sequence[tuple[str, str]], request: str) -> str:
-    """Ends where the model would name the tool."""
-    shown = "".join(f"Request: {flat(text, REQUEST_CHARS)}\nTool: {label}\n\n" for text, label in shots)
-    return f"{shown}Request: {flat(request, REQUEST_CHARS)}\nTool:"
-
-
-def arguments_prompt(tool: Tool, request: str) -> str:
-    """Ends where the model would write the arguments."""
-    shown = "".join(f"Request: {one.request}\n{tool.name}: {_json(one.arguments)}\n\n" for one in examples_of(tool))
-    return f"{shown}Request: {flat(request, REQUEST_CHARS)}\n{tool.name}: "
-
-
-_ANSWERED = (
-    ("What is 7 * 8?", "56", "7 * 8 is 56."),
-    ("Which city has the file city.txt?", "Lisbon", "The file city.txt has Lisbon."),
-)
-
-
-def result_prompt(request: str, result: str) -> str:
-    """Ends where the model would tell the result of a tool to the person who asked."""
-    shown = "".join(f"Question: {ask}\nResult: {found}\nAnswer: {told}\n\n" for ask, found, told in _ANSWERED)
-    return f"{shown}Question: {flat(request, REQUEST_CHARS)}\nResult: {flat(result, RESULT_CHARS)}\nAnswer:"
-
-
-def chat_prompt(system: str, messages: Sequence[Message]) -> str:
-    """A plain conversation, ending where the model would speak."""
-    opening = said("system", flat(system, SYSTEM_CHARS) or PERSONA)
-    return opening + "".join(spoken(message) for message in messages) + asked_of("assistant")
-
-
 def spoken(message: Message) -> str:
+    """A message of a plain conversation; empty for what is not said between people and model."""
     match message:
         case UserMessage(text):
             return said("user", text)
@@ -159,5 +127,11 @@ def spoken(message: Message) -> str:
     return ""
 
 
-def _json(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(dict(arguments), ensure_ascii=False)
+def chat_prompt(system: str, messages: Sequence[Message]) -> str:
+    """A plain conversation, ending where the model would speak."""
+    opening = said("system", flat(system, SYSTEM_CHARS) or PERSONA)
+    return opening + "".join(spoken(message) for message in messages) + "<|im_start|>assistant\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(dict(value) if isinstance(value, Mapping) else value, ensure_ascii=False, default=str)
