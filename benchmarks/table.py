@@ -10,7 +10,7 @@ CAVEATS = """
 - One run on one machine: compare ratios, not absolute numbers. CPU time is that of the whole process, all threads.
 - Each repetition is a process of its own, and repetitions go in rounds over all subjects. Garbage collection is on.
 - The model answers at once in every row. Ours and `bare_safe` encode each request as an HTTP client must; `bare` and
-  the peers do not, which favours them.
+  the peers do not; their models take messages and tools as they come, without a provider's form, which favours them.
 - A model call is one step of the loop with its tool calls; a run of n turns makes n + 1 of them. Our runs keep their
   turns in a memory store, with audit rows; the peers keep nothing.
 - smolagents has a synchronous loop and synchronous tools; all others await theirs.
@@ -66,7 +66,7 @@ def _peers(row: Row, absent: str) -> str:
 
 
 def _times(value: float, row: Row) -> str:
-    if row.unit in ("", "×") or row.ours.median <= 0:
+    if row.unit in ("", "×") or row.ours.median <= 0 or value <= 0:
         return ""
     times = value / row.ours.median
     return f" ({times:,.0f}×)" if times >= 10 else f" ({times:.2g}×)"

@@ -7,7 +7,6 @@ import orjson
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from benchmarks.task import ANSWER, Asked
 
@@ -20,8 +19,8 @@ class InstantModel(BaseChatModel):
         return "instant"
 
     def bind_tools(self, tools: Sequence[Any], **more: Any) -> Any:
-        """As the real models of LangChain do it."""
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **more)
+        """Without the conversion to a provider's form that a real model makes each time."""
+        return self.bind(tools=list(tools), **more)
 
     def _generate(self, *_: Any, **__: Any) -> Any:
         return _result(next(self.steps))
