@@ -196,9 +196,9 @@ async def test_a_long_thread_grows_with_what_is_said_not_with_its_square(
             await store.replied(turn, Reply("x" * 2000), [], [])
             await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "")), TurnStats())
         connection = sqlite3.connect(tmp_path / "home" / "store.db")
-        (size,) = connection.execute("SELECT sum(pgsize) FROM dbstat").fetchone()
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.close()
-        return int(size)
+        return int(pages)
 
     first = await grow(range(20))
     second = await grow(range(20, 40))

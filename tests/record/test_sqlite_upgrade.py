@@ -1,5 +1,6 @@
 """Stores made by other versions, other programs, or half-way through an upgrade."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -53,6 +54,15 @@ async def test_a_store_of_the_first_version_is_brought_up_to_date_with_all_it_ho
     ]
     assert len(audit) == 4
     assert version(home / "store.db") == len(schema.STEPS)
+
+
+async def test_many_can_open_a_new_store_at_the_same_moment(tmp_path: Path) -> None:
+    for number in range(5):
+        stores = await asyncio.gather(*(SqliteStore.at(tmp_path / str(number)) for _ in range(6)))
+        await stores[0].open(a_card(), [])
+        assert len(await stores[-1].calls()) == 1
+        for store in stores:
+            await store.close_store()
 
 
 def test_connections_have_the_settings_that_durability_rests_on(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ _TALLIES = """
     FROM tool_metrics ORDER BY tool
 """
 _NEWEST_MS = """
-    SELECT context ->> '$.elapsed_ms' FROM records
+    SELECT json_extract(context, '$.elapsed_ms') FROM records
     WHERE schema_name = 'tool.result' AND title = ? ORDER BY seq DESC LIMIT ?
 """
 Alive = Callable[[str], bool]

@@ -129,11 +129,18 @@ _METRICS = (
     INSERT INTO tool_metrics (tool, calls, success, errors, timeouts, canceled, total_ms, max_ms)
     SELECT title, count(*), sum(status = 'success'), sum(status = 'failed'), sum(status = 'timeout'),
            sum(status = 'canceled'), total(elapsed_ms), max(coalesce(elapsed_ms, 0.0))
-    FROM (SELECT title, context ->> '$.status' AS status, CAST(context ->> '$.elapsed_ms' AS REAL) AS elapsed_ms
+    FROM (SELECT title, json_extract(context, '$.status') AS status,
+                 CAST(json_extract(context, '$.elapsed_ms') AS REAL) AS elapsed_ms
           FROM records WHERE schema_name = 'tool.result')
     GROUP BY title
     """,
 )
+
+# One statement, so that all three are seen at the same moment: another process may be making the tables just now.
+_IDENTITY = """
+    SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
+           (SELECT count(*) FROM sqlite_master)
+"""
 
 STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS)
 
@@ -178,9 +185,7 @@ def _take(connection: sqlite3.Connection, statements: Sequence[str], version: in
 
 
 def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    version, application, tables = connection.execute(_IDENTITY).fetchone()
     if tables and application != APPLICATION_ID:
         raise StoreUnavailable(f"{path} is another program's database; move it away, or choose another home")
     if version > newest:
