@@ -503,6 +503,18 @@ def opaque(value: Callable[[], None], lock: asyncio.Lock) -> None:
     """Take what JSON cannot say."""
 
 
+def looks_ahead(value: Annotated[str, Field(pattern="(?=a)b")]) -> None:
+    """Look ahead."""
+
+
+def half(value: "list[") -> None:  # type: ignore[valid-type]  # noqa: F722
+    """Stop halfway."""
+
+
+def final(value: typing.ClassVar[int]) -> None:  # type: ignore[misc]
+    """Use a type in the wrong place."""
+
+
 class Holder:
     def method(self, a: int) -> None:
         """Do it."""
@@ -516,6 +528,9 @@ class Holder:
         (starred, "use a list parameter instead"),
         (generated, "return a list"),
         (opaque, "give input_schema="),
+        (looks_ahead, "look-around"),
+        (half, "annotation that is not a type"),
+        (final, "not valid as type argument"),
         (Holder.method, r"tool\(obj.method\)"),
         (42, "made from a function"),
         (Holder, "made from a function"),
@@ -543,6 +558,21 @@ def test_an_explicit_output_schema_is_checked_and_kept() -> None:
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(DefinitionError, match="takes no colour="):
         tool(anything, colour="red")  # type: ignore[call-overload]
+
+
+def test_an_option_of_the_wrong_kind_is_refused_with_the_choices() -> None:
+    with pytest.raises(DefinitionError, match=r"Tier.CRAWL, Tier.WALK, Tier.RUN, not 'run'"):
+        tool(anything, tier="run")  # type: ignore[call-overload]
+
+
+def test_a_default_that_json_cannot_say_is_not_shown() -> None:
+    def measure(limit: float = float("inf"), mark: Any = anything, most: int = 10**30) -> float:
+        """Measure."""
+        return limit
+
+    made = tool(measure)
+    assert all("default" not in schema for schema in made.input_schema["properties"].values())
+    assert call(made) == float("inf")
 
 
 def test_a_return_type_that_json_cannot_say_gives_no_output_schema() -> None:

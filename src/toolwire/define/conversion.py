@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import annotated_types
+import orjson
 import typing_extensions
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_python
 
 from toolwire.define.schemas import without_titles
 from toolwire.define.signatures import MISSING, Parameter, Signature
@@ -26,6 +27,7 @@ from toolwire.protocol.outcomes import Code
 Invoke = Callable[[Mapping[str, Any], Any], Any]
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
+_ADVICE = "use a type that JSON can express, or give input_schema="
 _PLAIN = (str, int, bool, None, type(None), Any, object, list, dict)
 _CONSTRAINTS = (
     *(annotated_types.Ge, annotated_types.Gt, annotated_types.Le, annotated_types.Lt, annotated_types.Interval),
@@ -50,12 +52,7 @@ def arguments_adapter(signature: Signature, names: Callable[[], dict[str, Any]])
             f"tool {signature.name!r} takes *{signature.star}; a model passes arguments by name, "
             "so use a list parameter instead"
         )
-    fields = {each.name: _presence(each)[_modern(each.annotation)] for each in signature.parameters}
-    further = {} if signature.rest is MISSING else {"extra_items": signature.rest}
-    holder = _typed_dict("Arguments", fields, **further)
-    if not further:
-        holder.__pydantic_config__ = ConfigDict(extra="forbid")
-    return _adapter(holder, f"tool {signature.name!r}", names)
+    return _adapter(lambda: _holder(signature), f"tool {signature.name!r}", names)
 
 
 def arguments_schema(signature: Signature, adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -78,7 +75,7 @@ def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> 
         return None
     label = f"tool {signature.name!r}"
     try:
-        schema = _generated(_adapter(_modern(returns), label, names), "serialization", label)
+        schema = _generated(_adapter(lambda: _modern(returns), label, names), "serialization", label)
     except DefinitionError:  # a result may be any object; only what goes in must be describable
         return None
     if schema.get("type") == "object" and "properties" in schema:
@@ -160,23 +157,31 @@ def _sentences(wrong: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:20])
 
 
+def _holder(signature: Signature) -> Any:
+    """A TypedDict with a key for every parameter: any name may be one, and what is absent stays absent."""
+    fields = {each.name: _presence(each)[_modern(each.annotation)] for each in signature.parameters}
+    if signature.rest is not MISSING:
+        return _typed_dict("Arguments", fields, extra_items=signature.rest)
+    holder = _typed_dict("Arguments", fields)
+    holder.__pydantic_config__ = ConfigDict(extra="forbid")
+    return holder
+
+
 def _presence(parameter: Parameter) -> Any:
     return typing_extensions.Required if parameter.required else typing_extensions.NotRequired
 
 
-def _adapter(annotation: Any, label: str, names: Callable[[], dict[str, Any]]) -> TypeAdapter[Any]:
+def _adapter(annotation: Callable[[], Any], label: str, names: Callable[[], dict[str, Any]]) -> TypeAdapter[Any]:
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation())
         if not adapter.pydantic_complete:
             adapter.rebuild(_types_namespace=names())
     except PydanticUndefinedAnnotation as unknown:
         raise DefinitionError(f"{label} uses a type that cannot be resolved: {unknown.message}") from None
+    except SchemaError as wrong:
+        raise DefinitionError(f"{label} has a constraint that cannot be used: {str(wrong).splitlines()[-1]}") from None
     except (PydanticUserError, TypeError) as wrong:
-        reason = str(wrong).partition("\n")[0]
-        raise DefinitionError(
-            f"{label} has a parameter that JSON cannot carry: {reason} "
-            "Annotate it with a type that JSON can express, or give input_schema=."
-        ) from None
+        raise DefinitionError(f"{label} has a type that JSON cannot carry: {_reason(wrong)}; {_ADVICE}") from None
     return adapter
 
 
@@ -184,16 +189,19 @@ def _generated(adapter: TypeAdapter[Any], mode: Literal["validation", "serializa
     try:
         return without_titles(adapter.json_schema(mode=mode, schema_generator=_Schemas))
     except PydanticUserError as wrong:
-        reason = str(wrong).partition("\n")[0]
-        raise DefinitionError(
-            f"{label} has a type without a JSON Schema: {reason} Use another type, or give input_schema=."
-        ) from None
+        raise DefinitionError(f"{label} has a type that JSON cannot carry: {_reason(wrong)}; {_ADVICE}") from None
+
+
+def _reason(wrong: Exception) -> str:
+    return str(wrong).partition("\n")[0].partition(". ")[0].rstrip(".")
 
 
 def _shown_default(parameter: Parameter) -> dict[str, Any]:
+    """The default as JSON, if JSON can say it."""
     try:
-        return {"default": to_jsonable_python(parameter.default)}
-    except PydanticSerializationError:
+        shown = to_jsonable_python(parameter.default)
+        return {"default": shown} if orjson.loads(orjson.dumps(shown)) == shown else {}
+    except (PydanticSerializationError, TypeError):
         return {}
 
 

@@ -113,6 +113,7 @@ def _build(function: Any, options: Options) -> Tool:
         raise DefinitionError(f"a tool is made from a function, not from {function!r:.80}; wrap it in one")
     given: dict[str, Any] = dict(options)
     _refuse_unknown(given)
+    _refuse_wrong_kinds(given)
     signature = read_signature(function)
     name = tool_name(given.pop("name", None) or signature.name)
     description = (given.pop("description", None) or signature.docs.summary).strip()
@@ -143,6 +144,13 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
     unknown = sorted(given.keys() - Options.__annotations__.keys())
     if unknown:
         raise DefinitionError(f"tool() takes no {unknown[0]}=; it takes {', '.join(Options.__annotations__)}")
+
+
+def _refuse_wrong_kinds(given: Mapping[str, Any]) -> None:
+    for option, kind in (("tier", Tier), ("effect", Effect), ("delivery", Delivery)):
+        if option in given and not isinstance(given[option], kind):
+            choices = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
+            raise DefinitionError(f"{option}= is one of {choices}, not {given[option]!r}")
 
 
 def _inputs(

@@ -158,9 +158,11 @@ def _type_hints(inner: Callable[..., Any], label: str) -> dict[str, Any]:
         return typing.get_type_hints(inner, include_extras=True)
     except NameError:
         pass
+    except (SyntaxError, TypeError, AttributeError) as wrong:
+        raise DefinitionError(f"{label} has an annotation that is not a type: {wrong}") from None
     try:
         return typing.get_type_hints(inner, enclosing_names(inner), include_extras=True)
-    except NameError as unknown:
+    except (NameError, SyntaxError, TypeError, AttributeError) as unknown:
         raise DefinitionError(
             f"{label} has an annotation that cannot be resolved ({unknown}); import that type at module level"
         ) from None
