@@ -34,6 +34,9 @@ class Settled:
         if isinstance(read, NotRead):
             self._unread(offer.name if offer else name, read, alias, raw, cut=cut or (read.cut and not finished))
             return
+        if cut and offer is not None and offer.required and not any(read.objects):
+            self.report("truncated", f"a call of {name!r} was cut off before its arguments")
+            return
         if offer is None and name in _PARALLEL and self._unfolded(read, raw):
             return
         if offer is None:

@@ -230,6 +230,9 @@ class ValueReader:
             return "\\", at + 1
         if char == "\n":
             return "", at + 2
+        # Strict reading failed, so backslashes here may be meant as such: a form feed before a letter is a path.
+        if char in "fb" and text[at + 2 : at + 3].isalpha():
+            return "\\", at + 1
         if char in _ESCAPES:
             return _ESCAPES[char], at + 2
         return "\\", at + 1

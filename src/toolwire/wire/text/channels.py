@@ -6,8 +6,8 @@ from typing import Any
 from toolwire.wire.coerce import coerced
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_calls import read_exact, read_value
-from toolwire.wire.text.marks import Envelope
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.marks import Envelope, any_of
+from toolwire.wire.text.scan import Flow, Found, Scan, Step
 from toolwire.wire.text.tags import untyped
 
 _HEADER = re.compile(
@@ -15,7 +15,8 @@ _HEADER = re.compile(
     r"(?:<\|channel\|>\s*+(?P<channel>\w{1,32})\s*+(?:to=(?P<late>[^\s<]{1,160}))?)?"
     r"\s*+(?:code|json)?\s*+(?:<\|constrain\|>\s*+\w{0,16})?\s*+(?:json)?\s*+<\|message\|>"
 )
-_ENDS = re.compile(r"<\|(?:end|call|return|eom|eot|start)\|>")
+_END_MARKERS = ("<|end|>", "<|call|>", "<|return|>", "<|eom|>", "<|eot|>", "<|start|>")
+_ENDS = re.compile(any_of(_END_MARKERS))
 _HARMONY = Envelope("gptoss_harmony", (), ("<|call|>", "<|end|>", "<|eom|>", "<|eot|>", "<|start|>"))
 _MUSE = Envelope("muse_glimmer", (), ("<|eom|>", "<|eot|>", "<|start|>"))
 _THINKING = frozenset({"analysis", "thought", "self", "thinking"})
@@ -35,8 +36,8 @@ def read_message(scan: Scan, pos: int, opened: Opener) -> Step | None:
     end = stop if ends is None or ends.group() == "<|start|>" else ends.end()
     said = scan.text[header.end() : stop]
     if channel in _THINKING or recipient in _THINKING:
-        return Step(end, reasoning=said)
-    return Step(end, content=said)
+        return Step(end, reasoning=said, flow=Flow(header.end(), _END_MARKERS, reasoning=True))
+    return Step(end, content=said, flow=Flow(header.end(), _END_MARKERS))
 
 
 def _cut_header(scan: Scan, pos: int) -> Step | None:
@@ -44,7 +45,7 @@ def _cut_header(scan: Scan, pos: int) -> Step | None:
     if scan.end - pos < 200 and "<|message|>" not in rest and rest.startswith("<|"):
         if "to=" in rest:
             return scan.cut_inside("the text ends inside the header of a call")
-        return Step(scan.end)
+        return Step(scan.end, cut=True)
     return None
 
 
@@ -85,7 +86,8 @@ def read_element(scan: Scan, pos: int) -> Step | None:
     stop = scan.find(close, opened.end())
     said = scan.text[opened.end() : stop if stop >= 0 else scan.end]
     end = stop + len(close) if stop >= 0 else scan.end
-    return Step(end, reasoning=said) if tag == "think" else Step(end, content=said)
+    flow = Flow(opened.end(), (close,), reasoning=tag == "think")
+    return Step(end, reasoning=said, flow=flow) if flow.reasoning else Step(end, content=said, flow=flow)
 
 
 def _attributes(text: str) -> dict[str, str]:

@@ -30,6 +30,8 @@ def read_pairs(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
             return scan.cut_inside(f"a call of {head['name']!r} was cut off")
         key, text, at = read
         raw[key] = typed_text(text, key, offer)
+    if scan.at(at, "\\n"):
+        at += 2
     return _pairs_end(scan, head, offer, raw, envelope, at)
 
 
@@ -74,7 +76,7 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
     """`<name>f</name><arguments>…</arguments>`: name and arguments as elements, or each argument as one."""
     children = _children(scan, pos)
     if children is None:
-        return scan.cut_inside("a call was cut off") if close else None
+        return scan.cut_inside("a call was cut off") if close or _names_tool(scan, pos) else None
     fields, at = children
     name = next((fields[tag].strip() for tag in NAME_TAGS if tag in fields), "")
     if not name:
@@ -90,6 +92,13 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
     if close and scan.at(scan.space(at), close):
         at = scan.space(at) + len(close)
     return called(name, offer, arguments, envelope, (pos, at))
+
+
+def _names_tool(scan: Scan, pos: int) -> bool:
+    """Whether the element here is a finished name of an offered tool."""
+    child = _CHILD.match(scan.text, pos, scan.end)
+    end = scan.find("</", child.end()) if child is not None and child["name"] in NAME_TAGS else -1
+    return child is not None and end >= 0 and scan.offered.get(scan.text[child.end() : end].strip()) is not None
 
 
 def _inner_arguments(scan: Scan, text: str, offer: Offer | None) -> Any:
@@ -123,6 +132,8 @@ def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int] | None:
 
 def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Step | None:
     """`<tool_name><argument>v</argument></tool_name>`: the tag is the tool."""
+    if scan.text.startswith("/", pos + 1 + len(offer.name)):
+        return _empty_tag(pos, offer, envelope)
     close = f"</{offer.name}>"
     begin = pos + len(offer.name) + 2
     children = _children(scan, scan.space(begin))
@@ -140,3 +151,8 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
         key: typed_text(trimmed(text) if text.startswith("\n") else text, key, offer) for key, text in fields.items()
     }
     return Step(at + len(close), [Found(offer, arguments, envelope.slug, (pos, at + len(close)), weak=True)])
+
+
+def _empty_tag(pos: int, offer: Offer, envelope: Envelope) -> Step | None:
+    end = pos + len(offer.name) + 3
+    return None if offer.required else Step(end, [Found(offer, {}, envelope.slug, (pos, end), weak=True)])

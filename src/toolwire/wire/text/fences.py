@@ -14,14 +14,14 @@ _CLOSES = ("\n```", "```")
 _INTENT = 600
 _ILLUSTRATES = re.compile(
     r"example|such as|like this|for instance|e\.g\.|schema|definition|syntax|template|format|"
-    r"would (?:be|look|write|send|call|use)|could (?:be|write|send|call|use)|you can|you could|looks like|shape",
+    r"would (?:be|look|write|send|call|use)|could (?:be|write|send|call|use)|you can|you could|looks|shape",
     re.IGNORECASE,
 )
 
 
-def illustrates(text: str, at: int) -> bool:
+def illustrates(scan: Scan, at: int) -> bool:
     """Whether the words before a position announce an example rather than an action."""
-    before = text[max(0, at - 160) : at].rstrip()
+    before = (scan.before + scan.text[max(0, at - 160) : at])[-160:].rstrip()
     paragraph = before[before.rfind("\n\n") + 1 :]
     return _ILLUSTRATES.search(paragraph) is not None
 
@@ -73,7 +73,7 @@ def _acts(scan: Scan, at: int, end: int) -> bool:
     following = scan.space(end)
     if following < scan.end and not (scan.at(following, "```") or scan.at(following, "Observation")):
         return False
-    return at <= _INTENT and not illustrates(scan.text, at)
+    return scan.offset + at <= _INTENT and not illustrates(scan, at)
 
 
 def _as_text(scan: Scan, at: int, body: int) -> Step:
@@ -81,3 +81,17 @@ def _as_text(scan: Scan, at: int, body: int) -> Step:
     close = close + 1 if close >= 0 else scan.find("```", body)
     end = close + 3 if close >= 0 else scan.end
     return Step(end, content=scan.text[at:end])
+
+
+def may_call(scan: Scan, at: int) -> bool:
+    """Whether a fence whose end has not come may still turn out to hold a call."""
+    fence = _OPEN.match(scan.text, at, scan.end)
+    if fence is None or fence[1].lower() in _MARKED:
+        return True
+    body = scan.space(fence.end())
+    if body >= scan.end or scan.text[body] in "{[<":
+        return True
+    head = CALL_HEAD.match(scan.text, body, scan.end)
+    if head is not None:
+        return head["name"] == "print" or scan.offered.get(head["name"].removeprefix("default_api.")) is not None
+    return scan.end - body < 40 and "\n" not in scan.text[body : scan.end]

@@ -7,13 +7,14 @@ from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_n
 from toolwire.wire.text.channels import read_message
 from toolwire.wire.text.json_calls import read_value
 from toolwire.wire.text.marks import Envelope
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.scan import Flow, Found, Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 from toolwire.wire.values import PartList, PartObject
 
 _STARS = r"[*_ \t]{0,6}"
 LABEL = re.compile(rf"{_STARS}(?P<label>Thought|Action Input|Action|Final Answer|Observation|Call)\s?{_STARS}:{_STARS}")
 _NEXT = re.compile(rf"\n{_STARS}(?:Thought|Action Input|Action|Final Answer|Observation)\s?{_STARS}:")
+_LABEL_ENDS = tuple(f"\n{stars}{label}" for stars in ("", "**") for label in ("Thought", "Action", "Final", "Observ"))
 _ACTION_NAME = re.compile(r"[`\"' \t]*+(?P<name>[^\W\d][\w.-]{0,127})[`\"' \t]*+")
 _INPUT = re.compile(rf"\s*+{_STARS}Action Input\s?{_STARS}:{_STARS}")
 _BRACKETS = re.compile(r"\[(?P<text>[^\n]*)\][ \t]*(?=\n|\Z)")
@@ -31,7 +32,8 @@ def read_label(scan: Scan, pos: int, opened: Opener) -> Step | None:
         case "Thought":
             following = _NEXT.search(scan.text, label.end(), scan.end)
             stop = following.start() if following else scan.end
-            return Step(stop, reasoning=scan.text[label.end() : stop])
+            flow = Flow(label.end(), _LABEL_ENDS, reasoning=True)
+            return Step(stop, reasoning=scan.text[label.end() : stop], flow=flow)
         case "Final Answer":
             return Step(label.end())
         case "Action":
@@ -125,7 +127,7 @@ def read_qwen_agent(scan: Scan, pos: int) -> Step | None:
         return scan.cut_inside("the text ends inside a call") if scan.end - pos < 160 else None
     if scan.at(head.end(), "{"):
         step = read_named(scan, pos, head["name"], head.end(), _QWEN_ENVELOPE)
-    elif head.end() >= scan.end:
+    elif "✿ARGS✿: ".startswith(scan.text[head.end() : min(head.end() + 10, scan.end)]):
         return scan.cut_inside("the text ends inside a call")
     else:
         stop = scan.find("✿", head.end())
@@ -197,6 +199,17 @@ def read_bare(scan: Scan, pos: int) -> Step | None:
 
 _ADDRESS = re.compile(r"\s*+(?:assistant\b)?\s*+to=[^\s<]{1,160}[^<\n]{0,40}<\|")
 _TO_ALL = re.compile(r"\s*+all[ \t]*+\n\s*+(?:<\|content\|>)?")
+
+
+_ADDRESS_SO_FAR = re.compile(
+    r"\s*+(?:a(?:s(?:s(?:i(?:s(?:t(?:a(?:n(?:t\s*+)?)?)?)?)?)?)?)?)?(?:t(?:o(?:=(?:(?!<\|message\|>)[^\n]){0,240})?)?)?\Z"
+)
+_TO_ALL_SO_FAR = re.compile(r"\s*+(?:a(?:l(?:l[ \t]*+\n?\s*+(?:<[|conte>]{0,9})?)?)?)?\Z")
+
+
+def start_undecided(text: str) -> bool:
+    """Whether the beginning of a text may still turn out to be the rest of a header."""
+    return bool(_ADDRESS_SO_FAR.match(text) or _TO_ALL_SO_FAR.match(text))
 
 
 def read_start(scan: Scan, opened: Opener) -> Step | None:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolwire.wire.text.bodies import read_body
+from toolwire.wire.text.bodies import read_body, read_json, read_named
 from toolwire.wire.text.channels import M3, read_element, read_m3, read_message
 from toolwire.wire.text.elements import read_children, read_tool_tag
-from toolwire.wire.text.fences import read_fence
+from toolwire.wire.text.fences import illustrates, read_fence
 from toolwire.wire.text.labels import read_qwen_agent, read_recipient
 from toolwire.wire.text.marks import (
     AFTER_CALL,
@@ -63,19 +63,54 @@ def _tag_call(scan: Scan, mark: Mark) -> Step | None:
     return _past_closers(scan, step)
 
 
+_ATTRIBUTES = re.compile(r"[^<>]{0,300}>")
+_NAMED = re.compile(r"""\b(?:name|tool|function)\s*+=\s*+["']?([^"'<>\s]{1,128})""")
+
+
+def _attributed(opener: str) -> Handler:
+    """A tag that carries attributes: the name may be one of them, and the arguments alone stand inside."""
+    plain = _OPENERS[opener + ">"]
+
+    def read(scan: Scan, mark: Mark) -> Step | None:
+        rest = _ATTRIBUTES.match(scan.text, mark.after, scan.end)
+        if rest is None:
+            return None
+        named = _NAMED.search(rest.group())
+        at = scan.space(rest.end())
+        if named is not None and scan.offered.get(named[1]) is not None and scan.at(at, "{"):
+            return _past_closers(scan, read_named(scan, mark.at, named[1], at, plain))
+        return _past_closers(scan, read_body(scan, rest.end(), plain, opened, mark.depth))
+
+    return read
+
+
 def _silent(_: Scan, mark: Mark) -> Step | None:
     return Step(mark.after)
 
 
 def _element_end(scan: Scan, mark: Mark) -> Step | None:
     end = scan.find("<|sep|>", mark.after)
-    return Step(end + len("<|sep|>")) if 0 <= end - mark.after < 64 else Step(mark.after)
+    if 0 <= end - mark.after < 64:
+        return Step(end + len("<|sep|>"))
+    return Step(scan.end, cut=True) if scan.end - mark.after < 64 else Step(mark.after)
 
 
 def tool_tag(scan: Scan, mark: Mark) -> Step | None:
     """A tag that is a tool's name."""
-    offer = scan.offered.get(mark.text[1:-1])
+    offer = scan.offered.get(mark.text[1:-1].removesuffix("/"))
     return read_tool_tag(scan, mark.at, offer, _CLINE) if offer is not None else None
+
+
+_OPENERS = {opener: envelope for envelope in ENVELOPES for opener in envelope.opens}
+_PLAIN_TAGS = ("<tool_call", "<tool_use", "<function_call", "<tools", "<tool_calls")
+_BARE_KEYS = ("name", "tool", "tool_name", "function", "function_call", "tool_calls", "action", "type")
+
+
+def _inline(scan: Scan, mark: Mark) -> Step | None:
+    """JSON in the middle of a line is a call only where it ends the message and no example was announced."""
+    step = read_json(scan, mark.at, "bare_json", (), weak=True)
+    ends = step is not None and scan.space(step.end) >= scan.end
+    return step if ends and not illustrates(scan, mark.at) else None
 
 
 HANDLERS: dict[str, Handler] = {
@@ -83,7 +118,9 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("<function=", "<function name=", "<functionname="), _tag_call),
     **{f"<{space}invoke{end}": _tag_call for space in ("", "antml" + ":", "atem:", "steptml:") for end in (" ", ">")},
     "<｜DSML｜invoke": _tag_call,
-    **{opener: _envelope(envelope) for envelope in ENVELOPES for opener in envelope.opens},
+    **{opener: _envelope(envelope) for opener, envelope in _OPENERS.items()},
+    **{f"{tag} ": _attributed(tag) for tag in _PLAIN_TAGS},
+    **dict.fromkeys((f'{{{space}"{key}"' for key in _BARE_KEYS for space in ("", " ")), _inline),
     "<|start|>": lambda scan, mark: read_message(scan, mark.at, opened),
     "<|channel|>": lambda scan, mark: read_message(scan, mark.at, opened),
     "<|open|>": lambda scan, mark: read_element(scan, mark.at),
@@ -96,7 +133,8 @@ HANDLERS: dict[str, Handler] = {
     ">>>": lambda scan, mark: read_recipient(scan, mark.at, marked=True),
     "<tool>": lambda scan, mark: _past_closers(scan, read_children(scan, mark.at, _LANGCHAIN)),
 }
-CALL_OPENERS = frozenset(HANDLERS) - frozenset(SILENT) - {"```", ">>>", "<|channel|>", "<|start|>"}
+_NOT_INSIDE = {"```", ">>>", "<|channel|>", "<|start|>", *(marker for marker in HANDLERS if marker[0] == "{")}
+CALL_OPENERS = frozenset(HANDLERS) - frozenset(SILENT) - _NOT_INSIDE
 THOUGHT_ENDS = dict(THOUGHTS)
 ANSWERS = {f"<{slash}{tag}>": tag for tag in ANSWER_TAGS for slash in ("", "/")}
 MARKERS = tuple(dict.fromkeys([*HANDLERS, *THOUGHT_ENDS, *LONE_ENDS, *ANSWERS]))

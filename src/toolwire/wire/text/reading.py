@@ -18,7 +18,7 @@ from toolwire.wire.text.openers import (
     opened,
     tool_tag,
 )
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.scan import Flow, Found, Scan, Step
 
 _LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
 _QUOTES = "`'\"“"
@@ -41,7 +41,7 @@ class Triggers:
 
     def __init__(self, offered: Offered) -> None:
         names = [name for name in offered.by_name if name]
-        tags = [f"<{name}>" for name in names if f"<{name}>" not in HANDLERS]
+        tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
         self.strong = re.compile(any_of([*MARKERS, *tags]))
         named = rf"|(?P<name>{any_of(names)}(?=[ \t]*+[\n(]|<\|content))" if names else ""
         body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
@@ -64,11 +64,11 @@ def triggers(offered: Offered) -> Triggers:
 
 def read_text(text: str, offered: Offered) -> Reading:
     """Read a text from front to back, each character a bounded number of times."""
-    end, finished = _end_of_turn(text)
-    return _Pass(Scan(text, offered, end=end, finished=finished)).run()
+    end, finished = end_of_turn(text)
+    return Pass(Scan(text, offered, end=end, finished=finished)).run()
 
 
-def _end_of_turn(text: str) -> tuple[int, bool]:
+def end_of_turn(text: str) -> tuple[int, bool]:
     """Where the text ends once end-of-turn tokens are left out, and whether there was one."""
     end = len(text)
     if not text.endswith((">", "]", "[", "\n", " ")):
@@ -82,8 +82,8 @@ def _end_of_turn(text: str) -> tuple[int, bool]:
     return end, finished
 
 
-class _Pass:
-    """One pass over one text."""
+class Pass:
+    """One pass over one text, or over as much of it as has come."""
 
     def __init__(self, scan: Scan) -> None:
         self.scan = scan
@@ -98,6 +98,12 @@ class _Pass:
         self._line: re.Match[str] | None = None
         self._strong_from = self._line_from = -1
 
+    def rebase(self, scan: Scan) -> None:
+        """Go on with another stretch of the same text."""
+        self.scan = scan
+        self._strong_from = self._line_from = -1
+        self.pieces.clear()
+
     def run(self) -> Reading:
         scan = self.scan
         at = look = 0
@@ -107,12 +113,12 @@ class _Pass:
             self._apply(first, 0, 0)
             at = look = first.end
         while True:
-            found = self._next(look, fresh=fresh)
+            found = self.next(look, fresh=fresh)
             if found is None:
                 break
             begin, after, step = found
             if step is None:
-                look, fresh = max(after, look + 1), False
+                look, fresh = max(after, look + (not fresh)), False
                 if not scan.spend(0):
                     self.problems.append(("malformed", "too many things that look like calls: the rest is text"))
                     break
@@ -123,21 +129,25 @@ class _Pass:
         self.pieces.append(scan.text[at : scan.end])
         return self._reading()
 
-    def _next(self, look: int, *, fresh: bool) -> tuple[int, int, Step | None] | None:
+    def next(self, look: int, *, fresh: bool) -> tuple[int, int, Step | None] | None:
         """The next place that may be more than text, and what was read there."""
         scan = self.scan
         if fresh:
             here = self.triggers.here.match(scan.text, look, scan.end)
             if here is not None:
-                step = self._weak(here)
-                if step is not None:
-                    return here.start(here.lastgroup or 0), here.end(), step
+                begin, step = here.start(here.lastgroup or 0), self._weak(here)
+                if step is not None or not self._marked(begin):
+                    return begin, begin, step
         strong, line = self._strong_after(look), self._line_after(look)
         if line is not None and (strong is None or line.start(line.lastgroup or 0) < strong.start()):
             return line.start(line.lastgroup or 0), line.end(), self._weak(line)
         if strong is None:
             return None
         return strong.start(), strong.end(), self._handle(strong)
+
+    def _marked(self, at: int) -> bool:
+        """Whether a marker stands exactly here, so that it decides."""
+        return self.triggers.strong.match(self.scan.text, at, self.scan.end) is not None
 
     def _strong_after(self, look: int) -> re.Match[str] | None:
         if self._strong_from < 0 or (self._strong is not None and self._strong.start() < look):
@@ -159,7 +169,7 @@ class _Pass:
             step = read_recipient(scan, at, marked=False)
         else:
             step = read_bare(scan, at)
-        if step is not None and illustrates(scan.text, at):
+        if step is not None and illustrates(scan, at):
             return None
         return step
 
@@ -180,7 +190,7 @@ class _Pass:
             return self._lone_end(at, match.end())
         step = HANDLERS.get(marker, tool_tag)(scan, Mark(marker, at, match.end()))
         if step is not None and step.cut and not step.found and self._repeats_opener(marker, match.end()):
-            return Step(match.end())
+            return Step(match.end(), cut=True)
         return step
 
     def _repeats_opener(self, marker: str, after: int) -> bool:
@@ -206,18 +216,19 @@ class _Pass:
         """A closed block is reasoning; an open one ends where a complete call begins."""
         scan = self.scan
         stop = scan.find(close, after)
+        flow = Flow(after, (close,), reasoning=True)
         if stop >= 0:
-            return Step(stop + len(close), reasoning=scan.text[after:stop])
+            return Step(stop + len(close), reasoning=scan.text[after:stop], flow=flow)
         look = after
         while (match := STRONG.search(scan.text, look, scan.end)) is not None:
             if match.group() in CALL_OPENERS and not _is_mentioned(scan, match.start(), match.end()):
                 step = HANDLERS[match.group()](scan, Mark(match.group(), match.start(), match.end()))
                 if step is not None and step.found:
-                    return Step(match.start(), reasoning=scan.text[after : match.start()])
+                    return Step(match.start(), reasoning=scan.text[after : match.start()], flow=flow)
             look = match.end()
             if not scan.spend(0):
                 break
-        return Step(scan.end, reasoning=scan.text[after : scan.end])
+        return Step(scan.end, reasoning=scan.text[after : scan.end], flow=flow)
 
     def _lone_end(self, at: int, after: int) -> Step | None:
         """An end without a beginning: the prompt had opened the block, so all before it is reasoning."""

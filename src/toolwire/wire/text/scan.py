@@ -25,6 +25,15 @@ class Found:
     weak: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Plain words from a position on until one of some markers, so that they can be shown while they come."""
+
+    begin: int
+    ends: tuple[str, ...]
+    reasoning: bool = False
+
+
 @dataclass(slots=True)
 class Step:
     """What one reader took from the text: everything up to `end` is accounted for.
@@ -38,19 +47,27 @@ class Step:
     reasoning: str = ""
     cut: bool = False
     retro: bool = False
+    flow: "Flow | None" = None
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Scan:
-    """One text, the tools that may be called in it, and a purse that bounds the work spent on false starts."""
+    """One text, the tools that may be called in it, and a purse that bounds the work spent on false starts.
 
-    __slots__ = ("end", "finished", "notes", "offered", "purse", "text")
+    A stretch of a longer text begins at `offset` of it and has the words `before` it; while it is `growing`, nothing
+    is guessed that more text could refute.
+    """
+
+    __slots__ = ("before", "end", "finished", "growing", "notes", "offered", "offset", "purse", "text")
 
     def __init__(self, text: str, offered: Offered, *, end: int | None = None, finished: bool = False) -> None:
         self.text = text
         self.end = len(text) if end is None else end
         self.offered = offered
         self.finished = finished
+        self.before = ""
+        self.offset = 0
+        self.growing = False
         self.notes: list[tuple[str, str]] = []
         self.purse = _ALLOWANCE + _PER_CHARACTER * self.end
 

@@ -190,11 +190,10 @@ def closing(scan: Scan, begin: int, close: str) -> int:
     while at >= 0:
         if _STRUCTURE.match(scan.text, at + len(close), scan.end):
             return at
-        following = scan.find(close, at + 1)
         if not scan.spend(0):
             return first
-        at = following
-    return first
+        at = scan.find(close, at + 1)
+    return -1 if scan.growing else first
 
 
 def typed_text(text: str, key: str, offer: Offer | None, is_string: str | None = None) -> Any:
