@@ -89,6 +89,7 @@ class OpenCard:
     """A card to be written down unless its identity is taken."""
 
     card: CallCard
+    key: tuple[str, str]
     row: Row
     result_row: Row | None
     audit: Sequence[Row]
@@ -109,8 +110,7 @@ class OpenCard:
         return replace(checked, result=self.card.result)
 
     def found(self, page: Page) -> CallCard | None:
-        key = identity(self.card)
-        return page.card(key) if CALL in page.kept(key) else None
+        return page.card(self.key) if CALL in page.kept(self.key) else None
 
     def checked(self, page: Page, found: CallCard) -> CallCard | StoreError:
         """The card kept first, under the caller's epoch, if it is for the same arguments."""
@@ -120,18 +120,22 @@ class OpenCard:
         return refusals.conflict(self.card)
 
     def put(self, page: Page) -> None:
-        key = identity(self.card)
-        if CALL not in page.kept(key):
-            page.add_card(key, self.row)
-        if self.card.result is not None and self.result_row is not None and RESULT not in page.kept(key):
-            page.add_result(self.card, self.card.result, self.result_row, self.at)
+        kinds = page.kept(self.key)
+        if CALL not in kinds:
+            page.records.append(self.row)
+            kinds.add(CALL)
+        if self.card.result is not None and self.result_row is not None and RESULT not in kinds:
+            page.add_result(kinds, self.card.result, self.result_row, self.at)
 
 
 def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreError:
-    key = identity(card)
-    if refusal := _stale(page, card) or _unknown(page, card):
+    if refusal := _stale(page, card):
         return refusal
-    if RESULT not in page.kept(key):
+    key = identity(card)
+    kinds = page.kept(key)
+    if CALL not in kinds:
+        return refusals.no_call(card)
+    if RESULT not in kinds:
         page.connection.execute(_START, key)
         page.audit.extend(audit)
     return replace(page.card(key), epoch=card.epoch)
@@ -140,12 +144,16 @@ def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreE
 def close(
     page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], at: float
 ) -> ToolResult | StoreError:
-    if refusal := _stale(page, card) or _unknown(page, card):
+    if refusal := _stale(page, card):
         return refusal
-    if (first := _ended_with(page, card)) is not None:
+    key = identity(card)
+    kinds = page.kept(key)
+    if CALL not in kinds:
+        return refusals.no_call(card)
+    if RESULT in kinds and (first := page.card(key).result) is not None:
         page.audit.extend(audit_rows([refusals.late_result(card, result, at)]))
         return first
-    page.add_result(card, result, row, at)
+    page.add_result(kinds, result, row, at)
     page.audit.extend(audit)
     return result
 
@@ -190,12 +198,3 @@ def _stale(page: Page, card: CallCard) -> StoreError | None:
     if known is None or known[0] == card.epoch:
         return None
     return refusals.taken_over(card.turn_id, card.epoch, known[0])
-
-
-def _ended_with(page: Page, card: CallCard) -> ToolResult | None:
-    key = identity(card)
-    return page.card(key).result if RESULT in page.kept(key) else None
-
-
-def _unknown(page: Page, card: CallCard) -> StoreError | None:
-    return None if CALL in page.kept(identity(card)) else refusals.no_call(card)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
-from toolwire.record.rows import CALL, RESULT, Row, column, identity, read_card
+from toolwire.record.rows import RESULT, Row, column, read_card
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
@@ -98,15 +98,15 @@ class Page:
         self.flush()
         return read_card(self.connection.execute(_CARD, key).fetchone())
 
-    def add_card(self, key: tuple[str, str], row: Row) -> None:
+    def add_result(self, kinds: set[str], result: ToolResult, row: Row, at: float) -> None:
+        """Keep how a call ended, and count it under the title of its row, the tool's name."""
         self.records.append(row)
-        self.kept(key).add(CALL)
-
-    def add_result(self, card: CallCard, result: ToolResult, row: Row, at: float) -> None:
-        """Keep how a call ended, and count it."""
-        self.records.append(row)
-        self.kept(identity(card)).add(RESULT)
-        self.tallies.setdefault(column(card.call.name), ToolTally()).add(result, at)
+        kinds.add(RESULT)
+        tool = row[3]
+        tally = self.tallies.get(tool)
+        if tally is None:
+            tally = self.tallies[tool] = ToolTally()
+        tally.add(result, at)
 
     def flush(self) -> None:
         """Write what was added so far."""

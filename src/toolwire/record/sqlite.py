@@ -28,6 +28,7 @@ from toolwire.record.rows import (
     column,
     history_json,
     history_of,
+    identity,
     opening_json,
     result_row,
     said_row,
@@ -177,7 +178,7 @@ class SqliteStore:
     def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:
         at = self._clock()
         result = None if card.result is None else result_row(card, card.result, at)
-        return OpenCard(card, card_row(card), result, audit_rows(audit), at)
+        return OpenCard(card, identity(card), card_row(card), result, audit_rows(audit), at)
 
     async def _on_files(self, work: Callable[[], T]) -> T:
         try:
