@@ -1,9 +1,14 @@
 """A stage for the real `toolwire` command: a folder of its own, a scripted model behind HTTP, and its exit codes."""
 
+import fcntl
 import json
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 60
+LIMIT_S = 30
 MODEL = "openai-compatible:scripted"
 
 
@@ -36,6 +41,7 @@ class Stage:
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
+    started: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def run(self, *words: str, stdin: bytes | None = None, **environ: str) -> Ran:
         done = subprocess.run(
@@ -51,7 +57,7 @@ class Stage:
 
     def start(self, *words: str, **environ: str) -> "subprocess.Popen[bytes]":
         """Start a command and leave it running; its output is for whoever started it."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(*words),
             cwd=self.folder,
             env=self._environ(environ),
@@ -59,6 +65,15 @@ class Stage:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self.started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what is still running."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=LIMIT_S)
 
     def command(self, *words: str) -> list[str]:
         return [str(Path(sys.executable).parent / "toolwire"), *words]
@@ -86,6 +101,12 @@ class Script:
     requests: list[dict[str, Any]] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     gates: dict[int, threading.Event] = field(default_factory=dict)
+
+    def wait_for_request(self, process: "subprocess.Popen[bytes]") -> None:
+        """Until the process has sent its next request; one that does not is shown with what it said."""
+        if not self.arrived.acquire(timeout=LIMIT_S):
+            process.kill()
+            raise AssertionError(f"no request came: {process.communicate(timeout=LIMIT_S)}")
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -182,3 +203,63 @@ def _whole(line: Any) -> dict[str, Any]:
     reason = "tool_calls" if isinstance(line, list) else "stop"
     choice = {"index": 0, "message": message, "finish_reason": reason}
     return {"id": "x", "object": "chat.completion", "model": "scripted", "choices": [choice], "usage": _USAGE}
+
+
+class Terminal:
+    """A command at a real pseudo-terminal of 80 columns: type to it, and wait for what it shows."""
+
+    def __init__(self, stage: Stage, *words: str, **environ: str) -> None:
+        self.seen = ""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        self.process = subprocess.Popen(
+            stage.command(*words),
+            cwd=stage.folder,
+            env=stage._environ({"TERM": "xterm-256color", **environ}),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
+        os.close(slave)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(LIMIT_S)
+        os.close(self._master)
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, words: str) -> str:
+        """Everything shown up to now, once these words are among what is new."""
+        start = len(self.seen)
+        while words not in self.seen[start:]:
+            if not self._more():
+                raise AssertionError(f"{words!r} was not shown; this was: {self.seen[start:]!r}")
+        return self.seen
+
+    def end(self) -> int:
+        """Show the rest, and give the exit code."""
+        while self._more():
+            pass
+        return self.process.wait(LIMIT_S)
+
+    def _more(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], LIMIT_S)
+        try:
+            data = os.read(self._master, 65_536) if ready else b""
+        except OSError:  # Linux says EIO when the last process at the terminal is gone
+            data = b""
+        self.seen += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+def _take_terminal() -> None:
+    """Make the terminal the controlling one, so that Ctrl-C reaches the process as a signal."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

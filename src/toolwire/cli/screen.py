@@ -1,11 +1,12 @@
 """What is printed, and where: answers on standard output, everything else on standard error."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -31,7 +32,7 @@ class Screen:
     @property
     def animates(self) -> bool:
         """Whether there is someone to show a spinner to."""
-        return self.err.is_terminal and not self.err.is_dumb_terminal
+        return self.err.is_terminal and not self.err.is_dumb_terminal and not self.err.no_color
 
     def json(self, value: Any) -> None:
         """One exact JSON value on standard output."""
@@ -74,8 +75,9 @@ class Screen:
             shown = value if isinstance(value, Text) else Text(clean(value))
             self.out.print(Text.assemble((f"{name:<{width}}", "dim"), "  ", shown), soft_wrap=True)
 
-    def show(self, what: RenderableType) -> None:
-        self.out.print(what)
+    def prose(self, text: str, style: str = "") -> None:
+        """Words for people, broken between words where there is a terminal."""
+        self.out.print(Text(clean(text), style), soft_wrap=not self.out.is_terminal)
 
 
 def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:
@@ -87,7 +89,8 @@ def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:
 
 
 def _console(color: str, no_color: bool, *, stderr: bool) -> Console:
-    wanted = False if no_color else COLORS[color]
+    unwanted = no_color or (color == "auto" and os.environ.get("NO_COLOR"))
+    wanted = False if unwanted else COLORS[color]
     plain: dict[str, Any] = {"color_system": None, "no_color": True} if wanted is False else {}
     console = Console(stderr=stderr, markup=False, highlight=False, emoji=False, force_terminal=wanted or None, **plain)
     if console.width < _NARROWEST:

@@ -17,7 +17,7 @@ from toolwire.cli.plain import encoded, plain, tool_object
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
 from toolwire.cli.text import clean, one_line
-from toolwire.decide.ladder import Case, preflight
+from toolwire.decide.ladder import Case, needs_confirmation, preflight
 from toolwire.define.conformance import Finding, report
 from toolwire.define.openai import tool_from_openai
 from toolwire.define.toolbox import Toolbox
@@ -153,14 +153,14 @@ def _show_catalogue(screen: Screen, toolbox: Toolbox, withheld: dict[str, str]) 
         offered = Text(f"no: {reason}", "red") if reason else Text("yes", "green")
         needs = ", ".join(sorted(tool.needs)) or "-"
         name = Text(clean(tool.name), "dim" if reason else "bold")
-        description = one_line(tool.description, 160)
+        description = one_line(tool.description.partition(". ")[0], 100)
         rows.append((name, Text(tier, _TIER_STYLES[tier]), needs, tool.effect.value, offered, description))
     screen.table(("tool", "tier", "needs", "effect", "offered", "description"), rows)
 
 
 def _show_tool(screen: Screen, tool: Tool, withheld: str) -> None:
     screen.out.print(Text.assemble((clean(tool.name), "bold"), "  ", (f"version {clean(tool.version)}", "dim")))
-    screen.say(tool.description)
+    screen.prose(tool.description)
     screen.out.print()
     screen.pairs(
         {
@@ -169,7 +169,7 @@ def _show_tool(screen: Screen, tool: Tool, withheld: str) -> None:
             "needs": ", ".join(sorted(tool.needs)) or "nothing",
             "effect": tool.effect.value,
             "time": f"{tool.timeout_s:g} s, at most {tool.max_timeout_s:g} s",
-            "asks first": "yes" if tool.requires_confirmation else "only if the grant says so",
+            "asks first": "yes, unless the grant confirms it" if needs_confirmation(tool, Grant()) else "no",
             "touches": ", ".join((*(f"reads {r}" for r in tool.reads), *(f"writes {w}" for w in tool.writes))) or "-",
         }
     )
@@ -186,13 +186,13 @@ def _show_fields(screen: Screen, title: str, schema: Any) -> None:
     required = set(schema.get("required", ()))
     screen.out.print(Text(f"\n{title}", "bold"))
     if not properties:
-        screen.say(f"  {_type_of(schema)}")
+        screen.say(_type_of(schema))
         return
     rows = [
-        (f"  {name}", _type_of(field), "yes" if name in required else _default_of(field), _described(field))
+        (name, _type_of(field), "yes" if name in required else _default_of(field), _described(field))
         for name, field in properties.items()
     ]
-    screen.table(("  field", "type", "required" if title == "takes" else "always", "meaning"), rows)
+    screen.table(("field", "type", "required" if title == "takes" else "always", "meaning"), rows)
 
 
 def _type_of(schema: Any) -> str:

@@ -1,0 +1,202 @@
+"""`toolwire ask`: a question at the terminal, a model behind real HTTP, and real tools."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Inside
+from tests.cli.stage import LIMIT_S, Stage, Terminal, scripted
+from toolwire.cli.exits import Exit
+
+MULTIPLY = [("calculator", {"expression": "23*19"})]
+DANGEROUS = """
+from toolwire import tool
+
+@tool(requires_confirmation=True)
+def erase(path: str) -> str:
+    \"\"\"Erase a file for good.\"\"\"
+    with open("ledger", "a") as ledger:
+        ledger.write(path + "\\n")
+    return "erased " + path
+"""
+
+
+@pytest.fixture
+def with_eraser(stage: Stage) -> Stage:
+    stage.settings('[tools]\nmodules = ["mine:erase"]\n')
+    stage.module("mine", DANGEROUS)
+    return stage
+
+
+def ledger(stage: Stage) -> list[str]:
+    path = stage.folder / "ledger"
+    return path.read_text().split() if path.exists() else []
+
+
+@pytest.mark.feature("F037")
+def test_the_answer_goes_to_standard_output_and_everything_else_to_standard_error(inside: Inside) -> None:
+    with scripted(MULTIPLY, "It is 437.") as model:
+        ran = inside("ask", "What is 23*19?", *model.flags)
+    assert (ran.code, ran.out) == (Exit.DONE, "It is 437.\n")
+    assert 'calculator(expression="23*19") → result=437' in ran.err
+    assert "2 steps · 1 call · 30 tokens" in ran.err
+    assert "toolwire logs --turn " in ran.err
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.feature("F037")
+def test_with_json_there_is_one_object_and_nothing_else(inside: Inside) -> None:
+    with scripted(MULTIPLY, "It is 437.") as model:
+        ran = inside("ask", "What is 23*19?", *model.flags, "--json")
+    said = ran.json
+    assert (said["answer"], said["reason"], said["iterations"]) == ("It is 437.", "answered", 2)
+    assert [call["result"]["structured"]["result"] for call in said["calls"]] == [437]
+    assert ran.err == ""
+
+
+def test_every_event_can_be_watched_as_json_lines(inside: Inside) -> None:
+    with scripted(MULTIPLY, "It is 437.") as model:
+        ran = inside("ask", "What is 23*19?", *model.flags, "--json", "--trace")
+    events = [json.loads(line)["event"] for line in ran.err.splitlines()]
+    assert events[:2] == ["turn_started", "model_asked"]
+    assert [name for name in events if name.startswith("call_") and name != "call_written"] == [
+        "call_started",
+        "call_finished",
+    ]
+    assert events[-1] == "turn_ended"
+    assert ran.json["answer"] == "It is 437."
+
+
+def test_every_event_can_be_watched_as_lines(inside: Inside) -> None:
+    with scripted("Hello.") as model:
+        ran = inside("ask", "Hi", *model.flags, "--trace")
+    assert "turn_ended" in ran.err
+    assert ran.out == "Hello.\n"
+
+
+@pytest.mark.feature("F146")
+def test_without_tools_it_is_a_plain_question_to_the_model(inside: Inside) -> None:
+    with scripted("Just words.") as model:
+        ran = inside("ask", "Hi", *model.flags, "--no-tools")
+    assert ran.out == "Just words.\n"
+    assert "tools" not in model.requests[0]
+
+
+def test_the_question_can_come_from_standard_input(stage: Stage) -> None:
+    with scripted("Hello.") as model:
+        ran = stage.run("ask", "-", *model.flags, stdin="Grüße\n".encode())
+    assert ran.out == "Hello.\n"
+    assert model.requests[0]["messages"][-1]["content"] == "Grüße"
+
+
+def test_questions_of_one_thread_share_a_conversation(inside: Inside) -> None:
+    with scripted("Nice to meet you.", "You are Ada.") as model:
+        inside("ask", "I am Ada.", *model.flags, "--thread", "us", "--system", "Be kind.")
+        inside("ask", "Who am I?", *model.flags, "--thread", "us", "--system", "Be kind.")
+    said = [message["content"] for message in model.requests[1]["messages"]]
+    assert said == ["Be kind.", "I am Ada.", "Nice to meet you.", "Who am I?"]
+
+
+def test_what_was_recorded_can_be_replayed_without_the_model(inside: Inside) -> None:
+    with scripted(MULTIPLY, "It is 437.") as model:
+        inside("ask", "What is 23*19?", *model.flags, "--record", "tape.jsonl")
+    ran = inside("ask", "What is 23*19?", "--replay", "tape.jsonl")
+    assert (ran.code, ran.out) == (Exit.DONE, "It is 437.\n")
+    other = inside("ask", "Something else?", "--replay", "tape.jsonl")
+    assert other.code == Exit.MODEL
+    Path("tape.jsonl").write_bytes(b"\x00garbage\n")
+    broken = inside("ask", "What is 23*19?", "--replay", "tape.jsonl")
+    assert (broken.code, "record it again" in broken.err) == (Exit.USAGE, True)
+
+
+def test_a_turn_that_runs_into_a_limit_says_so_and_does_not_count_as_done(inside: Inside) -> None:
+    with scripted(MULTIPLY, "I could not finish.") as model:
+        ran = inside("ask", "Go on", *model.flags, "--iterations", "2")
+    assert (ran.code, ran.out) == (Exit.FAILED, "I could not finish.\n")
+    assert "Stopped: iteration limit." in ran.err
+
+
+def test_what_a_model_or_tool_says_cannot_command_the_terminal(inside: Inside) -> None:
+    with scripted([("echo", {"message": "\x1b]0;owned\x07 [red]"})], "Bold: \x1b[1m[bold]x[/bold]") as model:
+        ran = inside("ask", "Hi\x1b[2J", *model.flags)
+    assert ran.out == "Bold: ␛[1m[bold]x[/bold]\n"
+    assert "\x1b" not in ran.err
+    assert "[red]" in ran.err
+
+
+@pytest.mark.feature("F040")
+def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(with_eraser: Stage) -> None:
+    with scripted([("erase", {"path": "a"})], "I may not.") as model:
+        ran = with_eraser.run("ask", "Erase a", *model.flags)
+    assert "nobody is at a terminal" in model.requests[1]["messages"][-1]["content"]
+    assert ran.out == "I may not.\n"
+    assert ledger(with_eraser) == []
+
+
+@pytest.mark.feature("F040")
+def test_yes_confirms_everything_beforehand(with_eraser: Stage) -> None:
+    with scripted([("erase", {"path": "a"})], "Done.") as model:
+        assert with_eraser.run("ask", "Erase a", *model.flags, "--yes").code == Exit.DONE
+    assert ledger(with_eraser) == ["a"]
+
+
+@pytest.mark.feature("F040")
+def test_the_person_at_the_terminal_sees_the_call_and_decides(with_eraser: Stage) -> None:
+    """No is the default; always holds for one tool and one turn."""
+    asks = [[("erase", {"path": path})] for path in ("a", "b", "c", "d")]
+    with scripted(*asks, "Done.") as model, Terminal(with_eraser, "ask", "Erase", *model.flags) as terminal:
+        shown = terminal.wait_for("[y/N/always]")
+        assert '"path": "a"' in shown
+        terminal.type("\n")
+        terminal.wait_for("[y/N/always]")
+        terminal.type("y\n")
+        terminal.wait_for("[y/N/always]")
+        terminal.type("always\n")
+        assert terminal.end() == Exit.DONE
+    assert ledger(with_eraser) == ["b", "c", "d"]
+
+
+@pytest.mark.feature("F040")
+def test_a_person_can_steer_between_steps_or_stop(stage: Stage) -> None:
+    with scripted(MULTIPLY, MULTIPLY) as model, Terminal(stage, "ask", "Go", *model.flags, "--step") as terminal:
+        terminal.wait_for("stop ends")
+        terminal.type("in French please\n")
+        terminal.wait_for("stop ends")
+        terminal.type("stop\n")
+        assert terminal.end() == Exit.FAILED
+    assert "in French please" in json.dumps(model.requests[1]["messages"])
+    assert "Stopped by the user." in terminal.seen
+
+
+def test_at_a_terminal_the_answer_is_streamed_once(stage: Stage) -> None:
+    with scripted(MULTIPLY, "It is 437.") as model, Terminal(stage, "ask", "23*19?", *model.flags) as terminal:
+        assert terminal.end() == Exit.DONE
+    assert terminal.seen.count("It is 437.") == 1
+    assert "is thinking" in terminal.seen
+
+
+@pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
+def test_a_terminal_without_colours_gets_none(stage: Stage, variable: str) -> None:
+    plain = {"NO_COLOR": "1"} if variable == "NO_COLOR" else {"TERM": "dumb"}
+    with scripted(MULTIPLY, "437.") as model, Terminal(stage, "ask", "23*19?", *model.flags, **plain) as terminal:
+        assert terminal.end() == Exit.DONE
+    assert "\x1b" not in terminal.seen
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_turn_goes_on(stage: Stage) -> None:
+    with scripted(MULTIPLY, "never shown", "It is 437.") as model:
+        model.gates[2] = threading.Event()
+        process = stage.start("ask", "What is 23*19?", *model.flags)
+        model.wait_for_request(process)
+        model.wait_for_request(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == Exit.INTERRUPTED
+        [hint] = [line for line in err.decode().splitlines() if line.startswith("Interrupted. Go on with: toolwire ")]
+        model.gates[2].set()
+        ran = stage.run(*hint.removeprefix("Interrupted. Go on with: toolwire ").split())
+    assert (ran.code, ran.out) == (Exit.DONE, "It is 437.\n")
+    assert "Traceback" not in err.decode()

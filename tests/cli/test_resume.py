@@ -1,0 +1,149 @@
+"""A process that is killed in the middle of a turn: the turn goes on, and no effect happens twice."""
+
+import json
+import os
+import select
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import LIMIT_S, Script, Stage, scripted
+from toolwire.cli.exits import Exit
+
+MARKERS = '''
+import time
+from toolwire import Effect, tool
+
+
+def _mark(name):
+    with open("ledger", "a") as ledger:
+        ledger.write(name + "\\n")
+    if name.startswith("hang"):
+        with open("doorbell", "w") as bell:
+            bell.write("x")
+        time.sleep(60)
+    return "marked " + name
+
+
+@tool
+def mark(name: str) -> str:
+    """Make a mark in the ledger, for good."""
+    return _mark(name)
+
+
+@tool(effect=Effect.IDEMPOTENT)
+def mark_again(name: str) -> str:
+    """Make a mark that may be made again."""
+    return _mark(name.removeprefix("hang") if __import__("os").path.exists("calm") else name)
+
+
+tools = [mark, mark_again]
+'''
+
+
+class Ledger:
+    """What the tools did, and a bell that rings when one of them hangs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "ledger"
+        os.mkfifo(folder / "doorbell")
+        self.bell = os.open(folder / "doorbell", os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait_until_a_tool_hangs(self) -> None:
+        ready, _, _ = select.select([self.bell], [], [], LIMIT_S)
+        assert ready, "no tool rang"
+
+    @property
+    def marks(self) -> Counter[str]:
+        return Counter(self._path.read_text().split()) if self._path.exists() else Counter()
+
+
+@pytest.fixture
+def ledger(stage: Stage) -> Iterator[Ledger]:
+    stage.settings('[tools]\nmodules = ["mine:tools"]\n')
+    stage.module("mine", MARKERS)
+    kept = Ledger(stage.folder)
+    yield kept
+    os.close(kept.bell)
+
+
+def marks(*names: str, tool: str = "mark") -> list[tuple[str, dict[str, str]]]:
+    return [(tool, {"name": name}) for name in names]
+
+
+def killed(stage: Stage, model: Script, after_request: int) -> None:
+    """Ask, and kill the process with SIGKILL while the model ponders its n-th answer."""
+    gate = model.gates[after_request] = threading.Event()
+    process = stage.start("ask", "Mark things", *model.flags)
+    for _ in range(after_request):
+        model.wait_for_request(process)
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    gate.set()
+
+
+@pytest.mark.parametrize("after_request", [1, 2, 3])
+def test_killed_while_the_model_ponders_the_turn_goes_on_and_marks_once(
+    stage: Stage, ledger: Ledger, after_request: int
+) -> None:
+    """The protocol demands it: what was answered before is never run again."""
+    steps = [marks("one"), marks("two", "three"), "Three marks."]
+    script = [*steps[:after_request], *steps[after_request - 1 :]]
+    with scripted(*script) as model:
+        killed(stage, model, after_request)
+        ran = stage.run("ask", "--resume", *model.flags, "--json")
+    assert (ran.code, ran.json["answer"]) == (Exit.DONE, "Three marks.")
+    assert ledger.marks == Counter(["one", "two", "three"])
+    assert [call["result"]["ok"] for call in ran.json["calls"]] == [True, True, True]
+
+
+def test_killed_while_a_tool_runs_its_outcome_is_unknown_and_it_is_not_run_again(stage: Stage, ledger: Ledger) -> None:
+    """The protocol demands it: an unsafe tool that was started is never started again blindly."""
+    with scripted(marks("before", "hang", "after"), "I will check.") as model:
+        process = stage.start("ask", "Mark things", *model.flags)
+        ledger.wait_until_a_tool_hangs()
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+        ran = stage.run("ask", "--resume", *model.flags, "--json")
+    assert ran.json["answer"] == "I will check."
+    assert all(count == 1 for count in ledger.marks.values())
+    by_name = {call["arguments"]["name"]: call["result"] for call in ran.json["calls"]}
+    assert by_name["hang"]["error"]["code"] == "outcome_unknown"
+    assert "It may or may not have taken effect" in json.dumps(model.requests[-1]["messages"])
+
+
+def test_killed_while_a_tool_that_may_run_again_runs_it_runs_again(stage: Stage, ledger: Ledger) -> None:
+    with scripted(marks("hanging", tool="mark_again"), "Marked.") as model:
+        process = stage.start("ask", "Mark things", *model.flags)
+        ledger.wait_until_a_tool_hangs()
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+        (stage.folder / "calm").touch()
+        ran = stage.run("ask", "--resume", *model.flags, "--json")
+    assert ran.json["calls"][0]["result"]["ok"] is True
+    assert sum(ledger.marks.values()) == 2
+
+
+def test_a_turn_that_a_living_process_works_on_is_not_taken_over(stage: Stage) -> None:
+    with scripted("Slowly.") as model:
+        model.gates[1] = threading.Event()
+        process = stage.start("ask", "Hi", *model.flags)
+        model.wait_for_request(process)
+        turn_id = stage.run("status", "--json").json["newest"][0]["id"]
+        assert stage.run("ask", "--resume", *model.flags).code == Exit.NOT_FOUND
+        ran = stage.run("ask", "--resume", turn_id, *model.flags)
+        model.gates[1].set()
+        out, _ = process.communicate(timeout=LIMIT_S)
+    assert ran.code == Exit.FAILED
+    assert turn_id in ran.err
+    assert out == b"Slowly.\n"
+
+
+def test_a_turn_that_ended_is_not_resumed(stage: Stage) -> None:
+    with scripted("Hello.") as model:
+        turn_id = stage.run("ask", "Hi", *model.flags, "--json").json["turn_id"]
+        ran = stage.run("ask", "--resume", turn_id, *model.flags)
+    assert (ran.code, turn_id in ran.err) == (Exit.FAILED, True)
