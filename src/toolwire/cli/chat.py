@@ -1,15 +1,15 @@
 """`toolwire chat`: one conversation, question after question."""
 
 import asyncio
-import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from uuid_utils import uuid7
 
 from toolwire.agent import Agent, Answer
 from toolwire.cli.asking import Flags, agent_of, show_summary
@@ -186,7 +186,7 @@ class _Room:
 
 
 def _new_thread() -> str:
-    return f"chat-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    return f"chat-{uuid7()}"
 
 
 def _next_line(screen: Screen) -> str | None:

@@ -21,6 +21,7 @@ from toolwire.decide.ladder import Case, needs_confirmation, preflight
 from toolwire.define.conformance import Finding, report
 from toolwire.define.openai import tool_from_openai
 from toolwire.define.toolbox import Toolbox
+from toolwire.disclose.compact import compact_catalogue
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
 from toolwire.protocol.tools import Grant, Tool
@@ -42,6 +43,9 @@ tools = typer.Typer(**LOOK, cls=_ListsByDefault, help="Show the catalogue, one t
 
 @tools.command("list", cls=Command)
 def list_tools(
+    compact: Annotated[
+        bool, typer.Option("--compact", help="One line for each offered tool, as models are told about them.")
+    ] = False,
     tier: Tier = None,
     allow: Allow = None,
     as_json: AsJson = False,
@@ -52,7 +56,9 @@ def list_tools(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox, grant = toolbox_of(place), grant_of(place, Granted(allow or []))
     withheld = {tool.name: _why_not(tool, toolbox, grant) for tool in toolbox}
-    if as_json:
+    if compact:
+        screen.say(compact_catalogue(tool for tool in toolbox if not withheld[tool.name]))
+    elif as_json:
         screen.json([{**tool_object(tool), **_offer_object(withheld[tool.name])} for tool in toolbox])
     else:
         _show_catalogue(screen, toolbox, withheld)
