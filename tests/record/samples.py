@@ -20,6 +20,7 @@ def a_call(call_id: str = "call-1", name: str = "thermometer", **arguments: Any)
 def a_card(call: ToolCall | None = None, turn: Turn | None = None, **more: Any) -> CallCard:
     call, turn = call or a_call(), turn or a_turn()
     fields: dict[str, Any] = {"args_digest": repr(sorted(call.arguments.items())), "created_at": 2.0} | more
+    fields.setdefault("tool_version", "1")
     return CallCard(f"{turn.id}/{call.id}", turn.id, turn.epoch, call, **fields)
 
 

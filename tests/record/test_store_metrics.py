@@ -46,6 +46,16 @@ async def test_each_tool_has_its_counts_times_and_last_error(store: Store) -> No
     assert (thermometer.last_error, thermometer.last_error_at) == ("timeout: the sensor is silent", NOW)
 
 
+async def test_names_that_models_invent_share_one_line(store: Store) -> None:
+    for n in range(50):
+        call = a_call(f"call-{n}", f"invented_{n}")
+        await store.open(a_card(call, tool_version="", result=failure(call, Code.NOT_FOUND)), [])
+
+    (tools, _) = await store.metrics()
+
+    assert [(tool.tool, tool.calls) for tool in tools] == [("(unknown)", 50)]
+
+
 async def test_a_partial_result_is_neither_success_nor_error(store: Store) -> None:
     partial = replace(success(), status=Status.PARTIAL)
     await store.open(a_card(result=partial), [])

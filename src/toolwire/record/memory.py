@@ -16,7 +16,7 @@ from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record import refusals, story
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
-from toolwire.record.tally import NEWEST_RESULTS, ToolTally, elapsed_ms, loop_metrics, tool_metrics
+from toolwire.record.tally import NEWEST_RESULTS, ToolTally, counted_as, elapsed_ms, loop_metrics, tool_metrics
 
 
 @dataclass(slots=True)
@@ -225,9 +225,10 @@ class MemoryStore:
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
         cards = self._cards[card.turn_id]
         cards[card.call.id] = changed(cards[card.call.id], result=result)
-        tool = self._tools.get(card.call.name)
+        name = counted_as(card)
+        tool = self._tools.get(name)
         if tool is None:
-            tool = self._tools[card.call.name] = _Tool()
+            tool = self._tools[name] = _Tool()
         tool.tally.add(result, self._clock())
         tool.newest_ms.append(elapsed_ms(result))
 

@@ -99,7 +99,7 @@ class Page:
         return read_card(self.connection.execute(_CARD, key).fetchone())
 
     def add_result(self, kinds: set[str], result: ToolResult, row: Row, at: float) -> None:
-        """Keep how a call ended, and count it under the title of its row, the tool's name."""
+        """Keep how a call ended, and count it under the title of its row."""
         self.records.append(row)
         kinds.add(RESULT)
         tool = row[3]

@@ -11,6 +11,7 @@ from toolwire.protocol.chat import Message, Note, Reply, UserMessage
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.record import story
+from toolwire.record.tally import counted_as
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.stored import (
     read_call,
@@ -59,16 +60,14 @@ def card_row(card: CallCard) -> Row:
     }
     if card.attempt:
         context["attempt"] = card.attempt
-    return _card_row(card, card.record_id, CALL, context, card.created_at)
+    names = columns(card.record_id, card.project, CALL, card.call.name)
+    return (*names, dump(context), column(card.agent), card.created_at, *identity(card))
 
 
 def result_row(card: CallCard, result: ToolResult, at: float) -> Row:
-    return _card_row(card, _new_id(), RESULT, write_result(result), at)
-
-
-def _card_row(card: CallCard, record_id: str, schema_name: str, context: dict[str, Any], at: float) -> Row:
-    names = columns(record_id, card.project, schema_name, card.call.name)
-    return (*names, dump(context), column(card.agent), at, *identity(card))
+    """A result as a row; its title is the name under which the call is counted."""
+    names = columns(_new_id(), card.project, RESULT, counted_as(card))
+    return (*names, dump(write_result(result)), column(card.agent), at, *identity(card))
 
 
 def said_row(turn: Turn, message: Reply | Note, at: float) -> Row:

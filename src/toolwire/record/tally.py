@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Status
+from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 
 NEWEST_RESULTS = 1000
 ERROR_CHARS = 500
+UNKNOWN_TOOL = "(unknown)"
 
 _ANSWERS = {EndReason.ANSWERED, EndReason.DELIVERED}
 
@@ -46,6 +48,11 @@ class ToolTally:
                 self.canceled += 1
         if result.status in (Status.FAILED, Status.TIMEOUT):
             self.last_error, self.last_error_at = _complaint(result)[:ERROR_CHARS], at
+
+
+def counted_as(card: CallCard) -> str:
+    """The name that a call counts under: models can invent any number of names, so unknown ones share a line."""
+    return card.call.name if card.tool_version else UNKNOWN_TOOL
 
 
 def elapsed_ms(result: ToolResult) -> float:
