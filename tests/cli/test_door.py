@@ -173,3 +173,15 @@ def test_the_record_can_live_elsewhere(stage: Stage, tmp_path_factory: pytest.Te
     assert stage.run("call", "echo", "message=hi", "--home", str(home)).code == Exit.DONE
     assert (home / "store.db").is_file()
     assert not (stage.folder / ".toolwire").exists()
+
+
+def test_a_poor_encoding_gets_lookalikes_instead_of_a_failure(stage: Stage) -> None:
+    ran = stage.run("explain", "echo", "message=1", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert ran.code == Exit.DONE
+    assert ran.out.startswith("+ exists")
+
+
+def test_closed_standard_streams_fail_nothing(stage: Stage) -> None:
+    closed = [*stage.command("status")[:1], "status"]
+    done = subprocess.run(["sh", "-c", '"$0" "$@" >&- 2>&- <&-', *closed], cwd=stage.folder, check=False, timeout=60)
+    assert done.returncode == Exit.DONE

@@ -9,16 +9,21 @@ from typer.main import get_command
 
 from toolwire import __version__
 from toolwire.cli.door import let_reader_go, unexpected
+from toolwire.cli.exits import Exit
+from toolwire.cli.streams import prepare
 from toolwire.cli.table import COMMANDS, LOOK, Stub
 
 
 def main() -> None:
     """Run the command line given to this process, and end the process with its exit code."""
+    prepare()
     try:
         try:
             program()(prog_name="toolwire")
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         sys.exit(let_reader_go())
     except Exception as error:  # commands answer for themselves; this is for what cannot even be loaded
@@ -27,7 +32,10 @@ def main() -> None:
 
 def program() -> TyperGroup:
     """The whole command, with a stub for each subcommand."""
-    app = typer.Typer(**LOOK, no_args_is_help=True, help="One tool call, any model, any machine.")
+    names = {"help_option_names": ["-h", "--help"]}
+    app = typer.Typer(
+        **LOOK, no_args_is_help=True, context_settings=names, help="One tool call, any model, any machine."
+    )
     app.callback()(_root)
     group = get_command(app)
     assert isinstance(group, TyperGroup)

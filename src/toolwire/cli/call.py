@@ -25,7 +25,7 @@ LARGEST_ARGUMENTS = 8 * 1024 * 1024
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
 Pairs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Arguments one by one; values are read as the tool's schema says."),
+    typer.Argument(metavar="KEY=VALUE", help="Arguments one by one; values are read as the tool's schema says."),
 ]
 
 

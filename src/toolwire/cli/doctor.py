@@ -27,7 +27,7 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35)
 _SANDBOXES = ("bwrap", "firejail", "podman")
 _CONNECT_S = 0.5
-_STYLES = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("-", "dim"), "broken": ("✗", "red")}
+_STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "broken": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Finding:
 
 
 def doctor(home: Home = None, as_json: AsJson = False, no_color: NoColor = False) -> Exit:
-    """Check what works on this machine, and say what to do about the rest.
+    """Check what works on this machine, and what to do about the rest.
 
     Ends with 0 unless something essential is broken.
     """
@@ -116,7 +116,9 @@ def _keys(place: Place) -> Finding:
     present = [name for name in names if place.environ.get(name)]
     if present:
         return Finding("keys", "ok", f"{', '.join(present)} set")
-    return Finding("keys", "missing", "no key of a model provider is set", f"set one of {', '.join(names)}")
+    return Finding(
+        "keys", "missing", "no key of a model provider is set", "set OPENAI_API_KEY, ANTHROPIC_API_KEY or another"
+    )
 
 
 def _ollama(address: str) -> Finding:
@@ -169,8 +171,9 @@ def _terminal() -> Finding:
 def _show(screen: Screen, findings: list[Finding]) -> None:
     width = max(len(finding.what) for finding in findings)
     for each in findings:
-        mark, style = _STYLES[each.state]
-        line = Text.assemble((f"{mark} ", style), (f"{each.what:<{width}}", "bold"), "  ", clean(each.said))
-        screen.out.print(line, soft_wrap=True)
+        state = (f"{each.state:<7}", _STYLES[each.state])
+        screen.out.print(
+            Text.assemble(state, "  ", (f"{each.what:<{width}}", "bold"), "  ", clean(each.said)), soft_wrap=True
+        )
         if each.advice:
-            screen.out.print(Text(f"  {'':<{width}}  → {each.advice}", "dim"), soft_wrap=True)
+            screen.out.print(Text(f"{'':<{width + 11}}→ {clean(each.advice)}", "dim"), soft_wrap=True)

@@ -35,7 +35,7 @@ class Command(TyperCommand):
             code = let_reader_go()
         except KeyboardInterrupt as interrupt:
             code = Exit.INTERRUPTED
-            typer.echo(f"\n{clean(str(interrupt)) or 'Interrupted.'}", err=True)
+            _tell(str(interrupt) or "Interrupted.", code, as_json=_wants_json(ctx))
         except Exception as error:
             code = unexpected(error, ctx.params.get("home"), as_json=_wants_json(ctx))
         raise typer.Exit(code or Exit.DONE)
@@ -74,7 +74,7 @@ def _tell(message: str, code: Exit, *, as_json: bool) -> None:
         body = {"error": {"kind": code.name.lower(), "message": message, "exit_code": int(code)}}
         sys.stdout.write(json.dumps(body) + "\n")
         sys.stdout.flush()
-    typer.echo(f"Error: {clean(message)}", err=True)
+    typer.echo(f"\n{clean(message)}" if code is Exit.INTERRUPTED else f"Error: {clean(message)}", err=True)
 
 
 def _kept(error: Exception, home: str | None) -> str:

@@ -34,7 +34,9 @@ System = Annotated[str, typer.Option("--system", metavar="TEXT", help="Instructi
 Thread = Annotated[
     str, typer.Option("--thread", metavar="NAME", help="Go on with the conversation of this name, or begin it.")
 ]
-Project = Annotated[str, typer.Option("--project", metavar="NAME", help="The project on record for this work.")]
+Project = Annotated[
+    str, typer.Option("--project", metavar="NAME", help="The project on record for this work.", show_default=False)
+]
 Iterations = Annotated[
     int | None, typer.Option("--iterations", metavar="N", help="Model replies before it must answer.")
 ]

@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("toolwire.cli.status:status", "Show the settings in force, the store, and the health of tools."),
     "metrics": ("toolwire.cli.metrics:metrics", "Show what tools and turns have done so far, in numbers."),
     "logs": ("toolwire.cli.logs:logs", "Show the audit log."),
-    "doctor": ("toolwire.cli.doctor:doctor", "Check what works on this machine, and say what to do about the rest."),
+    "doctor": ("toolwire.cli.doctor:doctor", "Check what works on this machine, and what to do about the rest."),
 }
 
 LOOK: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
