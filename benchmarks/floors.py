@@ -65,6 +65,9 @@ class BareSafe:
         return lambda: _loop(model, answer)
 
 
+BARE, BARE_SAFE = Bare(), BareSafe()
+
+
 async def _loop(model: Callable[[list[Message]], Awaitable[Message]], answer: Answer) -> str:
     messages: list[Message] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
     while True:

@@ -79,3 +79,8 @@ def _completion(asked: tuple[Asked, ...]) -> dict[str, Any]:
     ]
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+
+
+ENCODED = Ours(ready, encodes=True)
+UNENCODED = Ours(ready, encodes=False)
+PARSED = Ours(parsed, encodes=True)

@@ -8,21 +8,22 @@ import asyncio
 import gc
 import importlib
 import time
-from collections.abc import Callable
+from typing import Any
 
 import orjson
 
-from benchmarks import durable, floors, ours, translation, validating
 from benchmarks.task import ANSWER, SHAPES, WEATHER, Run, Shape, Subject
 
 Figures = dict[str, float]
 
-LOOPS: dict[str, Callable[[], Subject]] = {
-    "bare": floors.Bare,
-    "bare_safe": floors.BareSafe,
-    "toolwire": lambda: ours.Ours(ours.ready, encodes=True),
-    "toolwire_unencoded": lambda: ours.Ours(ours.ready, encodes=False),
-    "toolwire_parsed": lambda: ours.Ours(ours.parsed, encodes=True),
+# Subjects are named, not imported: a process holds only what it measures, so nobody's garbage collector walks
+# through the modules of another.
+LOOPS = {
+    "bare": "benchmarks.floors:BARE",
+    "bare_safe": "benchmarks.floors:BARE_SAFE",
+    "toolwire": "benchmarks.ours:ENCODED",
+    "toolwire_unencoded": "benchmarks.ours:UNENCODED",
+    "toolwire_parsed": "benchmarks.ours:PARSED",
 }
 PEERS = {
     "smolagents": "benchmarks.peers.with_smolagents",
@@ -31,26 +32,26 @@ PEERS = {
     "langchain": "benchmarks.peers.with_langchain",
     "langgraph": "benchmarks.peers.with_langgraph",
 }
-OTHERS: dict[str, Callable[[float], Figures]] = {
-    "durable": durable.figures,
-    "durable_floor": durable.floor_figures,
-    "validating": validating.figures,
-    "translation": translation.figures,
+OTHERS = {
+    "durable": "benchmarks.durable:figures",
+    "durable_floor": "benchmarks.durable:floor_figures",
+    "validating": "benchmarks.validating:figures",
+    "translation": "benchmarks.translation:figures",
 }
 
 
 def figures(name: str, seconds: float) -> Figures:
     """Measure a subject, giving each of its figures about this much time."""
-    if name in OTHERS:
-        return OTHERS[name](seconds)
-    subject = LOOPS[name]() if name in LOOPS else peer(name)
-    return asyncio.run(_loop_figures(subject, seconds))
+    found = _at({**LOOPS, **PEERS, **OTHERS}[name])
+    measured: Figures = found(seconds) if name in OTHERS else asyncio.run(_loop_figures(found, seconds))
+    return measured
 
 
-def peer(name: str) -> Subject:
-    """A peer's module, imported only in the process that measures it."""
-    module: Subject = importlib.import_module(PEERS[name])
-    return module
+def _at(place: str) -> Any:
+    """What stands at `module:name`, or the module itself."""
+    module, _, name = place.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found
 
 
 async def _loop_figures(subject: Subject, seconds: float) -> Figures:
