@@ -42,7 +42,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=GROUPS, help="measure this group (may be repeated)")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave the other frameworks out")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)} too")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.write and options.only:
+        parser.error("--write needs the whole table; leave --only out")
+    return options
 
 
 def _probe_us(collected: Collected) -> float | None:
