@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 30
+LIMIT_S = 60
 MODEL = "openai-compatible:scripted"
 
 
@@ -210,6 +210,7 @@ class Terminal:
 
     def __init__(self, stage: Stage, *words: str, **environ: str) -> None:
         self.seen = ""
+        self._read = 0
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         self.process = subprocess.Popen(
@@ -237,11 +238,11 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def wait_for(self, words: str) -> str:
-        """Everything shown up to now, once these words are among what is new."""
-        start = len(self.seen)
-        while words not in self.seen[start:]:
+        """Everything shown so far, once these words come after what was waited for before."""
+        while (found := self.seen.find(words, self._read)) < 0:
             if not self._more():
-                raise AssertionError(f"{words!r} was not shown; this was: {self.seen[start:]!r}")
+                raise AssertionError(f"{words!r} was not shown; this was: {self.seen[self._read :]!r}")
+        self._read = found + len(words)
         return self.seen
 
     def end(self) -> int:

@@ -200,3 +200,11 @@ def test_ctrl_c_says_how_to_go_on_and_the_turn_goes_on(stage: Stage) -> None:
         ran = stage.run(*hint.removeprefix("Interrupted. Go on with: toolwire ").split())
     assert (ran.code, ran.out) == (Exit.DONE, "It is 437.\n")
     assert "Traceback" not in err.decode()
+
+
+def test_without_any_settings_the_embedded_model_answers_with_a_tool(stage: Stage) -> None:
+    """The real model, in the command's own process: no key, no server, no network."""
+    ran = stage.run("ask", "What is 23*19?", "--json")
+    assert (ran.code, ran.json["model"], ran.json["usage"]["cost_usd"]) == (Exit.DONE, "local:smollm2", 0.0)
+    assert [call["result"]["structured"]["result"] for call in ran.json["calls"]] == [437]
+    assert "437" in ran.json["answer"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Inside
-from tests.cli.stage import Stage
+from tests.cli.stage import Stage, Terminal
 from toolwire.cli.exits import MEANINGS, Exit
 from toolwire.cli.table import COMMANDS, command_at
 
@@ -185,3 +185,12 @@ def test_closed_standard_streams_fail_nothing(stage: Stage) -> None:
     closed = [*stage.command("status")[:1], "status"]
     done = subprocess.run(["sh", "-c", '"$0" "$@" >&- 2>&- <&-', *closed], cwd=stage.folder, check=False, timeout=60)
     assert done.returncode == Exit.DONE
+
+
+def test_help_has_colours_at_a_terminal_that_wants_them(stage: Stage) -> None:
+    with Terminal(stage, "ask", "--help") as terminal:
+        assert terminal.end() == Exit.DONE
+    assert "\x1b[36m--json\x1b[0m" in terminal.seen
+    with Terminal(stage, "--help", NO_COLOR="1") as terminal:
+        assert terminal.end() == Exit.DONE
+    assert "\x1b" not in terminal.seen

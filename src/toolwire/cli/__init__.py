@@ -10,6 +10,7 @@ from typer.main import get_command
 from toolwire import __version__
 from toolwire.cli.door import let_reader_go, unexpected
 from toolwire.cli.exits import Exit
+from toolwire.cli.help import Group
 from toolwire.cli.streams import prepare
 from toolwire.cli.table import COMMANDS, LOOK, Stub
 
@@ -33,9 +34,7 @@ def main() -> None:
 def program() -> TyperGroup:
     """The whole command, with a stub for each subcommand."""
     names = {"help_option_names": ["-h", "--help"]}
-    app = typer.Typer(
-        **LOOK, no_args_is_help=True, context_settings=names, help="One tool call, any model, any machine."
-    )
+    app = typer.Typer(**LOOK, cls=Group, no_args_is_help=True, context_settings=names)
     app.callback()(_root)
     group = get_command(app)
     assert isinstance(group, TyperGroup)

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from toolwire.cli.exits import Exit, exit_for
+from toolwire.cli.help import coloured
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 
@@ -21,6 +22,9 @@ _LARGEST_LOG = 1_000_000
 
 class Command(TyperCommand):
     """A command that returns its exit code, and never shows a traceback."""
+
+    def get_help(self, ctx: Any) -> str:
+        return coloured(super().get_help(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -77,6 +77,6 @@ def _show_loop(screen: Screen, loop: LoopMetrics) -> None:
             f"{duration(loop.saved_ms)} saved",
             "failures": f"{loop.with_failures:,} turns had some, {loop.recovered:,} of them still answered",
             "tokens": f"{loop.input_tokens:,} in, {loop.output_tokens:,} out",
-            "cost": "unknown" if loop.cost_usd is None else f"${loop.cost_usd:.4f}",
+            "cost": "unknown" if loop.cost_usd is None else f"${loop.cost_usd:.4f}" if loop.cost_usd else "$0",
         }
     )

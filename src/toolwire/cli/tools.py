@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
 
 from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
+from toolwire.cli.help import Group
 from toolwire.cli.opening import Granted, Place, grant_of, here, toolbox_of
 from toolwire.cli.options import Allow, AsJson, NoColor, Tier
 from toolwire.cli.parse import read_bytes
@@ -30,7 +30,7 @@ _TIER_STYLES = {"crawl": "green", "walk": "yellow", "run": "red"}
 _OF_THE_OFFER = {"offered", "tier", "permissions"}
 
 
-class _ListsByDefault(TyperGroup):
+class _ListsByDefault(Group):
     """`toolwire tools` alone means `toolwire tools list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -51,7 +51,7 @@ def list_tools(
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
-    """List all tools, and say which are offered under the present grant, and why the others are not."""
+    """List all tools: which are offered, and why the others are not."""
     place = here({"grant.tier": tier})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox, grant = toolbox_of(place), grant_of(place, Granted(allow or []))
@@ -71,7 +71,7 @@ def show_tool(
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
-    """Show one tool in full: what it takes, what it gives, its limits and examples."""
+    """Show one tool in full: input, output, limits, examples."""
     place = here()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
