@@ -1,7 +1,6 @@
 """What each provider is sent. The whole bodies are files in tests/golden/requests/."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.wire import anthropic, ollama, openai
+from toolwire.wire import anthropic, bedrock, cohere, gemini, mistral, ollama, openai, responses
 from toolwire.wire.request import Dialect, RequestEncoder, encode_request
 
 from .conversation import CAMERA, CONVERSATION, IN_ATTIC, IN_KITCHEN, PICTURE, THERMOMETER
@@ -25,17 +24,20 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "requests"
 @dataclass(frozen=True)
 class Speaker:
     dialect: Dialect
-    frame: Callable[..., dict[str, Any]]
+
+    def frame(self, request: Request) -> dict[str, Any]:
+        return self.dialect.frame(request, "the-model")
 
     def body(self, request: Request) -> Any:
-        return json.loads(RequestEncoder(self.dialect).encode(request, self.frame(request, "the-model")))
+        return json.loads(RequestEncoder(self.dialect).encode(request, self.frame(request)))
+
+    def messages(self, request: Request) -> list[Any]:
+        found: list[Any] = self.body(request)[self.dialect.messages_field]
+        return found
 
 
-SPEAKERS = {
-    "openai": Speaker(openai.DIALECT, openai.frame),
-    "anthropic": Speaker(anthropic.DIALECT, anthropic.frame),
-    "ollama": Speaker(ollama.DIALECT, ollama.frame),
-}
+DIALECTS = (anthropic, bedrock, cohere, gemini, mistral, ollama, openai, responses)
+SPEAKERS = {module.DIALECT.name: Speaker(module.DIALECT) for module in DIALECTS}
 
 
 @pytest.fixture(params=SPEAKERS)
@@ -50,7 +52,7 @@ def test_a_conversation_is_written_as_the_golden_body_says(speaker: Speaker) -> 
 
 
 def test_the_bytes_and_the_value_of_a_body_agree(speaker: Speaker) -> None:
-    frame = speaker.frame(CONVERSATION, "the-model")
+    frame = speaker.frame(CONVERSATION)
 
     assert speaker.body(CONVERSATION) == encode_request(speaker.dialect, CONVERSATION, frame)
 
@@ -61,7 +63,7 @@ def test_a_conversation_that_grew_step_by_step_reads_like_one_written_at_once(na
     """The encoder keeps what it wrote; any order of lengths, also going back, must give the same body."""
     speaker = SPEAKERS[name]
     encoder = RequestEncoder(speaker.dialect)
-    frame = speaker.frame(CONVERSATION, "the-model")
+    frame = speaker.frame(CONVERSATION)
 
     for cut in [*cuts, len(CONVERSATION.messages)]:
         shorter = replace(CONVERSATION, messages=CONVERSATION.messages[:cut])
@@ -138,7 +140,7 @@ def test_an_id_that_the_provider_gave_twice_is_replaced_by_ours_the_second_time(
     [
         (openai.DIALECT, "x" * 41),
         (anthropic.DIALECT, "functions.read:0"),
-        (openai.MISTRAL, "call_a"),
+        (mistral.DIALECT, "call_a"),
         (openai.DIALECT, ""),
     ],
 )
@@ -178,7 +180,7 @@ def test_a_result_without_a_call_becomes_a_word_to_the_model(speaker: Speaker) -
     stray = ToolResult("018f-9", "read_temperature", Status.SUCCESS, (Text("19"),))
     body = speaker.body(Request((UserMessage("go"), ResultsMessage((stray,)))))
 
-    assert {message["role"] for message in body["messages"]} == {"user"}
+    assert {message["role"] for message in body[speaker.dialect.messages_field]} == {"user"}
     assert "A result of read_temperature came on its own: 19" in json.dumps(body)
 
 
@@ -233,4 +235,6 @@ def test_arguments_nested_beyond_reason_are_an_error_and_not_a_crash(speaker: Sp
 
     with pytest.raises(ValueError, match="cannot be written as JSON"):
         encoder.encode(request, {"model": "m"})
-    assert json.loads(encoder.encode(Request((UserMessage("hi"),), conversation="c"), {"model": "m"}))["messages"]
+    assert json.loads(encoder.encode(Request((UserMessage("hi"),), conversation="c"), {"model": "m"}))[
+        speaker.dialect.messages_field
+    ]

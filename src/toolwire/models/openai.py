@@ -9,7 +9,7 @@ from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
 from toolwire.models.http_chat import Api, HttpChat, Site, checked_key
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Delta, Reply, Request
-from toolwire.wire import openai
+from toolwire.wire import mistral, openai
 from toolwire.wire.outbound import Json
 
 BASE_URL = "https://api.openai.com/v1"
@@ -37,7 +37,7 @@ def listed_ids(data: Json) -> list[str]:
 CHAT_COMPLETIONS = Api(
     openai.DIALECT, "/chat/completions", "/models", "choices", EventData, _enough, _never, listed_ids
 )
-MISTRAL_COMPLETIONS = replace(CHAT_COMPLETIONS, dialect=openai.MISTRAL)
+MISTRAL_COMPLETIONS = replace(CHAT_COMPLETIONS, dialect=mistral.DIALECT)
 
 
 class OpenAIChat(HttpChat):

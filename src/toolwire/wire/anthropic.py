@@ -7,16 +7,21 @@ from typing import Any
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
+from toolwire.wire.names import alphabet
 from toolwire.wire.outbound import CallIds, Json, images, is_failure, words
 from toolwire.wire.request import Dialect, encode_conversation
 
 SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def encode_tools(tools: Iterable[Tool]) -> list[Json]:
     """The tools with their input schemas."""
-    return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]
+    return [
+        {"name": wire_name(tool.name), "description": tool.description, "input_schema": tool.input_schema}
+        for tool in tools
+    ]
 
 
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
@@ -70,7 +75,7 @@ def _carried(reply: Reply) -> list[Any]:
 
 
 def _call(call: ToolCall, ids: CallIds) -> Json:
-    return {"type": "tool_use", "id": ids.claim(call), "name": call.name, "input": call.arguments}
+    return {"type": "tool_use", "id": ids.claim(call), "name": wire_name(call.name), "input": call.arguments}
 
 
 def _result(result: ToolResult, ids: CallIds) -> Json:
@@ -94,4 +99,6 @@ def plain_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-DIALECT = Dialect("anthropic", encode_tools, encode_message, joins_neighbours=True, id_fits=plain_id)
+DIALECT = Dialect(
+    "anthropic", encode_tools, encode_message, joins_neighbours=True, id_fits=plain_id, wire_name=wire_name, frame=frame
+)

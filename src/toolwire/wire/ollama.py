@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
-from toolwire.wire.openai import encode_tools
+from toolwire.wire.openai import encode_tools, system_message, wire_name
 from toolwire.wire.outbound import CallIds, Json, images, words
 from toolwire.wire.request import Dialect, encode_conversation
 
@@ -23,7 +23,7 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     """One `tool` message per result; images follow in a user message, where vision models look for them."""
     answers: list[Json] = [
-        {"role": "tool", "tool_name": result.name, "tool_call_id": ids.of(result), "content": words(result)}
+        {"role": "tool", "tool_name": wire_name(result.name), "tool_call_id": ids.of(result), "content": words(result)}
         for result in results
     ]
     shown = [image.data for result in results for image in images(result)]
@@ -54,11 +54,15 @@ def _assistant(reply: Reply, ids: CallIds) -> Json:
 
 
 def _call(call: ToolCall, ids: CallIds) -> Json:
-    return {"id": ids.claim(call), "function": {"name": call.name, "arguments": call.arguments}}
+    return {"id": ids.claim(call), "function": {"name": wire_name(call.name), "arguments": call.arguments}}
 
 
-def _system(text: str) -> Json:
-    return {"role": "system", "content": text}
-
-
-DIALECT = Dialect("ollama", encode_tools, encode_message, system=_system, lists_tools_when_off=False)
+DIALECT = Dialect(
+    "ollama",
+    encode_tools,
+    encode_message,
+    system=system_message,
+    lists_tools_when_off=False,
+    wire_name=wire_name,
+    frame=frame,
+)

@@ -1,12 +1,17 @@
 """The OpenAI chat completions dialect, outbound: tools, messages and results as that API wants them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
+from toolwire.wire import strict_schema
+from toolwire.wire.names import alphabet
 from toolwire.wire.outbound import CallIds, Json, images, to_json, words
 from toolwire.wire.request import Dialect, encode_conversation
+
+wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
 
 
 def encode_tools(tools: Iterable[Tool]) -> list[Json]:
@@ -14,7 +19,27 @@ def encode_tools(tools: Iterable[Tool]) -> list[Json]:
     return [
         {
             "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.input_schema},
+            "function": {
+                "name": wire_name(tool.name),
+                "description": tool.description,
+                "parameters": tool.input_schema,
+            },
+        }
+        for tool in tools
+    ]
+
+
+def encode_tools_strictly(tools: Iterable[Tool]) -> list[Json]:
+    """The same for strict mode, in which the provider itself holds the model to the schema."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": wire_name(tool.name),
+                "description": tool.description,
+                "parameters": strict_schema.fit(tool.input_schema)[0],
+                "strict": True,
+            },
         }
         for tool in tools
     ]
@@ -66,7 +91,7 @@ def _assistant(reply: Reply, ids: CallIds) -> Json:
 
 
 def _call(call: ToolCall, ids: CallIds) -> Json:
-    function = {"name": call.name, "arguments": to_json(call.arguments).decode()}
+    function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
     return {"id": ids.claim(call), "type": "function", "function": function}
 
 
@@ -81,13 +106,9 @@ def _image_parts(result: ToolResult) -> list[Json]:
     ]
 
 
-def nine_alphanumerics(text: str) -> bool:
-    return len(text) == 9 and text.isascii() and text.isalnum()
-
-
-def _system(text: str) -> Json:
+def system_message(text: str) -> Json:
     return {"role": "system", "content": text}
 
 
-DIALECT = Dialect("openai", encode_tools, encode_message, system=_system)
-MISTRAL = Dialect("mistral", encode_tools, encode_message, system=_system, id_fits=nine_alphanumerics)
+DIALECT = Dialect("openai", encode_tools, encode_message, system=system_message, wire_name=wire_name, frame=frame)
+STRICT = replace(DIALECT, encode_tools=encode_tools_strictly, losses=strict_schema.losses)

@@ -3,10 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
+from toolwire.wire.losses import Loss
+from toolwire.wire.names import WireName, any_name
 from toolwire.wire.outbound import CallIds, Json, settle, short_id, to_json, waiting_after
 
 KEPT_CONVERSATIONS = 64
@@ -14,41 +17,77 @@ KEPT_BYTES = 64 * 1024 * 1024
 KEPT_TOOL_LISTS = 8
 
 
+def _as_tools(encoded: list[Any]) -> Json:
+    return {"tools": encoded}
+
+
+def _nothing_lost(tools: Iterable[Tool]) -> tuple[Loss, ...]:  # noqa: ARG001 -- all of it can be said
+    return ()
+
+
+def _bare_frame(request: Request, model: str, *, stream: bool = False) -> Json:  # noqa: ARG001 -- nothing asked for
+    return {"model": model, "stream": stream}
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How one provider wants tools and messages written.
 
-    `system` makes the first message of the system text; without it the text belongs to the frame.
-    `joins_neighbours` says that messages of the same role in a row are one message.
+    `system` makes the first message of the system text; without it the text belongs to the frame. `tell_tools` puts
+    the tools into the system text, for models that know no other way. `place_tools` makes body fields of what
+    `encode_tools` wrote, and `losses` says what the provider's schemas cannot say.
+    `joins_neighbours` says that messages of the same role in a row are one message, whose last field
+    `parts_field` is a list; `bridge` is what the model says between results and a user, where one demands that.
     """
 
     name: str
-    encode_tools: Callable[[Iterable[Tool]], list[Json]]
+    encode_tools: Callable[[Iterable[Tool]], list[Any]]
     encode_message: Callable[[Message, CallIds], list[Json]]
     system: Callable[[str], Json] | None = None
     joins_neighbours: bool = False
     lists_tools_when_off: bool = True
     id_fits: Callable[[str], bool] = short_id
+    wire_name: WireName = any_name
+    frame: Callable[..., Json] = _bare_frame
+    messages_field: str = "messages"
+    parts_field: str = "content"
+    place_tools: Callable[[list[Any]], Json] = _as_tools
+    tell_tools: Callable[[str, tuple[Tool, ...]], str] | None = None
+    losses: Callable[[Iterable[Tool]], tuple[Loss, ...]] = _nothing_lost
+    bridge: str = ""
 
     def offered(self, request: Request) -> tuple[Tool, ...]:
         return () if request.tools_off and not self.lists_tools_when_off else request.tools
 
+    def opening(self, system: str, tools: tuple[Tool, ...]) -> Json | None:
+        """The message of the system text, where the dialect has one and there is something to say."""
+        text = self.tell_tools(system, tools) if self.tell_tools and tools else system
+        return self.system(text) if self.system and text else None
 
-def encode_conversation(dialect: Dialect, messages: Iterable[Message], system: str, ids: CallIds | None) -> list[Json]:
+    def tool_fields(self, tools: tuple[Tool, ...]) -> Json:
+        """The fields of a body that list the tools."""
+        encoded = self.encode_tools(tools)
+        return self.place_tools(encoded) if encoded else {}
+
+
+def encode_conversation(
+    dialect: Dialect, messages: Iterable[Message], system: str, ids: CallIds | None, tools: tuple[Tool, ...] = ()
+) -> list[Json]:
     """All messages of a conversation as JSON values, every call answered."""
-    encoded, _ = _encode(dialect, messages, (), ids or CallIds(dialect.id_fits))
-    return [dialect.system(system), *encoded] if dialect.system and system else encoded
+    encoded, _ = _encode(dialect, messages, (), ids or CallIds(dialect.id_fits), "")
+    opening = dialect.opening(system, tools)
+    return [opening, *encoded] if opening else encoded
 
 
 def encode_request(dialect: Dialect, request: Request, frame: Json) -> Json:
     """The whole body of a request as a JSON value: its frame, tools and messages."""
-    tools = dialect.encode_tools(dialect.offered(request))
-    messages = encode_conversation(dialect, request.messages, request.system, None)
-    return frame | ({"tools": tools} if tools else {}) | {"messages": messages}
+    tools = dialect.offered(request)
+    messages = encode_conversation(dialect, request.messages, request.system, None, tools)
+    return frame | dialect.tool_fields(tools) | {dialect.messages_field: messages}
 
 
 def _encode(
-    dialect: Dialect, messages: Iterable[Message], waiting: tuple[ToolCall, ...], ids: CallIds
+    dialect: Dialect, messages: Iterable[Message], waiting: tuple[ToolCall, ...], ids: CallIds, last_role: str
 ) -> tuple[list[Json], tuple[ToolCall, ...]]:
     encoded: list[Json] = []
     for message in messages:
@@ -58,17 +97,29 @@ def _encode(
         else:
             encoded += dialect.encode_message(message, ids)
         waiting = waiting_after(message)
-    return (_joined(encoded) if dialect.joins_neighbours else encoded), waiting
+    if dialect.bridge:
+        encoded = _bridged(encoded, dialect.bridge, last_role)
+    return (_joined(encoded, dialect.parts_field) if dialect.joins_neighbours else encoded), waiting
 
 
-def _joined(messages: list[Json]) -> list[Json]:
+def _joined(messages: list[Json], parts: str) -> list[Json]:
     joined: list[Json] = []
     for message in messages:
         if joined and joined[-1]["role"] == message["role"]:
-            joined[-1]["content"] += message["content"]
+            joined[-1][parts] += message[parts]
         else:
             joined.append(message)
     return joined
+
+
+def _bridged(messages: list[Json], bridge: str, last_role: str) -> list[Json]:
+    bridged: list[Json] = []
+    for message in messages:
+        if last_role == "tool" and message["role"] == "user":
+            bridged.append({"role": "assistant", "content": bridge})
+        bridged.append(message)
+        last_role = message["role"]
+    return bridged
 
 
 @dataclass(slots=True)
@@ -101,16 +152,19 @@ class RequestEncoder:
         self._kept_bytes = kept_bytes
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
-        self._tools: OrderedDict[tuple[int, ...], tuple[tuple[Tool, ...], bytes]] = OrderedDict()
+        self._tools: _Recent = _Recent()
+        self._openings: _Recent = _Recent()
 
     def encode(self, request: Request, frame: Json) -> bytes:
         """The body of this request as JSON bytes. Raises ValueError when a value in it is no JSON."""
         kept = self._take(request)
         self._extend(kept, request.messages)
-        parts: list[bytes | bytearray] = [to_json(frame)[:-1]]
-        if tools := self._dialect.offered(request):
-            parts += (b',"tools":', self._tool_list(tools))
-        parts += (b',"messages":[', self._opening(request.system, bool(kept.body)), kept.body, b"]}")
+        tools = self._dialect.offered(request)
+        head = b",".join(filter(None, (to_json(frame)[1:-1], self._tool_fields(tools))))
+        opening = self._opening(request.system, tools)
+        between = b"," if opening and kept.body else b""
+        label = f'"{self._dialect.messages_field}":['.encode()
+        parts = (b"{", head, b"," if head else b"", label, opening, between, kept.body, b"]}")
         if request.conversation:
             self._put(request.conversation, kept)
         return b"".join(parts)
@@ -131,30 +185,47 @@ class RequestEncoder:
             self._size -= len(dropped.body)
 
     def _extend(self, kept: _Kept, messages: tuple[Message, ...]) -> None:
-        new, kept.waiting = _encode(self._dialect, messages[kept.count :], kept.waiting, kept.ids)
+        dialect = self._dialect
+        new, kept.waiting = _encode(dialect, messages[kept.count :], kept.waiting, kept.ids, kept.last_role)
         if messages:
             kept.count, kept.last = len(messages), messages[-1]
         if not new:
             return
         written = to_json(new)[1:-1]
-        if self._dialect.joins_neighbours and new[0]["role"] == kept.last_role:
-            # Both sides end and begin with the content list of the same role: open the old one, continue with the new.
+        if dialect.joins_neighbours and new[0]["role"] == kept.last_role:
+            # Both sides end and begin with the list of parts of the same role: open the old one, go on with the new.
             del kept.body[-2:]
-            written = written[len(b'{"role":"","content":[') + len(kept.last_role) :]
+            written = written[len(f'{{"role":"{kept.last_role}","{dialect.parts_field}":[') :]
         if kept.body:
             kept.body += b","
         kept.body += written
-        kept.last_role = new[-1]["role"]
+        kept.last_role = new[-1].get("role", "")
 
-    def _opening(self, system: str, more: bool) -> bytes:
-        if not system or self._dialect.system is None:
+    def _opening(self, system: str, tools: tuple[Tool, ...]) -> bytes:
+        if self._dialect.system is None or not (system or self._dialect.tell_tools):
             return b""
-        return to_json(self._dialect.system(system)) + (b"," if more else b"")
+        told = tools if self._dialect.tell_tools else ()
+        return self._openings.get((system, *map(id, told)), told, lambda: self._written_opening(system, told))
 
-    def _tool_list(self, tools: tuple[Tool, ...]) -> bytes:
-        key = tuple(map(id, tools))  # the tools are kept with their bytes, so no id can be given to another one
-        found = self._tools.pop(key, None) or (tools, to_json(self._dialect.encode_tools(tools)))
-        self._tools[key] = found
-        if len(self._tools) > KEPT_TOOL_LISTS:
-            self._tools.popitem(last=False)
+    def _written_opening(self, system: str, tools: tuple[Tool, ...]) -> bytes:
+        opening = self._dialect.opening(system, tools)
+        return to_json(opening) if opening else b""
+
+    def _tool_fields(self, tools: tuple[Tool, ...]) -> bytes:
+        if not tools:
+            return b""
+        return self._tools.get(tuple(map(id, tools)), tools, lambda: to_json(self._dialect.tool_fields(tools))[1:-1])
+
+
+class _Recent:
+    """The last few things made for lists of tools. The tools are kept too, so no id can be given to another one."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[Any, tuple[tuple[Tool, ...], bytes]] = OrderedDict()
+
+    def get(self, key: Any, tools: tuple[Tool, ...], make: Callable[[], bytes]) -> bytes:
+        found = self._made.pop(key, None) or (tools, make())
+        self._made[key] = found
+        if len(self._made) > KEPT_TOOL_LISTS:
+            self._made.popitem(last=False)
         return found[1]
