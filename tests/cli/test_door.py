@@ -77,6 +77,7 @@ def test_a_misspelled_command_or_flag_gets_the_nearest_one(inside: Inside, words
         (["explain"], Exit.USAGE, "--call"),
         (["parse", "nofile"], Exit.USAGE, "cannot be read"),
         (["logs", "--filter", "foo"], Exit.USAGE, "choose tool or turn"),
+        (["logs", "--turn", "nosuch"], Exit.DONE, "Nothing is on record"),
         (["status", "--home", "/proc/nowhere"], Exit.DONE, ""),
         (["call", "echo", "message=1", "--home", "/proc/nowhere"], Exit.STORE, "/proc/nowhere"),
     ],
@@ -124,11 +125,12 @@ def test_an_error_of_our_own_is_one_sentence_and_its_traceback_is_kept(stage: St
     assert "Traceback" in log
 
 
-def test_a_reader_that_goes_away_ends_the_command_quietly(stage: Stage) -> None:
+@pytest.mark.parametrize("words", [["tools", "list", "--json"], ["tools", "list"]])
+def test_a_reader_that_goes_away_ends_the_command_quietly(stage: Stage, words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        stage.command("tools", "list", "--json"), cwd=stage.folder, stdout=writer, stderr=subprocess.PIPE, check=False,
+        stage.command(*words), cwd=stage.folder, stdout=writer, stderr=subprocess.PIPE, check=False,
         timeout=60,
     )  # fmt: skip
     os.close(writer)

@@ -59,6 +59,7 @@ def test_logs_show_the_audit_log_and_can_be_narrowed(inside: Inside) -> None:
     assert {row["tool"] for row in inside("logs", "--json", "--turn", turn_id).json} == {"calculator"}
     assert len(inside("logs", "--filter=tool", "--limit", "3", "--json").json) == 3
     assert "finished" in inside("logs").out
+    assert inside("logs", "--turn", "nosuch").code == Exit.NOT_FOUND
 
 
 @pytest.mark.feature("F225")

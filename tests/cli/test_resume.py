@@ -147,3 +147,14 @@ def test_a_turn_that_ended_is_not_resumed(stage: Stage) -> None:
         turn_id = stage.run("ask", "Hi", *model.flags, "--json").json["turn_id"]
         ran = stage.run("ask", "--resume", turn_id, *model.flags)
     assert (ran.code, turn_id in ran.err) == (Exit.FAILED, True)
+
+
+def test_a_single_call_that_was_interrupted_is_no_turn_to_resume(stage: Stage, ledger: Ledger) -> None:
+    process = stage.start("call", "mark", "name=hang")
+    ledger.wait_until_a_tool_hangs()
+    turn_id = stage.run("status", "--json").json["newest"][0]["id"]
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    assert stage.run("ask", "--resume").code == Exit.NOT_FOUND
+    ran = stage.run("ask", "--resume", turn_id)
+    assert (ran.code, "toolwire call" in ran.err) == (Exit.USAGE, True)

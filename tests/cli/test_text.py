@@ -58,3 +58,7 @@ def test_json_is_strict_whatever_is_in_it(value: object) -> None:
 
 def test_json_carries_half_a_surrogate_and_infinity() -> None:
     assert json.loads(encoded({"a": "\ud800", "b": float("inf")})) == {"a": "\ud800", "b": "inf"}
+
+
+def test_json_carries_a_number_that_python_would_not_write() -> None:
+    assert int(json.loads(encoded(10**5000)), 16) == 10**5000

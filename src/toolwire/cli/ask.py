@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import Answer, run_sync
-from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, show_summary
+from toolwire.cli.asking import ENDED_WELL, Flags, NoModel, agent_of, show_summary
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Trace
 from toolwire.cli.exits import Exit
@@ -35,9 +35,9 @@ from toolwire.cli.options import (
     Yes,
 )
 from toolwire.cli.options import Trace as TraceFlag
-from toolwire.cli.parse import read_bytes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import turn_object
+from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.watch import Watcher
 from toolwire.errors import ModelError, NotKept, SettingsError
@@ -45,6 +45,7 @@ from toolwire.loop.events import Event, TurnStarted
 from toolwire.record.contract import Store
 
 LARGEST_QUESTION = 1024 * 1024
+_MOST_TURNS = 1_000
 
 Question = Annotated[
     str | None,
@@ -99,7 +100,7 @@ def ask(
     """Answer a question with a model and tools.
 
     The answer goes to standard output, everything else to standard error. A turn that was interrupted goes on
-    with --resume: no call that has a result runs again.
+    with --resume, with its own limits and grant: no call that has a result runs again.
     """
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
@@ -157,13 +158,15 @@ async def _turn(
                 return await agent.ask(words or "", thread=thread, on_event=turnstile)
         turn_id = words or await _newest_interrupted(store)
         kept = (await store.turn(turn_id)).opening.model
+        if kept == NoModel.name:
+            raise SettingsError(f"turn {turn_id} is a single call, not a question; make it again with `toolwire call`")
         choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
         async with agent_of(flags, place, store, person, choice) as agent:
             return await agent.resume(turn_id, on_event=turnstile)
 
 
 async def _newest_interrupted(store: Store) -> str:
-    found = await store.turns(limit=1, state="interrupted")
-    if not found:
-        raise NotKept("there is no interrupted turn to resume; `toolwire status` shows the turns on record")
-    return found[0].id
+    for turn in await store.turns(limit=_MOST_TURNS, state="interrupted"):
+        if turn.model != NoModel.name:
+            return turn.id
+    raise NotKept("there is no interrupted turn to resume; `toolwire status` shows the turns on record")

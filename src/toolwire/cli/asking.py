@@ -1,4 +1,4 @@
-"""What `ask` and `chat` share: an agent made from flags, and the lines around an answer."""
+"""What `ask`, `chat` and `call` share: an agent made from flags, and the lines around an answer."""
 
 import shlex
 from collections.abc import AsyncIterator
@@ -11,11 +11,25 @@ from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, he
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration, one_line
+from toolwire.errors import ModelRefused
+from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
+
+
+class NoModel:
+    """Stands where a model would be, in work that needs none."""
+
+    name = "none"
+
+    async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
+        raise ModelRefused("this command asks no model")
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,13 @@ class Flags:
 
     def resume_line(self, turn_id: str) -> str:
         """The command that goes on with a turn: the flags that say where its record and its model are."""
-        said = {"--home": self.home, "--model": self.model, "--base-url": self.base_url, "--profile": self.profile}
+        said = {
+            "--home": self.home,
+            "--model": self.model,
+            "--base-url": self.base_url,
+            "--profile": self.profile,
+            "--replay": self.replay,
+        }
         words = [word for flag, value in said.items() if value for word in (flag, value)]
         return shlex.join(["toolwire", "ask", "--resume", turn_id, *words])
 

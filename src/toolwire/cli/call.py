@@ -6,19 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from toolwire.agent import Agent, run_sync
+from toolwire.cli.asking import NoModel
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Project, Root, Tier, Yes
-from toolwire.cli.parse import read_bytes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
+from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
-from toolwire.errors import ModelRefused, SettingsError
+from toolwire.errors import SettingsError
 from toolwire.protocol.calls import Denied, ToolCall, ToolResult
-from toolwire.protocol.chat import Reply, Request
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
 
@@ -27,18 +27,6 @@ Pairs = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Arguments one by one; values are read as the tool's schema says."),
 ]
-
-
-class NoModel:
-    """Stands where a model would be, in work that needs none."""
-
-    name = "none"
-
-    async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
-        raise ModelRefused("this command asks no model")
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
 
 
 def call(

@@ -38,7 +38,10 @@ def logs(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     wanted = _Wanted(filter_, turn, tool)
     if follow:
-        run_sync(_follow(place, screen, wanted, limit, as_json=as_json))
+        try:
+            run_sync(_follow(place, screen, wanted, limit, as_json=as_json))
+        except KeyboardInterrupt:  # the only way to end it, so nothing needs to be said
+            return Exit.INTERRUPTED
     rows = run_sync(_read(place, wanted, limit))
     if as_json:
         screen.json(plain(rows))
@@ -67,6 +70,8 @@ async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
         return []
     async with store_of(place) as store:
         rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=max(limit, _PAGE))
+        if wanted.turn_id and not rows:
+            await store.turn(wanted.turn_id)  # an unknown turn is an error, a quiet one is not
     return wanted.of(rows)[-limit:]
 
 

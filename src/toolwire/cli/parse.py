@@ -1,8 +1,6 @@
 """`toolwire parse`: any model output into content, reasoning, calls and problems."""
 
 import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,12 +8,12 @@ import typer
 from toolwire.cli.exits import Exit
 from toolwire.cli.options import ToolsFile
 from toolwire.cli.plain import reply_object
+from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import write_json
 from toolwire.errors import SettingsError
 from toolwire.wire.reply import parse_reply
 
 PROVIDERS = "auto openai openai_responses anthropic gemini ollama bedrock cohere mistral text".split()
-LARGEST_INPUT = 64 * 1024 * 1024
 
 
 def parse(
@@ -40,21 +38,6 @@ def parse(
     text = read_bytes(file).decode("utf-8", "replace")
     write_json(reply_object(parse_reply(_response(text), offered, provider, finish_reason)), indent=True)
     return Exit.DONE
-
-
-def read_bytes(file: str, most: int = LARGEST_INPUT) -> bytes:
-    """The content of a file, or of standard input for `-`. Raises SettingsError that says what is wrong."""
-    try:
-        if file == "-":
-            data = sys.stdin.buffer.read(most + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                data = stream.read(most + 1)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > most:
-        raise SettingsError(f"{'standard input' if file == '-' else file} is larger than {most // 1024:,} KiB")
-    return data
 
 
 def _response(text: str) -> Any:

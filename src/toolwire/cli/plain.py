@@ -13,6 +13,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
 
 _DEEPEST = 100
+_WIDEST_INTEGER = 13_000  # bits; Python writes no decimal number of more than 4,300 digits
 
 
 def encoded(value: Any, *, indent: bool = False) -> bytes:
@@ -37,7 +38,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         case Enum():
             return value.value
         case int():
-            return value
+            return value if value.bit_length() < _WIDEST_INTEGER else hex(value)
         case float():
             return value if math.isfinite(value) else str(value)
         case Mapping():

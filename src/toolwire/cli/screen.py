@@ -17,6 +17,13 @@ COLORS = {"auto": None, "always": True, "never": False}
 _NARROWEST = 40
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The door decides what becomes of a reader that went away."""
+        self.quiet = True
+        raise BrokenPipeError
+
+
 @dataclass(frozen=True, slots=True)
 class Screen:
     """The two streams of a command. Text printed here is cleaned first, and never read as markup."""
@@ -32,7 +39,12 @@ class Screen:
     @property
     def animates(self) -> bool:
         """Whether there is someone to show a spinner to."""
-        return self.err.is_terminal and not self.err.is_dumb_terminal and not self.err.no_color
+        return self.err.file.isatty() and not self.err.is_dumb_terminal and not self.err.no_color
+
+    @property
+    def streams(self) -> bool:
+        """Whether someone reads the answer as it is written. Forced colours make no terminal of a pipe."""
+        return self.out.file.isatty()
 
     def json(self, value: Any) -> None:
         """One exact JSON value on standard output."""
@@ -50,7 +62,7 @@ class Screen:
         self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()
     ) -> None:
         """Columns that line up; the last one takes the rest of the line."""
-        if not self.out.is_terminal:
+        if not self.streams:
             self._plain_table(headings, list(rows))
             return
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
@@ -77,7 +89,7 @@ class Screen:
 
     def prose(self, text: str, style: str = "") -> None:
         """Words for people, broken between words where there is a terminal."""
-        self.out.print(Text(clean(text), style), soft_wrap=not self.out.is_terminal)
+        self.out.print(Text(clean(text), style), soft_wrap=not self.streams)
 
 
 def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:
@@ -92,7 +104,9 @@ def _console(color: str, no_color: bool, *, stderr: bool) -> Console:
     unwanted = no_color or (color == "auto" and os.environ.get("NO_COLOR"))
     wanted = False if unwanted else COLORS[color]
     plain: dict[str, Any] = {"color_system": None, "no_color": True} if wanted is False else {}
-    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False, force_terminal=wanted or None, **plain)
+    console = _Console(
+        stderr=stderr, markup=False, highlight=False, emoji=False, force_terminal=wanted or None, **plain
+    )
     if console.width < _NARROWEST:
         console.width = _NARROWEST
     return console

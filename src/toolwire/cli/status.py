@@ -122,7 +122,7 @@ def _show_turn(screen: Screen, turn: TurnSummary) -> None:
     at = time.strftime("%m-%d %H:%M", time.localtime(turn.started_at))
     state = (f"{turn.state:<11}", _STATE_STYLES.get(turn.state, ""))
     line = Text.assemble((f"{at}  ", "dim"), state, " ", clean(turn.id), "  ", one_line(turn.question, 60))
-    screen.out.print(line, no_wrap=screen.out.is_terminal, overflow="ellipsis", soft_wrap=not screen.out.is_terminal)
+    screen.out.print(line, no_wrap=screen.streams, overflow="ellipsis", soft_wrap=not screen.streams)
 
 
 def _show_health(screen: Screen, health: list[dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ import codecs
 import os
 import sys
 from io import TextIOWrapper
+from pathlib import Path
 
 LOOKALIKES = {
     "✓": "+", "✗": "x", "→": "->", "›": ">", "…": "...", "·": "-", "—": "-", "×": "x",
@@ -20,6 +21,10 @@ def prepare() -> None:
             setattr(sys, name, TextIOWrapper(os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb"), "utf-8"))
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 -- it lives as long as the process
+    elif isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
 
 
 def _lookalike(error: UnicodeError) -> tuple[str, int]:

@@ -12,8 +12,8 @@ from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
 from toolwire.cli.opening import Granted, Place, grant_of, here, toolbox_of
 from toolwire.cli.options import Allow, AsJson, NoColor, Tier
-from toolwire.cli.parse import read_bytes
 from toolwire.cli.plain import encoded, plain, tool_object
+from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
 from toolwire.cli.text import clean, one_line

@@ -19,6 +19,7 @@ from toolwire.loop.events import (
     CallStarted,
     Event,
     ModelAsked,
+    Noted,
     TurnEnded,
     TurnStarted,
 )
@@ -75,13 +76,16 @@ class Watcher:
                     running.progress = one_line(f"{message}{share}", 40)
             case CallFinished(call, result):
                 self._finish(call, result)
+            case Noted(text):
+                self._end_line()
+                self._screen.tell(f"· {one_line(text, self._width - 4)}", "dim")
             case TurnEnded(ending=ending):
                 self._rest()
                 self._answer(ending.answer)
 
     @property
     def _width(self) -> int:
-        return min(self._screen.err.width, _WIDEST) if self._screen.err.is_terminal else _WIDEST
+        return min(self._screen.err.width, _WIDEST) if self._screen.err.file.isatty() else _WIDEST
 
     def _begin(self, event: TurnStarted) -> None:
         self._model = event.model
@@ -92,7 +96,7 @@ class Watcher:
         self._screen.err.print(Text.assemble(asked, resumed), soft_wrap=True)
 
     def _stream(self, text: str) -> None:
-        if not self._screen.out.is_terminal:
+        if not self._screen.streams:
             return
         self._thinking = None
         self._rest()
