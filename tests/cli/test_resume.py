@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -158,3 +159,36 @@ def test_a_single_call_that_was_interrupted_is_no_turn_to_resume(stage: Stage, l
     assert stage.run("ask", "--resume").code == Exit.NOT_FOUND
     ran = stage.run("ask", "--resume", turn_id)
     assert (ran.code, "toolwire call" in ran.err) == (Exit.USAGE, True)
+
+
+def test_killed_again_and_again_the_turn_still_ends_with_every_mark_once(stage: Stage, ledger: Ledger) -> None:
+    """Each process gets one step further: the one before it was killed while the model pondered the next."""
+    steps: list[object] = [marks("one"), marks("two"), marks("three")]
+    script = [steps[0], steps[1], steps[1], steps[2], steps[2], "Done.", "Done."]
+    with scripted(*script) as model:
+        killed(stage, model, 2)
+        for request in (4, 6):
+            gate = model.gates[request] = threading.Event()
+            process = stage.start("ask", "--resume", *model.flags)
+            model.wait_for_request(process)
+            model.wait_for_request(process)
+            process.kill()
+            process.communicate(timeout=LIMIT_S)
+            gate.set()
+        ran = stage.run("ask", "--resume", *model.flags, "--json")
+    assert ran.json["answer"] == "Done."
+    assert ledger.marks == Counter(["one", "two", "three"])
+    assert [call["result"]["ok"] for call in ran.json["calls"]] == [True, True, True]
+
+
+def test_ctrl_c_while_a_tool_runs_ends_at_once_and_tells_the_model_later(stage: Stage, ledger: Ledger) -> None:
+    with scripted(marks("hang"), "It was canceled.") as model:
+        process = stage.start("ask", "Mark", *model.flags)
+        ledger.wait_until_a_tool_hangs()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+        assert process.returncode == Exit.INTERRUPTED
+        ran = stage.run("ask", "--resume", *model.flags, "--json")
+    assert [call["result"]["status"] for call in ran.json["calls"]] == ["canceled"]
+    assert "may have taken effect" in json.dumps(model.requests[-1]["messages"])
+    assert ledger.marks == Counter(["hang"])
