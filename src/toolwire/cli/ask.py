@@ -1,6 +1,5 @@
 """`toolwire ask`: a question, a model, tools, and an answer."""
 
-from collections.abc import Callable
 from time import perf_counter
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from toolwire.agent import Answer, run_sync
 from toolwire.cli.asking import ENDED_WELL, Flags, NoModel, agent_of, show_summary
 from toolwire.cli.door import Interrupted
-from toolwire.cli.events import Trace
+from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, choice_for, store_of
 from toolwire.cli.options import (
@@ -41,7 +40,6 @@ from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.watch import Watcher
 from toolwire.errors import ModelError, NotKept, SettingsError
-from toolwire.loop.events import Event, TurnStarted
 from toolwire.record.contract import Store
 
 LARGEST_QUESTION = 1024 * 1024
@@ -56,20 +54,6 @@ Question = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with an interrupted turn: the newest, or the one named after it.")
 ]
-
-
-class Turnstile:
-    """Passes events on to whoever shows them, and remembers which turn they are about."""
-
-    def __init__(self, *watchers: Callable[[Event], None]) -> None:
-        self.turn_id = ""
-        self._watchers = watchers
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, TurnStarted):
-            self.turn_id = event.turn_id
-        for watcher in self._watchers:
-            watcher(event)
 
 
 def ask(
@@ -112,8 +96,8 @@ def ask(
     began = perf_counter()
     with Watcher(screen) as watcher:
         shown = [Trace(screen, as_json=as_json)] if trace else []
-        turnstile = Turnstile(*shown, *([] if as_json else [watcher]))
-        answer = _answered(flags, place, screen, turnstile, words, thread=thread, resume=resume)
+        relay = Relay(*shown, *([] if as_json else [watcher]))
+        answer = _answered(flags, place, screen, relay, words, thread=thread, resume=resume)
     elapsed_ms = (perf_counter() - began) * 1000
     if as_json:
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
@@ -131,38 +115,38 @@ def read_question(words: str | None) -> str:
 
 
 def _answered(
-    flags: Flags, place: Place, screen: Screen, turnstile: Turnstile, words: str | None, *, thread: str, resume: bool
+    flags: Flags, place: Place, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     """The turn from beginning to end; whatever stops it halfway says how to go on."""
     try:
-        return run_sync(_turn(flags, place, screen, turnstile, words, thread=thread, resume=resume))
+        return run_sync(_turn(flags, place, screen, relay, words, thread=thread, resume=resume))
     except KeyboardInterrupt:
-        if not turnstile.turn_id:
+        if not relay.turn_id:
             raise
-        line = flags.resume_line(turnstile.turn_id)
+        line = flags.resume_line(relay.turn_id)
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
     except ModelError as error:
-        if not turnstile.turn_id or place.settings.store.kind == "memory":
+        if not relay.turn_id or place.settings.store.kind == "memory":
             raise
-        line = flags.resume_line(turnstile.turn_id)
+        line = flags.resume_line(relay.turn_id)
         raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error
 
 
 async def _turn(
-    flags: Flags, place: Place, screen: Screen, turnstile: Turnstile, words: str | None, *, thread: str, resume: bool
+    flags: Flags, place: Place, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     async with store_of(place) as store:
         person = Person(screen, agrees=flags.yes)
         if not resume:
             async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
-                return await agent.ask(words or "", thread=thread, on_event=turnstile)
+                return await agent.ask(words or "", thread=thread, on_event=relay)
         turn_id = words or await _newest_interrupted(store)
         kept = (await store.turn(turn_id)).opening.model
         if kept == NoModel.name:
             raise SettingsError(f"turn {turn_id} is a single call, not a question; make it again with `toolwire call`")
         choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
         async with agent_of(flags, place, store, person, choice) as agent:
-            return await agent.resume(turn_id, on_event=turnstile)
+            return await agent.resume(turn_id, on_event=relay)
 
 
 async def _newest_interrupted(store: Store) -> str:

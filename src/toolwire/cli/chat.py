@@ -11,9 +11,9 @@ from typing import Any
 
 from uuid_utils import uuid7
 
-from toolwire.agent import Agent, Answer
+from toolwire.agent import Agent
 from toolwire.cli.asking import Flags, agent_of, show_summary
-from toolwire.cli.events import Trace
+from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, store_of
 from toolwire.cli.options import (
@@ -43,7 +43,6 @@ from toolwire.cli.text import one_line
 from toolwire.cli.watch import Watcher
 from toolwire.disclose.offer import offered
 from toolwire.errors import ModelError
-from toolwire.loop.events import Event
 
 try:
     import readline
@@ -141,25 +140,16 @@ class _Room:
     def _answer(self, question: str) -> None:
         """One turn. What goes wrong in it does not end the chat."""
         self._person.forget()
-        began = perf_counter()
+        began, watcher = perf_counter(), Watcher(self._screen, show_question=not sys.stdin.isatty())
+        relay = Relay(*([Trace(self._screen, as_json=False)] if self._trace else []), watcher)
         try:
-            with Watcher(self._screen, show_question=not sys.stdin.isatty()) as watcher:
-                answer = self._runner.run(self._asked(question, watcher))
+            with watcher:
+                answer = self._runner.run(self._agent.ask(question, thread=self._thread, on_event=relay))
             show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
         except KeyboardInterrupt:
-            self._screen.tell("Canceled. The turn is kept: toolwire ask --resume goes on with it.", "yellow")
+            self._screen.tell(f"Canceled. Go on with: {self._flags.resume_line(relay.turn_id)}", "yellow")
         except ModelError as error:
             self._screen.tell(str(error), "red")
-
-    async def _asked(self, question: str, watcher: Watcher) -> Answer:
-        traced = Trace(self._screen, as_json=False) if self._trace else None
-
-        def show(event: Event) -> None:
-            if traced is not None:
-                traced(event)
-            watcher(event)
-
-        return await self._agent.ask(question, thread=self._thread, on_event=show)
 
     async def _opened(self) -> Agent:
         store = await self._stack.enter_async_context(store_of(self._place))

@@ -6,6 +6,7 @@ from typing import Any
 from toolwire.cli.plain import call_object, plain, reply_object, result_object
 from toolwire.cli.screen import Screen, write_json
 from toolwire.cli.text import arguments_line, duration, one_line
+from toolwire.journey import Emit
 from toolwire.loop.events import (
     ApprovalAsked,
     CallFinished,
@@ -35,6 +36,20 @@ _NAMES: dict[type, str] = {
     Noted: "noted",
     TurnEnded: "turn_ended",
 }
+
+
+class Relay:
+    """Passes events on to whoever shows them, and remembers which turn they are about."""
+
+    def __init__(self, *watchers: Emit) -> None:
+        self.turn_id = ""
+        self._watchers = watchers
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            self.turn_id = event.turn_id
+        for watcher in self._watchers:
+            watcher(event)
 
 
 class Trace:
