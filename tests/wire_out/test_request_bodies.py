@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.wire import anthropic, bedrock, cohere, gemini, mistral, ollama, openai, responses
+from toolwire.wire import anthropic, mistral, openai
+from toolwire.wire.dialects import DIALECTS
 from toolwire.wire.request import Dialect, RequestEncoder, encode_request
 
 from .conversation import CAMERA, CONVERSATION, IN_ATTIC, IN_KITCHEN, PICTURE, THERMOMETER
@@ -36,8 +37,12 @@ class Speaker:
         return found
 
 
-DIALECTS = (anthropic, bedrock, cohere, gemini, mistral, ollama, openai, responses)
-SPEAKERS = {module.DIALECT.name: Speaker(module.DIALECT) for module in DIALECTS}
+SPEAKERS = {name: Speaker(dialect) for name, dialect in DIALECTS.items()}
+
+
+def without_escapes(body: Any) -> str:
+    """All of a body as one text to search in: some dialects put JSON into JSON, so every backslash is taken out."""
+    return json.dumps(body).replace("\\", "")
 
 
 @pytest.fixture(params=SPEAKERS)
@@ -188,14 +193,14 @@ def test_structured_output_is_sent_when_there_are_no_words(speaker: Speaker) -> 
     answer = ToolResult(IN_KITCHEN.id, IN_KITCHEN.name, Status.SUCCESS, structured={"celsius": 21})
     body = speaker.body(Request((UserMessage("go"), Reply(calls=(IN_KITCHEN,)), ResultsMessage((answer,)))))
 
-    assert '{\\"celsius\\":21}' in json.dumps(body)
+    assert '{"celsius":21}' in without_escapes(body)
 
 
 def test_the_error_sentence_reaches_the_model_even_when_the_content_does_not_say_it(speaker: Speaker) -> None:
     failed = replace(ToolResult.failed(IN_KITCHEN, Code.TIMEOUT, "took longer than 5 s"), content=(Text("half"),))
     body = speaker.body(Request((UserMessage("go"), Reply(calls=(IN_KITCHEN,)), ResultsMessage((failed,)))))
 
-    assert "Error (timeout): took longer than 5 s\\nhalf" in json.dumps(body)
+    assert "Error (timeout): took longer than 5 snhalf" in without_escapes(body)
 
 
 def test_anthropic_is_told_which_results_failed_and_sees_no_picture_in_them() -> None:

@@ -66,7 +66,7 @@ class Dialect:
 
     def tool_fields(self, tools: tuple[Tool, ...]) -> Json:
         """The fields of a body that list the tools."""
-        encoded = self.encode_tools(tools)
+        encoded = self.encode_tools(tools) if tools else []
         return self.place_tools(encoded) if encoded else {}
 
 

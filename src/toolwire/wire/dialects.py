@@ -1,0 +1,29 @@
+"""Every outbound dialect by its name. A new provider is one module and one word here."""
+
+from toolwire.wire import (
+    anthropic,
+    bedrock,
+    cohere,
+    gemini,
+    grammar,
+    hermes,
+    mistral,
+    ollama,
+    openai,
+    qwen_xml,
+    rcrt,
+    responses,
+)
+from toolwire.wire.request import Dialect
+
+_NATIVE = (openai, responses, anthropic, gemini, ollama, mistral, cohere, bedrock)
+_PROMPTED = (hermes, qwen_xml, rcrt, grammar)
+
+NATIVE: dict[str, Dialect] = {module.DIALECT.name: module.DIALECT for module in _NATIVE}
+PROMPTED: dict[str, Dialect] = {module.DIALECT.name: module.DIALECT for module in _PROMPTED}
+DIALECTS: dict[str, Dialect] = NATIVE | PROMPTED
+
+
+def dialect_of(name: str, model: str = "") -> Dialect:
+    """The dialect of that name, as this model wants it. Raises KeyError for a name that nobody speaks."""
+    return gemini.dialect_for(model) if name == gemini.DIALECT.name else DIALECTS[name]
