@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolwire.errors import ModelError, ModelRefused
 from toolwire.models import local_prompt as prompts
 from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
 from toolwire.models.local_examples import PHRASES, Phrases
 from toolwire.models.local_grammar import faithful_grammar, json_grammar, words_of
+from toolwire.models.local_prompt import REQUEST_CHARS, RESULT_CHARS
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import (
     CallDelta,
@@ -34,7 +36,7 @@ from toolwire.protocol.tools import Tool
 CHOOSE, FILL, TELL, TALK = range(4)
 ARGUMENT_TOKENS = 160
 ANSWER_TOKENS = 160
-HISTORY_CHARS = 6000
+HISTORY_CHARS = 2400
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class LocalChat:
         self.usual: dict[prompts.Shots, list[float]] = {}
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
-        """Answer once; see ChatModel. Raises ModelError."""
+        """Answer once; see ChatModel. Raises ModelError, and nothing else."""
         loop = asyncio.get_running_loop()
         halt = threading.Event()
 
@@ -79,6 +81,7 @@ class LocalChat:
         except asyncio.CancelledError:
             halt.set()
             await asyncio.wait([work])  # the engine notices within one token, or one prompt
+            work.exception()
             raise
 
     async def close(self) -> None:
@@ -102,7 +105,13 @@ class _Asking:
 
     def reply(self) -> Reply:
         """Tell results if there are any, else call a tool if one fits, else talk."""
-        question, told = _open_question(self.request.messages)
+        try:
+            return self._reply_to(*_open_question(self.request.messages))
+        except TooLong:
+            raise ModelRefused("the request does not fit the memory of the local model") from None
+
+    def _reply_to(self, question: str, told: list[str]) -> Reply:
+        self._note_cut("request", question, REQUEST_CHARS)
         if told:
             return self._tell(question, "; ".join(told) or "nothing")
         if self.request.tools and not self.request.tools_off:
@@ -131,6 +140,8 @@ class _Asking:
     def _label_scores(self, shots: prompts.Shots, question: str) -> list[float]:
         tools = self.request.tools
         labels = [f" {tool.name}\n" for tool in tools] + [f" {prompts.no_tool_label(tools)}\n"]
+        if self.halted():
+            raise ModelError("the question was withdrawn")
         scores, usage = self.engine.weigh(prompts.choice_prompt(shots, question), labels, slot=CHOOSE)
         self.usage += usage
         return scores
@@ -146,26 +157,37 @@ class _Asking:
         return self._reply(written, calls=(call,), finish_reason="length" if fault else "tool_calls")
 
     def _tell(self, question: str, told: str) -> Reply:
+        self._note_cut("result", told, RESULT_CHARS)
         prompt = prompts.result_prompt(question, told)
-        grammar = faithful_grammar(f"{prompts.flat(question, prompts.REQUEST_CHARS)} {told}")
+        grammar = faithful_grammar(f"{prompts.flat(question, REQUEST_CHARS)} {told}")
         written = self._write(prompt, slot=TELL, max_tokens=self._answer_tokens, grammar=grammar, aloud=True)
         return self._reply(written, content=written.text.strip())
 
     def _talk(self) -> Reply:
-        written = self._write_talk(self.request.messages, HISTORY_CHARS)
+        written = self._write_talk(HISTORY_CHARS)
         return self._reply(written, content=written.text.strip())
 
-    def _write_talk(self, messages: Sequence[Message], budget: int) -> Written:
+    def _write_talk(self, budget: int) -> Written:
+        """Speak with as much of the history as fits: characters are a guess at tokens, so a miss halves them."""
+        messages = self.request.messages
         kept = _newest(messages, budget)
         try:
             prompt = prompts.chat_prompt(self.request.system, kept)
             written = self._write(prompt, slot=TALK, max_tokens=self._answer_tokens, aloud=True)
         except TooLong:
-            return self._write_talk(messages, budget // 2)
+            if budget < REQUEST_CHARS:
+                raise
+            return self._write_talk(budget // 2)
         if len(kept) < len(messages):
-            dropped = len(messages) - len(kept)
-            self.problems.append(Problem("history_dropped", f"{dropped} older messages did not fit the model's memory"))
+            left = len(messages) - len(kept)
+            self.problems.append(Problem("history_dropped", f"{left} older messages did not fit the model's memory"))
         return written
+
+    def _note_cut(self, what: str, text: str, limit: int) -> None:
+        if len(text) > limit:
+            self.problems.append(
+                Problem(f"{what}_cut", f"the middle of a {what} of {len(text)} characters was left out")
+            )
 
     @property
     def _answer_tokens(self) -> int:
@@ -209,17 +231,20 @@ def _open_question(messages: Sequence[Message]) -> tuple[str, list[str]]:
 def _own_words(question: str, tool: Tool) -> tuple[str, ...]:
     """What arguments may be copied from: the request, and words (no numbers) that the tool's description knows."""
     known = (word for word in words_of(tool.description) if word.isalpha())
-    return tuple(dict.fromkeys([*words_of(prompts.flat(question, prompts.REQUEST_CHARS)), *known]))
+    return tuple(dict.fromkeys([*words_of(prompts.flat(question, REQUEST_CHARS)), *known]))
 
 
 def _newest(messages: Sequence[Message], budget: int) -> list[Message]:
-    """As many of the latest messages as the budget of characters holds; the last one always."""
+    """As many of the latest messages as the budget of characters holds; the last one always, cut if need be."""
     kept: list[Message] = []
     for message in reversed(messages):
-        budget -= len(prompts.spoken(message))
-        if kept and budget < 0:
+        size = len(prompts.spoken(message))
+        if size > budget:
             break
+        budget -= size
         kept.append(message)
+    if not kept and messages and isinstance(last := messages[-1], UserMessage):
+        kept = [UserMessage(prompts.flat(last.text, budget))]
     return kept[::-1]
 
 

@@ -120,7 +120,8 @@ class Engine:
         return {token: score for token, score in found.items() if token and math.isfinite(score)}, _usage(answer)
 
     def _body(self, prompt: str, slot: int, max_tokens: int) -> dict[str, Any]:
-        return {"prompt": prompt, "id_slot": slot, "max_tokens": max_tokens, "cache_prompt": True, "seed": SEED}
+        readable = prompt.encode("utf-8", "replace").decode()  # half a surrogate cannot be handed over
+        return {"prompt": readable, "id_slot": slot, "max_tokens": max_tokens, "cache_prompt": True, "seed": SEED}
 
     def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
         self.load()

@@ -38,7 +38,7 @@ PHRASES: Phrases = {
     "random": (
         Example("Pick a random number from 1 to 9", {"min": 1, "max": 9}),
         Example("Give me 2 random numbers between 30 and 40", {"min": 30, "max": 40, "count": 2}),
-        Example("I want a random number between 0 and 1000", {"min": 0, "max": 1000}),
+        Example("Give me 4 random numbers between 10 and 60", {"min": 10, "max": 60, "count": 4}),
     ),
     "timer": (
         Example("Wait 7 seconds", {"seconds": 7}),
@@ -52,7 +52,20 @@ PHRASES: Phrases = {
     ),
 }
 
-SMALL_TALK = ("Hello! Nice to meet you.", "What is the capital of Spain?", "Who wrote Hamlet?")
+DEMO_QUESTIONS = ("What is 23*19?", "What is 2 to the power of 10?", "Echo hello")
+"""Questions to begin with, which the model gets right with the built-in tools."""
+
+SMALL_TALK = ("Hello! Nice to meet you.", "What is the capital of Spain?", "Thanks, you are kind.")
+
+
+def requests_of(tool: Tool, phrases: Phrases = PHRASES) -> tuple[str, ...]:
+    """Three ways in which a person would ask for the tool."""
+    known = [example.request for example in phrases.get(tool.name, ()) if _fits(example.arguments, tool)]
+    if known:
+        return tuple(known[:EXAMPLES_PER_TOOL])
+    purpose = _purpose(tool) or _spoken(tool)
+    values = " ".join(str(value)[:80] for value in _samples(tool)[0].values())
+    return purpose, f"Please {_spoken(tool)} {values}".rstrip(), f"I want to {purpose[:1].lower()}{purpose[1:]}"
 
 
 def examples_of(tool: Tool, phrases: Phrases = PHRASES) -> tuple[Example, ...]:
@@ -75,15 +88,21 @@ def _named(tool: Tool) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _made(tool: Tool) -> tuple[Example, ...]:
-    spoken = tool.name.replace("_", " ").replace("-", " ")
-    purpose = _purpose(tool) or spoken
-    given = [example for example in tool.examples if _fits(example, tool)]
-    samples = [*given[:EXAMPLES_PER_TOOL], _sample_arguments(tool, 0), _sample_arguments(tool, 1)][:EXAMPLES_PER_TOOL]
-    openings = (purpose, f"{spoken}:", purpose)
+    purpose = _purpose(tool) or _spoken(tool)
+    openings = (purpose, f"{_spoken(tool)}:", purpose)
     return tuple(
         Example(f"{opening} {_listed(sample)}".strip(), sample)
-        for opening, sample in zip(openings, samples, strict=False)
+        for opening, sample in zip(openings, _samples(tool), strict=False)
     )
+
+
+def _samples(tool: Tool) -> list[Mapping[str, Any]]:
+    given = [example for example in tool.examples if _fits(example, tool)]
+    return [*given[:EXAMPLES_PER_TOOL], _sample_arguments(tool, 0), _sample_arguments(tool, 1)][:EXAMPLES_PER_TOOL]
+
+
+def _spoken(tool: Tool) -> str:
+    return tool.name.replace("_", " ").replace("-", " ")
 
 
 def _purpose(tool: Tool) -> str:

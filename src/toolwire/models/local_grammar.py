@@ -17,7 +17,6 @@ MAX_WORD = 80
 STRING_LENGTH = 300
 
 _NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,10})?")
-_WORD = re.compile(r"\w{1,80}")
 _EDGES = "\"'`.,;:!?()[]{}<>“”‘’…"
 
 _JSON_RULES = {
@@ -29,7 +28,7 @@ _JSON_RULES = {
     "integer": '"-"? ("0" | [1-9] [0-9]{0,14})',
     "number": 'integer ("." [0-9]{1,10})?',
     "copied": '"\\"" mark{0,2} word (gap word){0,40} mark{0,3} "\\""',
-    "gap": '" " | " "? mark{1,2} " "?',
+    "gap": '" " | (" "? mark){1,3} " "?',
     "mark": "[-+*/^()%,.:=!?]",
 }
 
@@ -58,7 +57,7 @@ def words_of(text: str) -> tuple[str, ...]:
         if len(found) >= MAX_WORDS:
             break
         whole = chunk.strip(_EDGES)[:MAX_WORD]
-        for piece in (whole, *_NUMERAL.findall(whole), *_WORD.findall(whole)):
+        for piece in (whole, *_NUMERAL.findall(whole)):
             if piece and '"' not in piece and "\\" not in piece and piece.isprintable():
                 found[piece] = None
     return tuple(found)[:MAX_WORDS]
@@ -162,10 +161,12 @@ class _Grammar:
         if not isinstance(properties, Mapping) or not properties:
             return '"{}"' if depth == 0 else "object"
         required = schema.get("required")
-        must = set(required) if isinstance(required, list) else set()
-        pairs = [
-            (key, f"{literal(_dumped(key) + ': ')} {self._value(of, depth + 1)}") for key, of in properties.items()
-        ]
+        must = {key for key in required if key in properties} if isinstance(required, list) else set()
+        if len(must) > MAX_CHOICES:
+            return "object"
+        spare = [key for key in properties if key not in must][: MAX_CHOICES - len(must)]
+        kept = [key for key in properties if key in must or key in spare]
+        pairs = [(key, f"{literal(_dumped(key) + ': ')} {self._value(properties[key], depth + 1)}") for key in kept]
         return self._rule(f'"{{" {self._members(pairs, must)} "}}"')
 
     def _members(self, pairs: list[tuple[str, str]], must: set[str]) -> str:

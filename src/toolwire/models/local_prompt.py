@@ -5,17 +5,18 @@ its arguments by requests and the arguments they gave, and an answer by question
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from toolwire.models.local_examples import EXAMPLES_PER_TOOL, PHRASES, SMALL_TALK, Phrases, examples_of
+from toolwire.models.local_examples import EXAMPLES_PER_TOOL, PHRASES, SMALL_TALK, Phrases, examples_of, requests_of
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, UserMessage
 from toolwire.protocol.tools import Tool
 
-REQUEST_CHARS = 600
+REQUEST_CHARS = 400
 RESULT_CHARS = 1200
-SYSTEM_CHARS = 600
+SYSTEM_CHARS = 400
+SHOTS_CHARS = 6000
 PERSONA = "You are a helpful AI assistant."
 
 Shots = tuple[tuple[str, str], ...]
@@ -39,14 +40,25 @@ def no_tool_label(tools: Iterable[Tool]) -> str:
 
 
 def choice_shots(tools: Sequence[Tool], phrases: Phrases = PHRASES) -> Shots:
-    """Requests with the tool they want, the tools taking turns so that none stands out by its place."""
-    piles = [(tool.name, [example.request for example in examples_of(tool, phrases)]) for tool in tools]
-    piles.append((no_tool_label(tools), list(SMALL_TALK)))
+    """Requests with the tool they want, the tools taking turns so that none stands out by its place.
+
+    With very many tools the last ones are not shown; they can still be named.
+    """
+    piles = [(tool.name, requests_of(tool, phrases)) for tool in tools]
+    piles.append((no_tool_label(tools), SMALL_TALK))
     shots: list[tuple[str, str]] = []
     for row in range(EXAMPLES_PER_TOOL):
         order = piles if row % 2 == 0 else piles[::-1]
         shots += [(flat(requests[row], REQUEST_CHARS), label) for label, requests in order if row < len(requests)]
-    return tuple(shots)
+    return tuple(_within(shots, SHOTS_CHARS))
+
+
+def _within(shots: list[tuple[str, str]], budget: int) -> Iterator[tuple[str, str]]:
+    for text, label in shots:
+        budget -= len(text) + len(label) + len("Request: \nTool: \n\n")
+        if budget < 0:
+            return
+        yield text, label
 
 
 def choice_prompt(shots: Shots, request: str) -> str:
