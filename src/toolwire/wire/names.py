@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
@@ -69,12 +70,10 @@ class NameMap:
 
     @classmethod
     def of(cls, tools: Iterable[Tool], wire_name: WireName) -> "NameMap":
-        """The names of these tools on a wire (`Dialect.wire_name`)."""
+        """The names of these tools on a wire (`Dialect.wire_name`). The same tools are renamed once."""
         offered = tuple(tools)
         originals = {wire: tool.name for tool in offered if (wire := wire_name(tool.name)) != tool.name}
-        if not originals:
-            return cls(offered, {})
-        return cls(tuple(_renamed(tool, wire_name(tool.name)) for tool in offered), originals)
+        return cls(_renamed(offered, wire_name) if originals else offered, originals)
 
     def name(self, wire: str) -> str:
         """What a name on the wire means here."""
@@ -91,5 +90,21 @@ class NameMap:
         return call if name == call.name else changed(call, name=name)
 
 
-def _renamed(tool: Tool, name: str) -> Tool:
+_KEPT_LISTS = 16
+_kept_lists: dict[tuple[Any, ...], tuple[tuple[Tool, ...], tuple[Tool, ...]]] = {}
+
+
+def _renamed(tools: tuple[Tool, ...], wire_name: WireName) -> tuple[Tool, ...]:
+    """The tools under their names on the wire: the same values each time, since the parser knows tools by identity."""
+    key = (wire_name, *map(id, tools))
+    found = _kept_lists.get(key)
+    if found is None:
+        if len(_kept_lists) >= _KEPT_LISTS:
+            _kept_lists.pop(next(iter(_kept_lists)), None)
+        found = (tools, tuple(_under(tool, wire_name(tool.name)) for tool in tools))
+        _kept_lists[key] = found
+    return found[1]
+
+
+def _under(tool: Tool, name: str) -> Tool:
     return tool if name == tool.name else changed(tool, name=name)

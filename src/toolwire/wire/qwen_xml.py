@@ -34,6 +34,7 @@ Give every required parameter. You may say something before a call, nothing afte
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _MARKUP = re.compile(r"</?(?:parameter|function|tool_call)")
+_PLAIN_JSON = re.compile(r"[A-Za-z0-9_ .,:\"\[\]{}+-]*")
 # A text that reads like another kind of value would come back as one where the schema leaves the kind open.
 _LOOKS_TYPED = re.compile(r"\s*(?:[-+.0-9\[{\"'(]|(?:true|false|null|none|nan|inf(?:inity)?)\s*$|$)", re.IGNORECASE)
 
@@ -83,7 +84,7 @@ def _call(call: ToolCall) -> str:
 
 def _is_plain(name: str, value: Any) -> bool:
     if not isinstance(value, str):
-        return _NAME.fullmatch(name) is not None and not _MARKUP.search(_value(value))
+        return _NAME.fullmatch(name) is not None and _PLAIN_JSON.fullmatch(_value(value)) is not None
     safe = value.isprintable() or not (value[:1].isspace() or value[-1:].isspace() or "\r" in value)
     return safe and _NAME.fullmatch(name) is not None and not _MARKUP.search(value) and not _LOOKS_TYPED.match(value)
 
