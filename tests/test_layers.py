@@ -25,6 +25,7 @@ MAY_IMPORT = {
     # The embedded model reads the compact catalogue: how tools are told to a model is one judgement, made once.
     "models": NOUNS | {"wire", "plan", "models", "disclose"},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
+    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"gateway"},
     "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"cli"},
 }
 

@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("toolwire.cli.explain:explain", "Tell why a call may run, or what became of one on record."),
     "tools": ("toolwire.cli.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
+    "serve": ("toolwire.cli.serve:serve", "Serve chat APIs in front of a model, with leaked calls made whole."),
     "status": ("toolwire.cli.status:status", "Show the settings in force, the store, and the health of tools."),
     "metrics": ("toolwire.cli.metrics:metrics", "Show what tools and turns have done so far, in numbers."),
     "logs": ("toolwire.cli.logs:logs", "Show the audit log."),

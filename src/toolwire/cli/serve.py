@@ -1,0 +1,94 @@
+"""`toolwire serve`: the gateway in front of a server or of the embedded model."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from toolwire.cli.exits import Exit
+from toolwire.cli.options import Model
+from toolwire.cli.text import clean
+from toolwire.errors import SettingsError
+from toolwire.models.registry import open_model
+
+PORT = 8787
+
+
+def serve(
+    upstream: Annotated[
+        str | None, typer.Option("--upstream", metavar="URL", help="The server that answers: http://127.0.0.1:11434.")
+    ] = None,
+    upstream_dialect: Annotated[
+        str, typer.Option("--upstream-dialect", metavar="NAME", help="What it speaks: auto, openai, anthropic, ollama.")
+    ] = "auto",
+    model: Model = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", help="The port; 0 takes a free one.")] = PORT,
+    key_env: Annotated[
+        str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key for the upstream.")
+    ] = None,
+    token_env: Annotated[
+        list[str] | None,
+        typer.Option("--token-env", metavar="NAME", help="Variable with a token that clients must show. Repeatable."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Another name by which clients reach it. Repeatable."),
+    ] = None,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")] = False,
+) -> Exit:
+    """Serve chat APIs in front of a model server, with tool calls that leaked into text made whole.
+
+    Put the printed address into any OpenAI or Anthropic client. Give --upstream for a server, or --model for a
+    model that toolwire asks itself, such as local:smollm2.
+    """
+    parts = _parts()
+    settings = parts["settings"]
+    if (upstream is None) == (model is None):
+        raise SettingsError(
+            "give either --upstream URL or --model PROVIDER:NAME, e.g. --upstream http://127.0.0.1:11434"
+        )
+    tokens = tuple(_variable(name) for name in token_env or ())
+    access = settings.Access(host, tokens, frozenset(name.lower() for name in allow_host or ()))
+    key = _variable(key_env) if key_env else ""
+    behind = settings.Upstream.at(upstream, upstream_dialect, key) if upstream else None
+    asked = open_model(model, api_key=key or None) if model else None
+    sock = parts["server"].listen(host, port)
+    app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs))
+    address = parts["server"].address_of(sock)
+    typer.echo(
+        f"Put {address}/v1 into your client ({address} for Anthropic's); it asks {behind.url if behind else model}."
+    )
+    sys.stdout.flush()
+    parts["server"].serve_until_stopped(app, sock)
+    return Exit.DONE
+
+
+def _parts() -> dict[str, ModuleType]:
+    """The gateway's modules. Raises SettingsError when the extra that they need is missing."""
+    try:
+        return {name: import_module(f"toolwire.gateway.{name}") for name in ("app", "log", "server", "settings")}
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] in ("starlette", "uvicorn"):
+            raise SettingsError(f"serving needs an extra: pip install 'toolwire[serve]' ({missing})") from None
+        raise
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise SettingsError(f"the variable {name} is not set, or empty")
+    return value
+
+
+def _logger(log: ModuleType, *, as_json: bool) -> Callable[[Any], None]:
+    line = log.as_json if as_json else log.as_text
+
+    def write(entry: Any) -> None:
+        typer.echo(clean(line(entry)), err=True)
+
+    return write

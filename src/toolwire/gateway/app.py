@@ -1,0 +1,110 @@
+"""The gateway as an ASGI application: routes, what every request goes through, and what a client may list."""
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from toolwire.errors import SettingsError
+from toolwire.gateway.asked import ToolLists, read_asked
+from toolwire.gateway.calls import Ids
+from toolwire.gateway.door import Door, Scope, headers_of
+from toolwire.gateway.exchange import ByModel, ByUpstream, Turned
+from toolwire.gateway.faults import Fault, error_body
+from toolwire.gateway.flow import Send, while_connected
+from toolwire.gateway.guard import Receive, read_body
+from toolwire.gateway.listing import Listing
+from toolwire.gateway.log import Log, silent
+from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
+from toolwire.gateway.translate import Envelope
+from toolwire.gateway.upstream import Way
+from toolwire.protocol.chat import ChatModel
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+PATHS = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic", "/v1/responses": "openai_responses"}
+
+
+def new_call_id() -> str:
+    """A call id that every provider accepts: nine letters and digits."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(9))
+
+
+def make_app(
+    upstream: Upstream | None = None,
+    model: ChatModel | None = None,
+    *,
+    access: Access = USUAL_ACCESS,
+    bounds: Bounds = USUAL_BOUNDS,
+    log: Log = silent,
+) -> Starlette:
+    """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either."""
+    if (upstream is None) == (model is None):
+        raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
+    source: ByUpstream | ByModel
+    if upstream is not None:
+        source = ByUpstream(Way(upstream, bounds), bounds, forward_keys=not access.tokens)
+    else:
+        assert model is not None
+        source = ByModel(model, bounds)
+    listing = Listing(source)
+    lists = ToolLists()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await (source.way.close() if isinstance(source, ByUpstream) else source.model.close())
+
+    routes = [Route(path, Chat(source, dialect, lists, bounds), methods=["POST"]) for path, dialect in PATHS.items()]
+    routes += [
+        Route("/v1/models", listing.models),
+        Route("/healthz", _healthy),
+        Route("/readyz", listing.ready),
+    ]
+    guarded = Middleware(Door, access=access, log=log, dialects=PATHS, mint=new_request_id)
+    return Starlette(
+        routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
+    )
+
+
+def new_request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
+
+
+class Chat:
+    """One chat API: reads what a client sends and sees to its answer, as long as the client waits for it."""
+
+    def __init__(self, source: ByUpstream | ByModel, dialect: str, lists: ToolLists, bounds: Bounds) -> None:
+        self._source = source
+        self._dialect = dialect
+        self._lists = lists
+        self._bounds = bounds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        entry = scope["toolwire.entry"]
+        headers = headers_of(scope)
+        body = await read_body(receive, headers, self._bounds)
+        asked = read_asked(body, self._dialect, self._lists)
+        entry.model, entry.stream = asked.model, asked.stream
+        envelope = Envelope(secrets.token_hex(12), asked.model, int(time.time()))
+        turned = Turned(asked, headers, entry, envelope, Ids(asked.taken, new_call_id), send)
+        await while_connected(self._source.answer(turned), receive)
+
+
+def _healthy(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    """A path or method that is not served, in the client's dialect."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    served = "; ".join([*(f"POST {path}" for path in PATHS), "GET /v1/models"])
+    fault = Fault(status, "not_served", f"{request.method} {request.url.path[:80]} is not served here; {served} are")
+    dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
+    return JSONResponse(error_body(fault, dialect), status)

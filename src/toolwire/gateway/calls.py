@@ -1,0 +1,184 @@
+"""From what was read to what a client gets: the calls with unique ids, the text that is still owed, and a tally."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolwire.protocol.calls import ToolCall
+from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
+from toolwire.wire.arguments import Read, read_arguments
+from toolwire.wire.draft import CUT_REASONS
+from toolwire.wire.outbound import to_json
+from toolwire.wire.reply import StreamParser
+
+_OVERLAP = 4096
+_CALL_REASONS = frozenset({"tool_calls", "tool_use", "function_call", ""})
+
+
+class Ids:
+    """Gives every call an id that no other call of the conversation has; the upstream's own where it is new."""
+
+    def __init__(self, taken: Iterable[str], mint: Callable[[], str]) -> None:
+        self._taken = set(taken)
+        self._mint = mint
+
+    def claim(self, alias: str | None) -> str:
+        chosen = alias or ""
+        while not chosen or chosen in self._taken:
+            chosen = self._mint()
+        self._taken.add(chosen)
+        return chosen
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened to one answer, for the log: calls passed on, how many of them were made whole, what was wrong."""
+
+    calls: int = 0
+    repaired: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def count(self, reply: Reply) -> None:
+        mended = {problem.call for problem in reply.problems if problem.code == "repaired"}
+        self.calls += len(reply.calls)
+        self.repaired += sum(call.format != "native" or call.position in mended for call in reply.calls)
+        self.problems += [problem.code for problem in reply.problems if problem.code != "repaired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A call as the client will get it. `raw` is the upstream's own entry, `broken` are arguments nobody could read."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    raw: Any = None
+    broken: str | None = None
+
+    @property
+    def written(self) -> str:
+        """The arguments as JSON text; as the model wrote them where they are no JSON."""
+        return to_json(self.arguments).decode() if self.broken is None else self.broken
+
+    def is_written(self, words: str) -> bool:
+        """Whether these words are the arguments, so that they can stay as they are."""
+        return self.broken is not None or read_arguments(words, finished=False) == Read((dict(self.arguments),))
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """The arguments as an object; one that says so where they could not be read."""
+        return self.arguments if self.broken is None else {"INVALID_JSON": self.broken}
+
+
+def settled(reply: Reply, ids: Ids, tally: Tally, broken: Mapping[str, str] | None = None) -> list[Ready]:
+    """The calls of a reply, ready for a client. `broken` finds the arguments as written by the name of their call."""
+    tally.count(reply)
+    return [_ready(call, ids, broken or {}) for call in reply.calls]
+
+
+def _ready(call: ToolCall, ids: Ids, broken: Mapping[str, str]) -> Ready:
+    raw = call.raw if call.format == "native" else None
+    words = (_words(raw) or broken.get(call.name, "")) if call.fault else None
+    return Ready(ids.claim(call.alias), call.name, call.arguments, raw, words)
+
+
+def _words(raw: Any) -> str:
+    match raw:
+        case {"function": {"arguments": str(words)}} | {"arguments": str(words)} | {"input": str(words)}:
+            return words
+        case _:
+            return ""
+
+
+def ending(reason: str, calls: Sequence[Ready], reply: Reply) -> str:
+    """Why an answer ended: `calls`, `length`, `stop`, or the upstream's own word where it says more than these."""
+    cut = any(problem.code == "truncated" for problem in reply.problems)
+    if reason in CUT_REASONS or (cut and not calls):
+        return "length"
+    if calls:
+        return "calls"
+    return "stop" if reason in _CALL_REASONS else reason
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What is still to be said at the end of an answer."""
+
+    text: str
+    thought: str
+    calls: list[Ready]
+    reply: Reply
+
+
+class Following:
+    """Reads one answer as it comes and says what may be shown; everything else is held until it is certain."""
+
+    def __init__(self, tools: Sequence[Any], provider: str) -> None:
+        self._parser = StreamParser(tools, provider)
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._names: dict[int, str] = {}
+        self._written: dict[int, list[str]] = {}
+
+    def feed(self, piece: Any) -> tuple[str, str]:
+        """The text and the reasoning that became certain."""
+        deltas = self._parser.feed(piece)
+        for delta in deltas:
+            if isinstance(delta, CallDelta):
+                self._names.setdefault(delta.position, delta.name)
+                self._written.setdefault(delta.position, []).append(delta.arguments)
+        text, thought = spoken(deltas)
+        if text:
+            self._text.append(text)
+        if thought:
+            self._thought.append(thought)
+        return text, thought
+
+    def close(self, ids: Ids, tally: Tally) -> Closing:
+        """The rest of the text, and the calls."""
+        reply = self._parser.finish()
+        shown = "".join(self._text)
+        thought = owed("".join(self._thought), reply.reasoning)
+        if thought and squeezed(thought) in squeezed(shown):
+            thought = ""  # it turned out to be reasoning only after it had been shown as text
+        broken = {self._names[at]: "".join(pieces) for at, pieces in self._written.items()}
+        return Closing(owed(shown, reply.content), thought, settled(reply, ids, tally, broken), reply)
+
+
+def spoken(deltas: Iterable[Delta]) -> tuple[str, str]:
+    """The text and the reasoning in some deltas."""
+    text = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    thought = [delta.text for delta in deltas if isinstance(delta, ReasoningDelta)]
+    return "".join(text), "".join(thought)
+
+
+def owed(shown: str, whole: str) -> str:
+    """What of the whole text has not been shown. White space does not count: it may move where a call was."""
+    if whole.startswith(shown):
+        return whole[len(shown) :]
+    seen, wanted = squeezed(shown), squeezed(whole)
+    if wanted.startswith(seen):
+        return _after(whole, len(seen))
+    if seen.endswith(wanted):
+        return ""
+    return _after(whole, _overlap(seen[-_OVERLAP:], wanted))
+
+
+def squeezed(text: str) -> str:
+    """The text without its white space."""
+    return "".join(text.split())
+
+
+def _after(text: str, count: int) -> str:
+    """The text behind its first `count` characters that are no white space."""
+    for at, char in enumerate(text):
+        if count == 0:
+            return text[at:] if text[at:].strip() else ""
+        if not char.isspace():
+            count -= 1
+    return ""
+
+
+def _overlap(seen: str, wanted: str) -> int:
+    """How much of the beginning of one text is the end of the other."""
+    return next((size for size in range(min(len(seen), len(wanted)), 0, -1) if seen.endswith(wanted[:size])), 0)

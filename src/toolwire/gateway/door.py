@@ -1,0 +1,94 @@
+"""What every request goes through: an id, the guard, the log, and an answer even when the fault is ours."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from toolwire.gateway.faults import Fault, Refused, error_body
+from toolwire.gateway.flow import Send, send_whole
+from toolwire.gateway.guard import ClientGone, Receive, check_origin, check_token, request_id
+from toolwire.gateway.log import Entry, Log
+from toolwire.gateway.settings import Access
+from toolwire.wire.outbound import to_json
+
+Scope = MutableMapping[str, Any]
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+CLIENT_GONE = 499
+_log = logging.getLogger("toolwire.gateway")
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """The request's headers, names in lower case; of repeated ones the last."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+class Door:
+    """Stands before all routes. Whatever happens behind it, the client gets an answer and the log gets a line."""
+
+    def __init__(
+        self, app: ASGIApp, access: Access, log: Log, dialects: Mapping[str, str], mint: Callable[[], str]
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._log = log
+        self._dialects = dialects
+        self._mint = mint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = headers_of(scope)
+        entry = Entry(request_id(headers, self._mint), scope["method"], scope["path"][:200])
+        scope["toolwire.entry"] = entry
+        begun = time.perf_counter()
+        try:
+            await self._through(scope, receive, _Noted(send, entry), headers)
+        finally:
+            entry.elapsed_ms = (time.perf_counter() - begun) * 1000
+            self._log(entry)
+
+    async def _through(self, scope: Scope, receive: Receive, noted: "_Noted", headers: Mapping[str, str]) -> None:
+        entry = noted.entry
+        try:
+            check_origin(self._access, headers)
+            if entry.path not in OPEN_PATHS:
+                check_token(self._access, headers)
+            await self._app(scope, receive, noted)
+        except Refused as refused:
+            await self._refuse(noted, refused.fault)
+        except ClientGone:
+            entry.status, entry.code = CLIENT_GONE, "client_gone"
+        except Exception:
+            _log.exception("request %s failed", entry.id)
+            await self._refuse(noted, Fault(500, "internal_error", "the gateway itself failed; its log says why"))
+
+    async def _refuse(self, noted: "_Noted", fault: Fault) -> None:
+        noted.entry.code = fault.code
+        if noted.entry.status:
+            return  # the answer has begun: all that is left is to end the connection, which the server does
+        dialect = self._dialects.get(noted.entry.path, "openai")
+        headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in fault.headers.items()]
+        if fault.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send_whole(noted, fault.status, to_json(error_body(fault, dialect)), headers)
+
+
+class _Noted:
+    """Passes messages on, notes the status, and adds the request's id."""
+
+    def __init__(self, send: Send, entry: Entry) -> None:
+        self._send = send
+        self.entry = entry
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.entry.status = message["status"]
+            own = self.entry.id.encode()
+            added = [(b"x-request-id", own), (b"request-id", own), (b"x-content-type-options", b"nosniff")]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await self._send(message)

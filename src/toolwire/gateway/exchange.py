@@ -1,0 +1,230 @@
+"""One request and its answer: passed through in the same API, translated into another, or asked of our own model."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from toolwire.errors import ModelError
+from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
+from toolwire.gateway.asked import Asked
+from toolwire.gateway.calls import Ids
+from toolwire.gateway.faults import Refused, not_an_answer, of_answer, of_model_error, too_late
+from toolwire.gateway.flow import Send, checked, follow, send_stream, send_whole, stopped
+from toolwire.gateway.frames import KEEP_ALIVE
+from toolwire.gateway.log import Entry
+from toolwire.gateway.settings import Bounds
+from toolwire.gateway.translate import (
+    Envelope,
+    SpokenReply,
+    TranslatedStream,
+    decoded,
+    left_out,
+    rendered,
+    writer_for,
+)
+from toolwire.gateway.upstream import Incoming, Way
+from toolwire.protocol.chat import ChatModel, Delta, Request
+from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.reply import parse_reply
+from toolwire.wire.request import encode_request
+
+Headers = list[tuple[bytes, bytes]]
+_PASSED_BACK = ("x-ratelimit-", "anthropic-ratelimit-", "openai-", "retry-after")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one request is put to an upstream, and how its answer is made."""
+
+    api: Api
+    body: bytes
+    whole: Callable[[Json], Json]
+    stream: Callable[[], Stream]
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """One request on its way: what was asked, and what its answer will need."""
+
+    asked: Asked
+    headers: Mapping[str, str]
+    entry: Entry
+    envelope: Envelope
+    ids: Ids
+    send: Send
+
+
+class ByUpstream:
+    """Answers from a server that speaks some chat API; with `auto`, from the client's own API where it has that."""
+
+    def __init__(self, way: Way, bounds: Bounds, *, forward_keys: bool) -> None:
+        self.way = way
+        self._bounds = bounds
+        self._forward_keys = forward_keys
+        self._missing: set[str] = set()
+
+    async def answer(self, turned: Turned) -> None:
+        """Ask, and send the answer. Raises Refused while nothing has been sent."""
+        dialect = turned.asked.dialect
+        if not self._passes(dialect):
+            await self._put(turned, self._translated(turned), may_miss=False)
+        elif await self._put(turned, _passing(turned), may_miss=self.way.upstream.dialect == "auto"):
+            self._missing.add(dialect)
+            await self._put(turned, self._translated(turned), may_miss=False)
+
+    def keys(self, headers: Mapping[str, str], dialect: str) -> dict[str, str]:
+        """The headers for the upstream, with the key that it is to see."""
+        return self.way.headers(headers, dialect, forward_keys=self._forward_keys)
+
+    def _passes(self, dialect: str) -> bool:
+        spoken = self.way.upstream.dialect
+        return dialect == spoken or (spoken == "auto" and dialect not in self._missing)
+
+    async def _put(self, turned: Turned, plan: Plan, *, may_miss: bool) -> bool:
+        """Ask as planned. True when the upstream has no such API and nothing was sent."""
+        headers = self.keys(turned.headers, plan.api.name) | {"x-request-id": turned.entry.id}
+        async with self.way.send("POST", plan.api.path, headers, plan.body) as incoming:
+            if incoming.status == 200:
+                await self._pass_on(turned, plan, incoming)
+                return False
+            body = await incoming.beginning()
+        if may_miss and turned.asked.dialect != "openai" and _has_no_such_api(incoming.status, body):
+            return True
+        raise Refused(of_answer(self.way.place, incoming.status, incoming.headers, body, turned.asked.dialect))
+
+    async def _pass_on(self, turned: Turned, plan: Plan, incoming: Incoming) -> None:
+        asked, place = turned.asked, self.way.place
+        headers = _passed_back(incoming, plan.lost)
+        if asked.stream and incoming.media_type != "application/json":
+            stream = plan.stream()
+            async with aclosing(follow(incoming, stream, plan.api, place, asked.dialect, self._bounds)) as frames:
+                turned.entry.code = await send_stream(turned.send, frames, stream, headers)
+            return
+        body = await self._in_time(incoming)
+        data = checked(body, place, asked.dialect)
+        if plan.api.reply_field not in data:
+            raise Refused(not_an_answer(place, body))
+        if asked.stream:
+            await self._stream_whole(turned, plan, data, headers)
+            return
+        made = plan.whole(data)
+        await send_whole(turned.send, 200, body if made is data else to_json(made), headers)
+
+    async def _in_time(self, incoming: Incoming) -> bytes:
+        try:
+            async with asyncio.timeout(self._bounds.whole_s):
+                return await incoming.whole()
+        except TimeoutError:
+            raise Refused(too_late(self.way.place)) from None
+
+    async def _stream_whole(self, turned: Turned, plan: Plan, data: Json, headers: Headers) -> None:
+        """The client wanted a stream, but the upstream answered in one piece."""
+        stream = _translating(turned, turned.asked.tools, plan.api)
+        frames = b"".join([*stream.feed(b"", data), *stream.done()])
+        await send_stream(turned.send, _one(frames), stream, headers)
+
+    def _translated(self, turned: Turned) -> Plan:
+        asked = turned.asked
+        written = WRITTEN.get(self.way.upstream.dialect, WRITTEN[CHAT.name])
+        found = decoded(asked)
+        request = found.request
+        body = encode_request(written.dialect, request, written.frame(request, found.model, asked.stream))
+        tools = () if request.tools_off else request.tools
+
+        def whole(data: Json) -> Json:
+            reply = parse_reply(data, tools, written.api.name)
+            return rendered(asked, turned.envelope, reply, turned.ids, turned.entry.tally)
+
+        return Plan(
+            written.api, to_json(body), whole, lambda: _translating(turned, tools, written.api), left_out(found)
+        )
+
+
+def _passing(turned: Turned) -> Plan:
+    asked, tally = turned.asked, turned.entry.tally
+    spoken = SPOKEN[asked.dialect]
+
+    def whole(data: Json) -> Json:
+        return spoken.repair(data, asked.tools, turned.ids, tally) if asked.tools else data
+
+    return Plan(spoken.api, asked.body, whole, lambda: spoken.stream(asked.tools, turned.ids, tally))
+
+
+def _translating(turned: Turned, tools: Sequence[Any], api: Api) -> TranslatedStream:
+    writer = writer_for(turned.asked, turned.envelope)
+    return TranslatedStream(writer, tools, api.name, api.enough, turned.ids, turned.entry.tally)
+
+
+def _has_no_such_api(status: int, body: bytes) -> bool:
+    """Whether a refusal is about the path; one that speaks of a model is about the model."""
+    return status in (404, 405, 501) and b"model" not in body.lower()
+
+
+def _passed_back(incoming: Incoming, lost: str) -> Headers:
+    kept = [
+        (name.encode("latin-1"), value.encode("latin-1", "replace"))
+        for name, value in incoming.headers.items()
+        if name.startswith(_PASSED_BACK)
+    ]
+    return [*kept, (b"x-toolwire-left-out", lost.encode())] if lost else kept
+
+
+async def _one(frames: bytes) -> AsyncGenerator[bytes, None]:
+    yield frames
+
+
+class ByModel:
+    """Answers from a model of our own, such as the embedded one, whatever model the client names."""
+
+    def __init__(self, model: ChatModel, bounds: Bounds) -> None:
+        self.model = model
+        self._bounds = bounds
+
+    async def answer(self, turned: Turned) -> None:
+        """Ask, and send the answer. Raises Refused while nothing has been sent."""
+        found = decoded(turned.asked)
+        lost = left_out(found)
+        headers: Headers = [(b"x-toolwire-left-out", lost.encode())] if lost else []
+        if turned.asked.stream:
+            said = SpokenReply(writer_for(turned.asked, turned.envelope), turned.ids, turned.entry.tally)
+            async with aclosing(self._frames(found.request, said)) as frames:
+                turned.entry.code = await send_stream(turned.send, frames, said, headers)
+            return
+        try:
+            reply = await self.model.ask(found.request)
+        except ModelError as error:
+            raise Refused(of_model_error(error)) from None
+        made = rendered(turned.asked, turned.envelope, reply, turned.ids, turned.entry.tally)
+        await send_whole(turned.send, 200, to_json(made), headers)
+
+    async def _frames(self, request: Request, said: SpokenReply) -> AsyncGenerator[bytes, None]:
+        deltas: asyncio.Queue[Delta | None] = asyncio.Queue()
+        asking = asyncio.ensure_future(self.model.ask(request, deltas.put_nowait))
+        asking.add_done_callback(lambda _: deltas.put_nowait(None))
+        begun = False
+        try:
+            while True:
+                delta = await self._next(deltas)
+                if delta is None:
+                    break
+                yield delta if isinstance(delta, bytes) else b"".join([*_first(said, begun), *said.say(delta)])
+                begun = begun or not isinstance(delta, bytes)
+            yield b"".join([*_first(said, begun), *said.end(asking.result())])
+        except ModelError as error:
+            raise Refused(of_model_error(error)) from None
+        finally:
+            await stopped(asking)
+
+    async def _next(self, deltas: "asyncio.Queue[Delta | None]") -> Delta | bytes | None:
+        try:
+            async with asyncio.timeout(self._bounds.keep_alive_s):
+                return await deltas.get()
+        except TimeoutError:
+            return KEEP_ALIVE
+
+
+def _first(said: SpokenReply, begun: bool) -> list[bytes]:
+    return [] if begun else said.begin()

@@ -1,0 +1,158 @@
+"""Bytes from the upstream to the client: as they come, with a sign of life in silences, and always with an end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from contextlib import aclosing
+from typing import Any
+
+from toolwire.gateway.apis import Api, Stream
+from toolwire.gateway.faults import Refused, cut_off, not_an_answer, of_error_in_answer, too_large, too_late
+from toolwire.gateway.frames import KEEP_ALIVE
+from toolwire.gateway.guard import ClientGone, Receive
+from toolwire.gateway.settings import Bounds
+from toolwire.gateway.upstream import Incoming
+from toolwire.models.failures import Place
+from toolwire.models.payloads import DONE, LineTooLong, read_json
+from toolwire.wire.outbound import Json
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+async def follow(
+    incoming: Incoming, stream: Stream, api: Api, place: Place, dialect: str, bounds: Bounds
+) -> AsyncGenerator[bytes, None]:
+    """The frames of a streamed answer up to its end. Raises Refused where the upstream fails."""
+    payloads = api.payloads(bounds.line_bytes)
+    async with aclosing(_pieces(incoming, stream, place, bounds)) as pieces:
+        async for piece in pieces:
+            if piece is None:
+                yield KEEP_ALIVE
+                continue
+            try:
+                found = payloads.feed(piece) if piece else payloads.finish()
+            except LineTooLong:
+                raise Refused(too_large(place, bounds.line_bytes)) from None
+            for payload in found:
+                if not stream.ended and (frames := _taken(stream, payload, place, dialect)):
+                    yield b"".join(frames)
+            if stream.ended:
+                return
+    if not stream.complete:
+        raise Refused(cut_off(place))
+    yield b"".join(stream.done())
+
+
+async def _pieces(
+    incoming: Incoming, stream: Stream, place: Place, bounds: Bounds
+) -> AsyncGenerator[bytes | None, None]:
+    """What the upstream sends; None for every silence. Ends with empty bytes. Raises Refused."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + bounds.whole_s
+    while True:
+        coming = asyncio.ensure_future(incoming.piece())
+        try:
+            while not coming.done():
+                patience = bounds.closing_s if stream.complete else bounds.keep_alive_s
+                await asyncio.wait({coming}, timeout=min(patience, max(0.0, deadline - clock())))
+                if not coming.done():
+                    if stream.complete:
+                        yield b""
+                        return
+                    if clock() >= deadline:
+                        raise Refused(too_late(place))
+                    yield None
+            piece = _come(coming, stream)
+        finally:
+            await stopped(coming)
+        yield piece
+        if not piece:
+            return
+
+
+def _come(coming: "asyncio.Future[bytes]", stream: Stream) -> bytes:
+    """The piece that came; a connection that breaks after a complete answer has merely ended."""
+    try:
+        return coming.result()
+    except Refused:
+        if stream.complete:
+            return b""
+        raise
+
+
+def _taken(stream: Stream, payload: bytes, place: Place, dialect: str) -> list[bytes]:
+    if payload == DONE:
+        return stream.done()
+    return stream.feed(payload, checked(payload, place, dialect))
+
+
+def checked(body: bytes, place: Place, dialect: str) -> Json:
+    """The JSON object of an answer or of a part of one. Raises Refused when it is none, or an error."""
+    try:
+        data = read_json(body)
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise Refused(not_an_answer(place, body))
+    if data.get("type") == "error" or (data.get("error") and "choices" not in data):
+        raise Refused(of_error_in_answer(place, data, dialect))
+    return data
+
+
+async def send_whole(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """One JSON answer."""
+    fixed = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_stream(
+    send: Send, frames: AsyncIterator[bytes], stream: Any, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> str:
+    """Send frames as they come. Raises Refused when nothing was sent yet; later, the stream ends with the fault.
+
+    Gives the code of the fault that ended the stream, if one did.
+    """
+    begun, code = False, ""
+    fixed = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+    try:
+        async for frame in frames:
+            if not begun:
+                begun = True
+                await send({"type": "http.response.start", "status": 200, "headers": [*fixed, *headers]})
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+    except Refused as refused:
+        if not begun:
+            raise
+        code = refused.fault.code
+        last = b"".join(stream.fail(refused.fault))
+        await send({"type": "http.response.body", "body": last, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return code
+
+
+async def while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Do this work as long as somebody waits for it. Raises ClientGone when nobody does."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone
+    finally:
+        await stopped(leaving)
+        await stopped(working)
+    working.result()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def stopped(task: "asyncio.Future[Any]") -> None:
+    """End a task that is no longer wanted, and wait until it has ended."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # looked at, so that nobody complains about it later

@@ -1,0 +1,86 @@
+"""What can be asked behind the gateway, and whether it answers: `/v1/models` and `/readyz`."""
+
+import asyncio
+import time
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from toolwire.gateway.apis import NATIVE
+from toolwire.gateway.exchange import ByModel, ByUpstream
+from toolwire.gateway.faults import Refused, of_answer, too_late
+from toolwire.gateway.flow import checked
+from toolwire.gateway.upstream import Way
+from toolwire.wire.outbound import Json
+
+READY_S = 5.0
+LIST_S = 30.0
+_REMEMBERED_S = 2.0
+
+
+class Listing:
+    """Asks the upstream which models it has; one of our own models is the only one of its list."""
+
+    def __init__(self, source: ByUpstream | ByModel) -> None:
+        self._source = source
+        self._looked_at = float("-inf")
+        self._trouble = ""
+
+    async def models(self, request: Request) -> Response:
+        """The models, in a form that OpenAI's and Anthropic's clients both read. Raises Refused."""
+        dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
+        if isinstance(self._source, ByModel):
+            return JSONResponse(_listed([self._source.model.name]))
+        headers = self._source.keys(dict(request.headers), dialect)
+        try:
+            async with asyncio.timeout(LIST_S):
+                return JSONResponse(await _asked(self._source.way, headers, dialect))
+        except TimeoutError:
+            raise Refused(too_late(self._source.way.place)) from None
+
+    async def ready(self, _: Request) -> Response:
+        """Whether the upstream answers at all; asked at most every two seconds, however often people look."""
+        now = time.monotonic()
+        if now - self._looked_at > _REMEMBERED_S:
+            self._looked_at, self._trouble = now, await self._look()
+        if self._trouble:
+            return JSONResponse({"status": "unavailable", "reason": self._trouble}, 503)
+        return JSONResponse({"status": "ready"})
+
+    async def _look(self) -> str:
+        if isinstance(self._source, ByModel):
+            return ""
+        way = self._source.way
+        try:
+            async with asyncio.timeout(READY_S):
+                await _asked(way, way.headers({}, "openai", forward_keys=False), "openai")
+        except TimeoutError:
+            return "the upstream does not answer in time"
+        except Refused as refused:
+            # One that wants a key from its clients is up.
+            return "" if refused.fault.status in (401, 403) else refused.fault.message
+        return ""
+
+
+async def _asked(way: Way, headers: dict[str, str], dialect: str) -> Json:
+    native = way.upstream.dialect == NATIVE.name
+    async with way.send("GET", NATIVE.models_path if native else "/v1/models", headers) as incoming:
+        if incoming.status != 200:
+            body = await incoming.beginning()
+            raise Refused(of_answer(way.place, incoming.status, incoming.headers, body, dialect))
+        data = checked(await incoming.whole(), way.place, dialect)
+    if not native:
+        return data
+    models = data.get("models")
+    named = [model.get("name") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+    return _listed([name for name in named if isinstance(name, str)])
+
+
+def _listed(names: list[str]) -> Json:
+    ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
+    return {"object": "list", "data": [_model(name) for name in names], "has_more": False} | ends
+
+
+def _model(name: str) -> Json:
+    described = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "toolwire"} | described

@@ -1,0 +1,71 @@
+"""One line for each request: who asked which model, how it ended, what was mended. Never arguments, never keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from toolwire.gateway.calls import Tally
+from toolwire.wire.outbound import Json, to_json
+
+_LONGEST_MODEL = 80
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one request when it is over."""
+
+    id: str
+    method: str
+    path: str
+    model: str = ""
+    stream: bool = False
+    status: int = 0
+    code: str = ""
+    elapsed_ms: float = 0.0
+    tally: Tally = field(default_factory=Tally)
+
+    def fields(self) -> Json:
+        """The entry as a JSON object."""
+        known: Json = {
+            "request_id": self.id,
+            "method": self.method,
+            "path": self.path,
+            "model": plain(self.model),
+            "stream": self.stream,
+            "status": self.status,
+            "calls": self.tally.calls,
+            "repaired": self.tally.repaired,
+            "problems": self.tally.problems[:8],
+            "ms": round(self.elapsed_ms, 1),
+        }
+        return known | ({"code": self.code} if self.code else {})
+
+
+def plain(text: str) -> str:
+    """A client's word, short and without anything that could look like another line."""
+    return "".join(char if char.isprintable() else "?" for char in text[:_LONGEST_MODEL])
+
+
+def as_text(entry: Entry) -> str:
+    """The line for people."""
+    words = [entry.method, entry.path, plain(entry.model) or "-", str(entry.status)]
+    if entry.tally.calls:
+        words.append(f"calls={entry.tally.calls}")
+    if entry.tally.repaired:
+        words.append(f"repaired={entry.tally.repaired}")
+    if entry.tally.problems:
+        words.append(f"problems={','.join(sorted(set(entry.tally.problems))[:8])}")
+    if entry.code:
+        words.append(f"({entry.code})")
+    return " ".join([*words, f"{entry.elapsed_ms:.0f} ms"])
+
+
+def as_json(entry: Entry) -> str:
+    """The line for programs."""
+    return to_json(entry.fields()).decode()
+
+
+Log = Callable[[Entry], None]
+
+
+def silent(entry: Entry) -> None:
+    """Nobody reads."""

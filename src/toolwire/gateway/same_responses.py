@@ -1,0 +1,181 @@
+"""The Responses API in and out: everything passes, and calls that leaked into text become calls."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from toolwire.gateway import frames
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, squeezed
+from toolwire.gateway.faults import Fault
+from toolwire.gateway.render_responses import Items, call_item, ended, envelope, failed, text_item, thought_item
+from toolwire.protocol.chat import Reply
+from toolwire.wire.outbound import Json
+from toolwire.wire.reply import parse_reply
+
+_CALLS = ("function_call", "custom_tool_call")
+_PROVIDER = "openai_responses"
+
+
+def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
+    """The same response with its calls in order; the very same value where there is nothing to change."""
+    output = answer.get("output")
+    if not isinstance(output, list):
+        return answer
+    reply = parse_reply(_readable(answer), tools, _PROVIDER)
+    calls = settled(reply, ids, tally)
+    said = "".join(_text(item) for item in output)
+    leaked = squeezed(reply.content) != squeezed(said)
+    if not leaked and _as_they_were(output, calls):
+        return answer
+    word = ending("", calls, reply)
+    status = ended(word) if word == "length" and answer.get("status") == "completed" else {}
+    return answer | {"output": _output(output, reply, calls, leaked=leaked)} | status
+
+
+def _readable(response: Json) -> Json:
+    """The response with only those items that may hold calls: reasoning is none of the parser's business here."""
+    output = response.get("output")
+    kept = [item for item in output if _kind(item) in (*_CALLS, "message")] if isinstance(output, list) else []
+    return response | {"output": kept}
+
+
+def _as_they_were(output: list[Any], calls: list[Ready]) -> bool:
+    given = [item for item in output if _kind(item) in _CALLS]
+    return len(given) == len(calls) and all(
+        call_item(new) is old or _kind(old) == "custom_tool_call" for new, old in zip(calls, given, strict=True)
+    )
+
+
+def _output(output: list[Any], reply: Reply, calls: list[Ready], *, leaked: bool) -> list[Any]:
+    """The items in their order: text without the calls in it, everything else as it was, the calls at the end."""
+    kept: list[Any] = [thought_item("rs_text", reply.reasoning)] if reply.reasoning else []
+    text = reply.content
+    for item in output:
+        match _kind(item):
+            case "function_call" | "custom_tool_call":
+                continue
+            case "message" if leaked:
+                kept += [item | {"content": text_item("", text)["content"]}] if text else []
+                text = ""
+            case _:
+                kept.append(item)
+    return kept + [call_item(call) for call in calls]
+
+
+def _text(item: Any) -> str:
+    parts = item.get("content") if _kind(item) == "message" else None
+    found = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [parts]
+    return "".join(text for text in found if isinstance(text, str))
+
+
+def _kind(item: Any) -> str:
+    return str(item.get("type")) if isinstance(item, dict) else ""
+
+
+class ResponsesStream:
+    """A stream of events on its way through; items and events are numbered anew, since some items become others."""
+
+    def __init__(self, tools: Sequence[Any], ids: Ids, tally: Tally) -> None:
+        self.ended = False
+        self._tools = tools
+        self._ids = ids
+        self._tally = tally
+        self._following = Following(tools, _PROVIDER)
+        self._items = Items("text")
+        self._kinds: dict[Any, str] = {}
+        self._numbers: dict[Any, int] = {}
+        self._response: Json = {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole: the last event says so itself."""
+        return self.ended
+
+    def feed(self, payload: bytes, event: Json) -> list[bytes]:
+        """Take one event; give what the client may see now."""
+        kind = str(event.get("type"))
+        response = event.get("response")
+        if isinstance(response, dict):
+            self._response = response
+        self.ended = kind in ("response.completed", "response.incomplete", "response.failed")
+        if not self._tools:
+            return [frames.named(kind, payload)]
+        key = event.get("output_index") if isinstance(event.get("output_index"), int) else None
+        match kind.removeprefix("response."):
+            case "output_item.added":
+                return self._added(event, key)
+            case "output_item.done":
+                return self._done(event, key)
+            case "completed" | "incomplete":
+                return self._closed(kind, event)
+            case _ if self._kinds.get(key) == "message":
+                return self._of_message(kind, event)
+            case _ if self._kinds.get(key) in _CALLS:
+                self._following.feed(event)
+                return []
+            case _:
+                return [self._passed(event, key)]
+
+    def done(self) -> list[bytes]:
+        """The upstream's stream is over although it did not say so."""
+        self.ended = True
+        whole = self._response or envelope("text", "", 0)
+        return self._closed("response.completed", {"response": whole | ended("stop")})
+
+    def fail(self, fault: Fault) -> list[bytes]:
+        """End the stream with a response that failed."""
+        self.ended = True
+        whole = self._response or envelope("text", "", 0)
+        return [self._items.event("response.failed", response=failed(whole, fault, self._items.output))]
+
+    def _added(self, event: Json, key: Any) -> list[bytes]:
+        item = event.get("item")
+        kind = self._kinds[key] = _kind(item)
+        if kind == "message":
+            self._items.message_id = str(item.get("id") or "") if isinstance(item, dict) else ""
+            return []
+        if kind in _CALLS:
+            self._following.feed(event)
+            return []
+        closed, self._numbers[key] = self._items.begin()
+        return [*closed, self._passed(event, key)]
+
+    def _done(self, event: Json, key: Any) -> list[bytes]:
+        kind = self._kinds.get(key, "")
+        if kind == "message":
+            return self._items.close()
+        if kind in _CALLS:
+            self._following.feed(event)
+            return []
+        if isinstance(item := event.get("item"), dict):
+            self._items.output.append(item)
+        return [self._passed(event, key)]
+
+    def _of_message(self, kind: str, event: Json) -> list[bytes]:
+        match kind, event.get("annotation"):
+            case "response.output_text.delta" | "response.refusal.delta", _:
+                return self._shown(self._following.feed(event))
+            case "response.output_text.annotation.added", dict(annotation):
+                return self._items.annotate(annotation)
+            case _:
+                return []
+
+    def _shown(self, spoken: tuple[str, str]) -> list[bytes]:
+        text, thought = spoken
+        return [*self._items.thought(thought), *self._items.text(text)]
+
+    def _closed(self, kind: str, event: Json) -> list[bytes]:
+        """Text that was held, the calls, and the whole response once more."""
+        given = event.get("response")
+        whole: Json = given if isinstance(given, dict) else {}
+        written = self._shown(self._following.feed({"type": kind, "response": _readable(whole)}))
+        closing = self._following.close(self._ids, self._tally)
+        written += self._shown((closing.text, closing.thought))
+        written += [frame for call in closing.calls for frame in self._items.call(call)]
+        written += self._items.close()
+        return [*written, self._items.event(kind, response=whole | {"output": self._items.output})]
+
+    def _passed(self, event: Json, key: Any) -> bytes:
+        fields = {name: value for name, value in event.items() if name not in ("type", "sequence_number")}
+        if key in self._numbers:
+            fields["output_index"] = self._numbers[key]
+        return self._items.event(str(event.get("type")), **fields)

@@ -1,0 +1,78 @@
+"""Serving the gateway on a socket until someone says stop."""
+
+import asyncio
+import errno
+import signal
+import socket
+
+import uvicorn
+from starlette.applications import Starlette
+
+from toolwire.errors import SettingsError
+
+MOST_AT_ONCE = 1024
+_GRACE_S = 2
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes a free one. Raises SettingsError that says what is in the way."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(MOST_AT_ONCE)
+    except (OSError, OverflowError) as wrong:
+        sock.close()
+        raise SettingsError(_why_not(host, port, wrong)) from None
+    return sock
+
+
+def address_of(sock: socket.socket) -> str:
+    """The address to put into a client."""
+    host, port = sock.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- where it listens
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+
+
+def server_of(app: Starlette) -> uvicorn.Server:
+    """The HTTP server for an app: quiet, bounded, without WebSockets."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MOST_AT_ONCE,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+    )
+
+
+def serve_until_stopped(app: Starlette, sock: socket.socket) -> None:
+    """Serve until Ctrl-C or a request to terminate; open answers get a moment to end."""
+    server = server_of(app)
+    # The server raises the signal again once it has ended; by then it has been obeyed.
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        asyncio.run(server.serve(sockets=[sock]))
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sock.close()
+
+
+def _why_not(host: str, port: int, wrong: Exception) -> str:
+    match getattr(wrong, "errno", None):
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is in use; stop what listens there, or choose another with --port"
+        case errno.EACCES:
+            return f"port {port} needs more rights; choose one above 1023 with --port"
+        case errno.EADDRNOTAVAIL | socket.EAI_NONAME:
+            return f"this machine has no address {host}; choose another with --host"
+        case _:
+            return f"cannot listen on {host}:{port}: {wrong}"

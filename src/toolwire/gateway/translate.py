@@ -1,0 +1,167 @@
+"""From one API to another by way of our nouns: a client's request read, its answer written in the client's words."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from toolwire.gateway.asked import Asked
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, owed, settled, spoken
+from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.render_anthropic import AnthropicWriter, message
+from toolwire.gateway.render_openai import OpenAIWriter, completion
+from toolwire.gateway.render_responses import ResponsesWriter, response
+from toolwire.protocol.chat import Delta, Reply, Usage
+from toolwire.wire.decode.request import BadRequest, DecodedRequest, decode_request
+from toolwire.wire.outbound import Json
+
+# Left out without a word: they change nothing that a client could notice here.
+_HARMLESS = frozenset({"stream_options", "user", "metadata", "store", "parallel_tool_calls", "service_tier", "n"})
+_MOST_LOSSES = 5
+
+
+class Writer(Protocol):
+    """Writes one answer as the events of one API."""
+
+    def begin(self) -> list[bytes]: ...
+
+    def text(self, text: str) -> list[bytes]: ...
+
+    def thought(self, text: str) -> list[bytes]: ...
+
+    def end(self, calls: Sequence[Ready], word: str, usage: Usage) -> list[bytes]: ...
+
+    def fail(self, fault: Fault) -> list[bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What an answer of ours carries besides what the model said."""
+
+    id: str
+    model: str
+    created: int
+
+
+def decoded(asked: Asked) -> DecodedRequest:
+    """The client's request in our nouns. Raises Refused."""
+    match decode_request(asked.data, asked.dialect):
+        case BadRequest(wrong):
+            raise Refused(Fault(400, "invalid_request", wrong))
+        case DecodedRequest() as found:
+            return found
+
+
+def left_out(found: DecodedRequest) -> str:
+    """What of a request could not be translated, as the value of a header; empty when nothing was lost."""
+    ignored = [f"{name} was ignored" for name in found.extras if name not in _HARMLESS and name != "tools"]
+    lost = [*map(str, found.losses), *ignored]
+    more = [f"and {len(lost) - _MOST_LOSSES} more"] if len(lost) > _MOST_LOSSES else []
+    text = "; ".join([*lost[:_MOST_LOSSES], *more])[:500]
+    return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
+
+
+def writer_for(asked: Asked, envelope: Envelope) -> Writer:
+    """The one that writes the client's dialect."""
+    match asked.dialect:
+        case "anthropic":
+            return AnthropicWriter(envelope.id, envelope.model, envelope.created)
+        case "openai_responses":
+            return ResponsesWriter(envelope.id, envelope.model, envelope.created)
+        case _:
+            options = asked.data.get("stream_options")
+            counts = isinstance(options, dict) and options.get("include_usage") is True
+            return OpenAIWriter(envelope.id, envelope.model, envelope.created, counts=counts)
+
+
+def rendered(asked: Asked, envelope: Envelope, reply: Reply, ids: Ids, tally: Tally) -> Json:
+    """A whole reply in the client's dialect."""
+    calls = settled(reply, ids, tally)
+    word = ending(_plain_reason(reply.finish_reason), calls, reply)
+    match asked.dialect:
+        case "anthropic":
+            return message(envelope.id, envelope.model, reply, calls, word)
+        case "openai_responses":
+            return response(envelope.id, envelope.model, envelope.created, reply, calls, word)
+        case _:
+            return completion(envelope.id, envelope.model, envelope.created, reply, calls, word)
+
+
+def _plain_reason(reason: str) -> str:
+    return "stop" if reason in ("end_turn", "stop_sequence", "tool_use", "tool_calls") else reason
+
+
+class TranslatedStream:
+    """An upstream's stream, read in its API and written in the client's."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        tools: Sequence[Any],
+        provider: str,
+        enough: Callable[[Json], bool],
+        ids: Ids,
+        tally: Tally,
+    ) -> None:
+        self.ended = False
+        self.complete = False
+        self._writer = writer
+        self._following = Following(tools, provider)
+        self._enough = enough
+        self._ids = ids
+        self._tally = tally
+        self._begun = False
+
+    def feed(self, payload: bytes, chunk: Json) -> list[bytes]:  # noqa: ARG002 -- nothing passes as it came
+        """Take one chunk; give what the client may see now."""
+        text, thought = self._following.feed(chunk)
+        self.complete = self.complete or self._enough(chunk)
+        return [*self._beginning(), *self._writer.thought(thought), *self._writer.text(text)]
+
+    def done(self) -> list[bytes]:
+        """The answer is over: text that was held, the calls, the end."""
+        self.ended = True
+        closing = self._following.close(self._ids, self._tally)
+        word = ending(_plain_reason(closing.reply.finish_reason), closing.calls, closing.reply)
+        said = [*self._writer.thought(closing.thought), *self._writer.text(closing.text)]
+        return [*self._beginning(), *said, *self._writer.end(closing.calls, word, closing.reply.usage)]
+
+    def fail(self, fault: Fault) -> list[bytes]:
+        self.ended = True
+        return self._writer.fail(fault)
+
+    def _beginning(self) -> list[bytes]:
+        if self._begun:
+            return []
+        self._begun = True
+        return self._writer.begin()
+
+
+class SpokenReply:
+    """A reply of one of our own models, written for a client as it is said."""
+
+    def __init__(self, writer: Writer, ids: Ids, tally: Tally) -> None:
+        self._writer = writer
+        self._ids = ids
+        self._tally = tally
+        self._text: list[str] = []
+        self._thought: list[str] = []
+
+    def begin(self) -> list[bytes]:
+        return self._writer.begin()
+
+    def say(self, delta: Delta) -> list[bytes]:
+        text, thought = spoken([delta])
+        self._text.append(text)
+        self._thought.append(thought)
+        return [*self._writer.thought(thought), *self._writer.text(text)]
+
+    def end(self, reply: Reply) -> list[bytes]:
+        """The rest of the reply, and its end."""
+        calls = settled(reply, self._ids, self._tally)
+        word = ending(_plain_reason(reply.finish_reason), calls, reply)
+        said = self._writer.thought(owed("".join(self._thought), reply.reasoning))
+        said += self._writer.text(owed("".join(self._text), reply.content))
+        return [*said, *self._writer.end(calls, word, reply.usage)]
+
+    def fail(self, fault: Fault) -> list[bytes]:
+        return self._writer.fail(fault)

@@ -1,0 +1,143 @@
+"""The way to the upstream: sends what a client sent, to one address only, and bounds what comes back."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+
+from toolwire.gateway.faults import Fault, Refused, cut_off, too_large, too_late
+from toolwire.gateway.settings import Bounds, Upstream
+from toolwire.models.failures import FOREIGN, Place, of_exception
+
+API_VERSION = "2023-06-01"
+LARGEST_ERROR = 64 * 1024
+_PASSED = (
+    "anthropic-beta",
+    "anthropic-version",
+    "idempotency-key",
+    "openai-beta",
+    "openai-organization",
+    "openai-project",
+    "traceparent",
+    "tracestate",
+)
+_KEYS = ("authorization", "x-api-key")
+_CONNECTIONS = 512
+
+
+class Incoming:
+    """An answer that is being read. Reading raises Refused, and nothing else."""
+
+    def __init__(self, response: httpx2.Response, place: Place, largest: int) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._pieces = response.aiter_bytes()
+        self._place = place
+        self._left = self._largest = largest
+
+    async def piece(self) -> bytes:
+        """The next bytes; empty at the end."""
+        try:
+            async for piece in self._pieces:
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise Refused(too_large(self._place, self._largest))
+                if piece:
+                    return piece
+        except FOREIGN as lost:
+            raise Refused(of_lost(self._place, lost)) from None
+        return b""
+
+    async def whole(self) -> bytes:
+        """Everything up to the end."""
+        pieces: list[bytes] = []
+        while piece := await self.piece():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def beginning(self) -> bytes:
+        """As much as an error needs; the rest stays unread."""
+        pieces: list[bytes] = []
+        size = 0
+        with contextlib.suppress(Refused):
+            while size < LARGEST_ERROR and (piece := await self.piece()):
+                pieces.append(piece)
+                size += len(piece)
+        return b"".join(pieces)[:LARGEST_ERROR]
+
+
+class Way:
+    """Asks the upstream, with one pool of connections that lives until `close`."""
+
+    def __init__(self, upstream: Upstream, bounds: Bounds) -> None:
+        self.upstream = upstream
+        self.place = Place("the upstream", upstream.url, secret=upstream.key)
+        self._bounds = bounds
+        self._client: httpx2.AsyncClient | None = None
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AsyncIterator[Incoming]:
+        """Send once and give the answer, to be read inside the block. Raises Refused."""
+        client = self._connected()
+        try:
+            request = client.build_request(method, self.upstream.url + path, headers=dict(headers), content=body)
+            response = await client.send(request, stream=True)
+        except FOREIGN as lost:
+            raise Refused(of_lost(self.place, lost)) from None
+        try:
+            yield Incoming(response, self.place, self._bounds.answer_bytes)
+        finally:
+            with contextlib.suppress(*FOREIGN):
+                await response.aclose()
+
+    def headers(self, given: Mapping[str, str], dialect: str, *, forward_keys: bool) -> dict[str, str]:
+        """What the upstream gets to see of a client's headers, and the key: the gateway's own, else the client's."""
+        sent = {name: given[name] for name in _PASSED if name in given}
+        if self.upstream.key:
+            sent |= self._own_key(dialect)
+        elif forward_keys:
+            sent |= {name: given[name] for name in _KEYS if name in given}
+        if dialect == "anthropic":
+            sent.setdefault("anthropic-version", API_VERSION)
+        return sent | {"content-type": "application/json", "accept-encoding": "identity", "user-agent": "toolwire"}
+
+    def _own_key(self, dialect: str) -> dict[str, str]:
+        bearer = {"authorization": f"Bearer {self.upstream.key}"}
+        if dialect != "anthropic":
+            return bearer
+        own = {"x-api-key": self.upstream.key}
+        # Anthropic reads a bearer as another kind of key; servers that imitate it often read nothing else.
+        return own if self.upstream.dialect == "anthropic" else own | bearer
+
+    async def close(self) -> None:
+        """Let go of the connections. Harmless when called twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(*FOREIGN):
+                await client.aclose()
+
+    def _connected(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            wait = httpx2.Timeout(self._bounds.idle_s, connect=self._bounds.connect_s)
+            limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=64)
+            # A proxy of the environment is meant for the world, not for a server on this machine.
+            self._client = httpx2.AsyncClient(timeout=wait, limits=limits, trust_env=not self.upstream.is_here)
+        return self._client
+
+
+def of_lost(place: Place, lost: BaseException) -> Fault:
+    """What the HTTP client raised, as a fault."""
+    match lost:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return Fault(502, "upstream_unreachable", f"no connection to {place.url}; is the upstream running?")
+        case httpx2.TimeoutException() | asyncio.TimeoutError():
+            return too_late(place)
+        case httpx2.RemoteProtocolError() | httpx2.ReadError() | httpx2.WriteError() | OSError():
+            return cut_off(place)
+        case _:
+            return Fault(502, "upstream_unreadable", str(of_exception(place, lost).error))

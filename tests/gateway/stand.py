@@ -1,0 +1,99 @@
+"""A gateway on loopback between a scripted upstream and the real SDKs."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import uvicorn
+
+from tests.models.provider import Provider, provider_on_loopback
+from toolwire.gateway.app import make_app
+from toolwire.gateway.log import Entry
+from toolwire.gateway.server import address_of, listen, server_of
+from toolwire.gateway.settings import Access, Bounds, Upstream
+from toolwire.protocol.chat import ChatModel
+
+BOUND_S = 10
+ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
+DESCRIPTION = "Read the temperature of a room."
+NAME = "read_temperature"
+QUESTION = "How warm is the kitchen?"
+QUICK = Bounds(
+    connect_s=2, idle_s=0.3, whole_s=2, closing_s=0.2, keep_alive_s=5, answer_bytes=200_000, line_bytes=50_000
+)
+
+
+@dataclass
+class Gate:
+    """A running gateway, what it logged, and clients for it."""
+
+    url: str
+    log: list[Entry]
+
+    def openai(self, key: str = "client-key") -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=BOUND_S)
+
+    def anthropic(self, key: str = "client-key") -> anthropic.AsyncAnthropic:
+        return anthropic.AsyncAnthropic(base_url=self.url, api_key=key, max_retries=0, timeout=BOUND_S)
+
+    def http(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=self.url, timeout=BOUND_S, trust_env=False)
+
+
+@dataclass
+class Stand:
+    """One upstream and all gateways that tests have opened before it; they stay until the session ends."""
+
+    provider: Provider
+    gates: dict[Any, Gate] = field(default_factory=dict)
+    servers: list[tuple[uvicorn.Server, asyncio.Task[None], socket.socket]] = field(default_factory=list)
+
+    async def gate(
+        self,
+        dialect: str = "auto",
+        *,
+        key: str = "",
+        access: Access | None = None,
+        bounds: Bounds | None = None,
+        model: ChatModel | None = None,
+        url: str = "",
+    ) -> Gate:
+        """A gateway of this kind, the same one each time."""
+        which = (dialect, key, access, bounds, id(model), url)
+        if which not in self.gates:
+            upstream = None if model else Upstream.at(url or self.provider.url, dialect, key)
+            self.gates[which] = await self._open(upstream, model, access or Access(), bounds or Bounds())
+        self.gates[which].log.clear()
+        return self.gates[which]
+
+    async def _open(self, upstream: Upstream | None, model: ChatModel | None, access: Access, bounds: Bounds) -> Gate:
+        log: list[Entry] = []
+        sock = listen("127.0.0.1", 0)
+        server = server_of(make_app(upstream, model, access=access, bounds=bounds, log=log.append))
+        task = asyncio.create_task(server._serve(sockets=[sock]))
+        self.servers.append((server, task, sock))
+        return Gate(address_of(sock), log)
+
+    async def close(self) -> None:
+        for server, _, _ in self.servers:
+            server.should_exit = True
+        await asyncio.gather(*(task for _, task, _ in self.servers))
+        for _, _, sock in self.servers:
+            sock.close()
+
+
+@asynccontextmanager
+async def open_stand() -> AsyncIterator[Stand]:
+    async with provider_on_loopback() as provider:
+        stand = Stand(provider)
+        try:
+            yield stand
+        finally:
+            provider.over.set()
+            await stand.close()
