@@ -43,6 +43,10 @@ def test_arguments_are_written_as_a_person_would() -> None:
     )
 
 
+def test_a_number_that_python_would_not_write_is_shown_in_words() -> None:
+    assert arguments_line({"n": 10**5000}, 60) == "n=(a very long number)"
+
+
 @pytest.mark.parametrize(("ms", "said"), [(0.42, "0.4 ms"), (87.2, "87 ms"), (2345, "2.3 s"), (125_000, "2 min 5 s")])
 def test_durations_are_said_in_the_fitting_unit(ms: float, said: str) -> None:
     assert duration(ms) == said

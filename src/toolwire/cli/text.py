@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+_LONGEST_INTEGER = 400  # bits
 _KEPT = {0x09, 0x0A}
 _BIDI = chain(range(0x202A, 0x202F), range(0x2066, 0x206A))
 _NEUTRAL: dict[int, str] = {
@@ -44,6 +45,8 @@ def _value(value: Any, most: int) -> str:
             return f'"{value[:most]}"' if len(value) <= most else f'"{value[:most]}…"'
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
+        case int() if value.bit_length() > _LONGEST_INTEGER:
+            return "(a very long number)"
         case Mapping():
             return "{…}" if value else "{}"
         case list() | tuple():

@@ -42,7 +42,7 @@ class Watcher:
         self._running: dict[str, _Running] = {}
         self._thinking: _Running | None = None
         self._model = ""
-        self._streamed = ""
+        self._streamed: list[str] = []
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -101,23 +101,24 @@ class Watcher:
         self._thinking = None
         self._rest()
         text = text if self._streamed else text.lstrip()
-        self._streamed += text
+        if not text:
+            return
+        self._streamed.append(text)
         self._screen.out.file.write(clean(text))
         self._screen.out.file.flush()
 
     def _answer(self, answer: str) -> None:
         """The whole answer, unless it has just been streamed."""
-        if self._streamed.strip() == answer:
-            self._end_line()
-            return
+        streamed = "".join(self._streamed).strip()
         self._end_line()
-        self._screen.say(answer)
+        if streamed != answer:
+            self._screen.say(answer)
 
     def _end_line(self) -> None:
-        if self._streamed and not self._streamed.endswith("\n"):
+        if self._streamed and not self._streamed[-1].endswith("\n"):
             self._screen.out.file.write("\n")
             self._screen.out.file.flush()
-        self._streamed = ""
+        self._streamed = []
 
     def _finish(self, call: ToolCall, result: ToolResult) -> None:
         self._thinking = None
