@@ -218,6 +218,53 @@ async def test_a_tool_that_cancels_itself_has_failed_not_been_canceled(executor:
     assert result.status is Status.FAILED
 
 
+async def test_a_tool_that_once_finished_without_waiting_is_still_bounded_when_it_waits(
+    executor: InProcessExecutor,
+) -> None:
+    """We chose to run such tools without a task of their own; nothing else about them may differ."""
+    lap = 0
+
+    async def moody() -> str:
+        nonlocal lap
+        lap += 1
+        if lap in (3, 6):
+            await asyncio.Event().wait()
+        if lap == 4:
+            raise ValueError("on the fourth lap")
+        if lap == 5:
+            await asyncio.sleep(0)
+            async with asyncio.timeout(1):
+                await asyncio.sleep(0)
+        return f"lap {lap}"
+
+    made = defined(moody)
+    results = [await run(executor, made, timeout_s=0.02) for _ in range(6)]
+    assert [result.status.value for result in results] == [
+        "success", "success", "timeout", "failed", "success", "timeout",
+    ]  # fmt: skip
+    assert results[4].text == "lap 5"
+
+
+async def test_a_tool_that_runs_at_once_can_be_canceled_when_it_waits(executor: InProcessExecutor) -> None:
+    began = asyncio.Event()
+    waits = False
+
+    async def moody() -> str:
+        if waits:
+            began.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    made = defined(moody)
+    await run(executor, made)
+    waits = True
+    task = asyncio.create_task(executor.execute(allowed(made), Context()))
+    await asyncio.wait_for(began.wait(), BOUND_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_a_tool_without_a_function_here_is_unavailable(executor: InProcessExecutor) -> None:
     result = await run(executor, Tool("elsewhere", "runs elsewhere"))
     assert result.error is not None

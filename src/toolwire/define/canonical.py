@@ -6,6 +6,7 @@ and sorts by its code, NaN and the infinities are `null`.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,16 +14,24 @@ import orjson
 import rfc8785
 
 _SAFE = 2**53 - 1
+_ONLY_JSON = (
+    orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)  # fmt: skip
+# A fraction, an exponent, sixteen digits in a row, or anything beyond ASCII.
+_UNSURE = re.compile(rb"[0-9][.eE]|[0-9]{16}|[\x80-\xff]")
 _MANY_BITS = 14_000
 
 
 def canonical(value: Any) -> bytes:
     """The canonical bytes of a JSON value. Raises `TypeError` for a value that is not JSON."""
-    if _is_simple(value):
-        try:
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-        except TypeError:  # half a surrogate pair, or nested too deeply for orjson
-            pass
+    try:
+        body = orjson.dumps(value, option=_ONLY_JSON)
+    except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
+        return _written(value)
+    # Where orjson writes the canonical form it shows in the bytes; what looks otherwise is looked at again.
+    if _UNSURE.search(body) is None or _is_simple(value):
+        return body
     return _written(value)
 
 

@@ -1,7 +1,12 @@
-"""Tools that are functions of this process: async ones on the loop, sync ones in threads."""
+"""Tools that are functions of this process: async ones on the loop, sync ones in threads.
+
+A call runs in a task of its own, so that one which ignores its cancellation can be left behind. An async function that
+was seen to finish without ever waiting needs no such care: it is run at once, until the first time that it waits.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import types
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -38,15 +43,19 @@ class InProcessExecutor:
     def __init__(self, threads: Threads | None = None, *, grace_s: float = GRACE_S) -> None:
         self._threads = threads or Threads()
         self._grace_s = grace_s
+        self._never_waited: dict[int, InProcess] = {}
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         call, target = allowed.call, allowed.tool.target
         if not isinstance(target, InProcess):
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} has no function in this process.")
         started = perf_counter()
-        invoke = target.invoke if target.is_async else partial(self._in_thread, target)
         try:
-            content, structured = present(await self._bounded(invoke, allowed, context))
+            if id(target) in self._never_waited:
+                value = await self._at_once(target, allowed, context)
+            else:
+                value = await self._bounded(target, allowed, context)
+            content, structured = present(value)
         except _OutOfTime:
             return _timed_out(allowed, _ms(started), is_async=target.is_async)
         except _Raised as raised:
@@ -67,11 +76,23 @@ class InProcessExecutor:
             given_up.append(True)
             raise
 
-    async def _bounded(self, invoke: Invoke, allowed: Allowed, context: Context) -> Any:
+    async def _at_once(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
+        """Run a function that so far has never waited for anything: no task, no timer, no round of the loop."""
+        try:
+            work = target.invoke(allowed.arguments, context).__await__()
+            waits_for = next(work)
+        except StopIteration as done:
+            return done.value
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            raise _Raised(error) from None
+        self._never_waited.pop(id(target), None)
+        return await _within(allowed.timeout_s, _rest(work, waits_for))
+
+    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Any] = loop.create_future()
-        task = loop.create_task(_carry(invoke, allowed, context, over), name="toolwire-call")
+        task = loop.create_task(self._carry(target, allowed, context, over), name="toolwire-call")
         timer = loop.call_later(allowed.timeout_s, _expire, over)
         try:
             return await over
@@ -80,6 +101,25 @@ class InProcessExecutor:
             if not over.done() or over.cancelled() or not task.done():
                 await self._settle(task, over)
 
+    async def _carry(self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]") -> None:
+        """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
+        invoke: Invoke = target.invoke if target.is_async else partial(self._in_thread, target)
+        try:
+            work = invoke(allowed.arguments, context).__await__()
+            try:
+                waits_for = next(work)
+            except StopIteration as done:
+                self._never_waited[id(target)] = target
+                value = done.value
+            else:
+                value = await _rest(work, waits_for)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if not over.done():
+                over.set_exception(_Raised(error))
+        else:
+            if not over.done():
+                over.set_result(value)
+
     async def _settle(self, task: "asyncio.Task[None]", over: "asyncio.Future[Any]") -> None:
         """Stop work that was given up; one that has just handed over its outcome ends by itself."""
         if over.cancelled() or isinstance(over.exception(), _OutOfTime):
@@ -87,16 +127,38 @@ class InProcessExecutor:
             await asyncio.wait((task,), timeout=self._grace_s)
 
 
-async def _carry(invoke: Invoke, allowed: Allowed, context: Context, over: "asyncio.Future[Any]") -> None:
-    """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
+async def _within(timeout_s: float, work: Awaitable[Any]) -> Any:
+    """Await work in the caller's own task, for a limited time."""
     try:
-        value = await invoke(allowed.arguments, context)
+        async with asyncio.timeout(timeout_s) as limit:
+            return await work
     except (Exception, SystemExit, asyncio.CancelledError) as error:
-        if not over.done():
-            over.set_exception(_Raised(error))
-    else:
-        if not over.done():
-            over.set_result(value)
+        if limit.expired() and isinstance(error, TimeoutError):
+            raise _OutOfTime from None
+        if isinstance(error, asyncio.CancelledError) and _canceled_by_caller():
+            raise
+        raise _Raised(error) from None
+
+
+@types.coroutine
+def _rest(work: Generator[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """What is left of a coroutine after its first step."""
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as thrown:
+            step: Callable[[], Any] = partial(work.throw, thrown)
+        else:
+            step = partial(work.send, sent)
+        try:
+            waits_for = step()
+        except StopIteration as done:
+            return done.value
+
+
+def _canceled_by_caller() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _expire(over: "asyncio.Future[Any]") -> None:

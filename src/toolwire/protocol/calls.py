@@ -116,6 +116,8 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The words of the result: its text and error blocks, a line for each image or pointer."""
+        if len(self.content) == 1 and type(block := self.content[0]) is Text:
+            return block.text
         return "\n".join(_words(block) for block in self.content)
 
     @classmethod

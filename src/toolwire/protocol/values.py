@@ -28,11 +28,12 @@ def quick(kind: type[Value]) -> type[Value]:
 
 def changed(value: Value, **changes: Any) -> Value:
     """A copy of a value with some fields replaced, like `dataclasses.replace` but for `quick` classes only."""
-    copy = _copiers[type(value)](value)
+    kind = type(value)
+    copy: Value = _copiers[kind](value)
     for name, item in changes.items():
         setattr(copy, name, item)
-    copy.__class__ = type(value)
-    return cast("Value", copy)
+    copy.__class__ = kind
+    return copy
 
 
 def _init(parts: tuple[Field[Any], ...], scope: dict[str, Any]) -> list[str]:
