@@ -9,7 +9,7 @@ from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire import openapi_subset
 from toolwire.wire.names import alphabet
-from toolwire.wire.outbound import CallIds, Json, images, is_failure, words
+from toolwire.wire.outbound import CallIds, Json, images, is_failure, once_per_tool, words
 from toolwire.wire.request import Dialect, encode_conversation
 
 wire_name = alphabet("A-Za-z_", "A-Za-z0-9_.-", 64)
@@ -23,6 +23,7 @@ def encode_tools(tools: Iterable[Tool]) -> list[Json]:
     return [_declaration(tool) for tool in tools]
 
 
+@once_per_tool
 def _declaration(tool: Tool) -> Json:
     declared: Json = {"name": wire_name(tool.name), "description": tool.description or tool.name}
     schema, _ = openapi_subset.fit(tool.input_schema)

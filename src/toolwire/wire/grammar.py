@@ -6,7 +6,7 @@ from typing import Any
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
 from toolwire.wire.losses import Loss
-from toolwire.wire.outbound import CallIds, Json, to_json
+from toolwire.wire.outbound import CallIds, Json, once_per_tool, to_json
 from toolwire.wire.prompted import prompted
 from toolwire.wire.rcrt import listed, write_results
 
@@ -37,6 +37,7 @@ def losses(tools: Iterable[Tool]) -> tuple[Loss, ...]:
     return tuple(Loss(tool.name, "refers within its schema; any object is offered") for tool in tools if _refers(tool))
 
 
+@once_per_tool
 def _request_schema(tool: Tool) -> Json:
     # A reference is a path from the root of its own schema, which here is a place inside another one.
     given: Mapping[str, Any] = {"type": "object"} if _refers(tool) else tool.input_schema

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.outbound import CallIds, words
+from toolwire.wire.outbound import CallIds, once_per_tool, words
 from toolwire.wire.prompted import function, json_in_tags, prompted
 
 _ABOUT = """\
@@ -25,7 +25,12 @@ Then stop: each result comes back inside <tool_response></tool_response>, in the
 
 def tell_tools(tools: tuple[Tool, ...]) -> str:
     """The definitions and how to call them, for the system text."""
-    return _ABOUT.format(tools="\n".join(json_in_tags(function(tool)) for tool in tools))
+    return _ABOUT.format(tools="\n".join(_definition(tool) for tool in tools))
+
+
+@once_per_tool
+def _definition(tool: Tool) -> str:
+    return json_in_tags(function(tool))
 
 
 def write_reply(reply: Reply, ids: CallIds) -> str:

@@ -3,17 +3,20 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from toolwire.protocol.calls import Image, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Code, Status
+from toolwire.protocol.tools import Tool
 
 Json = dict[str, Any]
 
+Made = TypeVar("Made")
+
+KEPT_TOOLS = 1024
 LONGEST_ID = 40  # OpenAI refuses longer tool_call_id values
 NO_OUTPUT = "(no output)"
 
@@ -42,6 +45,21 @@ def _plain(value: Any) -> Any:
             return sorted(value, key=str)
         case _:
             return str(value)
+
+
+def once_per_tool(write: Callable[[Tool], Made]) -> Callable[[Tool], Made]:
+    """The same function, remembering what it made of the tools it saw last."""
+    kept: dict[int, tuple[Tool, Made]] = {}  # the tool is kept too, so its id cannot be given to another one
+
+    def written(tool: Tool) -> Made:
+        found = kept.get(id(tool))
+        if found is None:
+            if len(kept) >= KEPT_TOOLS:
+                kept.pop(next(iter(kept)), None)
+            found = kept[id(tool)] = (tool, write(tool))
+        return found[1]
+
+    return written
 
 
 def short_id(text: str) -> bool:
@@ -77,9 +95,14 @@ class CallIds:
         return candidate != "" and candidate not in self._taken and self._fits(candidate)
 
     def _derived(self, call: ToolCall) -> str:
-        seeds = (f"{call.id}/{attempt}".encode(errors="replace") for attempt in count())
-        digests = (hashlib.sha256(seed).hexdigest()[:9] for seed in seeds)
-        return next(digest for digest in digests if digest not in self._taken)
+        attempt = 0
+        while (digest := _digest(f"{call.id}/{attempt}")) in self._taken:
+            attempt += 1
+        return digest
+
+
+def _digest(seed: str) -> str:
+    return hashlib.sha256(seed.encode(errors="replace")).hexdigest()[:9]
 
 
 def waiting_after(message: Message) -> tuple[ToolCall, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.outbound import CallIds, to_json, words
+from toolwire.wire.outbound import CallIds, once_per_tool, to_json, words
 from toolwire.wire.prompted import json_in_tags, prompted
 
 _ABOUT = """\
@@ -44,6 +44,7 @@ def tell_tools(tools: tuple[Tool, ...]) -> str:
     return _ABOUT.format(tools="\n".join(_definition(tool) for tool in tools))
 
 
+@once_per_tool
 def _definition(tool: Tool) -> str:
     properties = tool.input_schema.get("properties")
     known = properties.items() if isinstance(properties, Mapping) else ()

@@ -6,7 +6,7 @@ from typing import Any
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.outbound import CallIds, Json, is_failure, to_json, words
+from toolwire.wire.outbound import CallIds, Json, is_failure, once_per_tool, to_json, words
 from toolwire.wire.prompted import prompted
 
 _ABOUT = """\
@@ -32,10 +32,13 @@ def tell_tools(tools: tuple[Tool, ...]) -> str:
 
 def listed(tools: tuple[Tool, ...]) -> str:
     """One line of JSON for each tool."""
-    return "\n".join(
-        to_json({"tool": tool.name, "description": tool.description, "input_schema": tool.input_schema}).decode()
-        for tool in tools
-    )
+    return "\n".join(_line(tool) for tool in tools)
+
+
+@once_per_tool
+def _line(tool: Tool) -> str:
+    line = {"tool": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    return to_json(line).decode()
 
 
 def write_reply(reply: Reply, ids: CallIds) -> str:

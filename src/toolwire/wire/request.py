@@ -152,19 +152,21 @@ class RequestEncoder:
         self._kept_bytes = kept_bytes
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0
-        self._tools: _Recent = _Recent()
-        self._openings: _Recent = _Recent()
+        self._tools = _Recent()
+        self._openings = _Recent()
+        self._label = f'"{dialect.messages_field}":['.encode()
 
     def encode(self, request: Request, frame: Json) -> bytes:
         """The body of this request as JSON bytes. Raises ValueError when a value in it is no JSON."""
         kept = self._take(request)
         self._extend(kept, request.messages)
         tools = self._dialect.offered(request)
-        head = b",".join(filter(None, (to_json(frame)[1:-1], self._tool_fields(tools))))
+        head, fields = to_json(frame)[:-1], self._tool_fields(tools)
         opening = self._opening(request.system, tools)
-        between = b"," if opening and kept.body else b""
-        label = f'"{self._dialect.messages_field}":['.encode()
-        parts = (b"{", head, b"," if head else b"", label, opening, between, kept.body, b"]}")
+        parts = (
+            head, b"," if len(head) > 1 and fields else b"", fields, b"," if len(head) > 1 or fields else b"",
+            self._label, opening, b"," if opening and kept.body else b"", kept.body, b"]}",
+        )  # fmt: skip
         if request.conversation:
             self._put(request.conversation, kept)
         return b"".join(parts)
@@ -205,7 +207,7 @@ class RequestEncoder:
         if self._dialect.system is None or not (system or self._dialect.tell_tools):
             return b""
         told = tools if self._dialect.tell_tools else ()
-        return self._openings.get((system, *map(id, told)), told, lambda: self._written_opening(system, told))
+        return self._openings.get(told, system, lambda: self._written_opening(system, told))
 
     def _written_opening(self, system: str, tools: tuple[Tool, ...]) -> bytes:
         opening = self._dialect.opening(system, tools)
@@ -214,18 +216,25 @@ class RequestEncoder:
     def _tool_fields(self, tools: tuple[Tool, ...]) -> bytes:
         if not tools:
             return b""
-        return self._tools.get(tuple(map(id, tools)), tools, lambda: to_json(self._dialect.tool_fields(tools))[1:-1])
+        return self._tools.get(tools, "", lambda: to_json(self._dialect.tool_fields(tools))[1:-1])
 
 
 class _Recent:
     """The last few things made for lists of tools. The tools are kept too, so no id can be given to another one."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Any, tuple[tuple[Tool, ...], bytes]] = OrderedDict()
+        self._made: OrderedDict[tuple[Any, ...], tuple[tuple[Tool, ...], bytes]] = OrderedDict()
+        self._last: tuple[tuple[Tool, ...], str, bytes] | None = None
 
-    def get(self, key: Any, tools: tuple[Tool, ...], make: Callable[[], bytes]) -> bytes:
+    def get(self, tools: tuple[Tool, ...], words: str, make: Callable[[], bytes]) -> bytes:
+        """What was made for these tools and words, made now if it was not."""
+        last = self._last
+        if last is not None and last[0] is tools and last[1] == words:
+            return last[2]
+        key = (words, *map(id, tools))
         found = self._made.pop(key, None) or (tools, make())
         self._made[key] = found
         if len(self._made) > KEPT_TOOL_LISTS:
             self._made.popitem(last=False)
+        self._last = (tools, words, found[1])
         return found[1]
