@@ -2,7 +2,10 @@
 
     python -m benchmarks.eval_local [--split tune|held|all] [--design NAME ...] [--misses]
 
-The questions lie in `local_questions.json`. Prompts were chosen on the `tune` half; `held` was only ever measured.
+The questions lie in `local_questions.json`. Prompts were chosen on the `tune` half; `held` was only measured.
+Both halves are easy: many questions follow the same patterns as the worked phrases that the model is shown for the
+built-in tools, so `kept` says how well it does on such phrasings. `kept-without-phrases` shows the model only what any
+tool brings along, and is the better guess for other tools and other words.
 """
 
 import argparse

@@ -52,7 +52,7 @@ PHRASES: Phrases = {
     ),
 }
 
-DEMO_QUESTIONS = ("What is 23*19?", "What is 2 to the power of 10?", "Echo hello")
+DEMO_QUESTIONS = ("What is 23*19?", "What is 2 to the power of 10?", "Give me a random number between 1 and 6")
 """Questions to begin with, which the model gets right with the built-in tools."""
 
 SMALL_TALK = ("Hello! Nice to meet you.", "What is the capital of Spain?", "Thanks, you are kind.")
