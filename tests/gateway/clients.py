@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import openai
+
 from tests.gateway.stand import DESCRIPTION, NAME, QUESTION, ROOM, Gate
 from tests.models.provider import Scripted, answer, says
 
@@ -40,8 +42,8 @@ class Kind:
     def streams(self, pieces: Sequence[str], calls: Calls = (), ending: str = "stop") -> Scripted:
         return answer(self.framed(self.events(pieces, calls, self.endings[ending])), kind="text/event-stream")
 
-    async def ask(self, gate: Gate, *, stream: bool, tools: bool = True, **more: Any) -> Got:
-        return await ASKING[self.name](gate, stream, tools, more)
+    async def ask(self, gate: Gate, *, stream: bool, tools: bool = True, more: dict[str, Any] | None = None) -> Got:
+        return await ASKING[self.name](gate, stream, tools, more or {})
 
 
 def _chat_whole(text: str, calls: Calls, ending: str) -> Any:
@@ -171,8 +173,11 @@ async def _ask_chat(gate: Gate, stream: bool, tools: bool, more: dict[str, Any])
     async with gate.openai() as client:
         if not stream:
             return read_completion(await client.chat.completions.create(**given))
-        async with client.chat.completions.stream(**given) as events:
-            return read_completion(await events.get_final_completion())
+        try:
+            async with client.chat.completions.stream(**given) as events:
+                return read_completion(await events.get_final_completion())
+        except openai.LengthFinishReasonError as cut:
+            return read_completion(cut.completion)
 
 
 def read_completion(completion: Any, at: int = 0) -> Got:

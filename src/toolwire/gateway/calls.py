@@ -62,7 +62,9 @@ class Ready:
 
     def is_written(self, words: str) -> bool:
         """Whether these words are the arguments, so that they can stay as they are."""
-        return self.broken is not None or read_arguments(words, finished=False) == Read((dict(self.arguments),))
+        if self.broken is not None:
+            return words == self.broken
+        return read_arguments(words, finished=False) == Read((dict(self.arguments),))
 
     @property
     def value(self) -> Mapping[str, Any]:
