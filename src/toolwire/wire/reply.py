@@ -6,78 +6,95 @@ from typing import Any
 from toolwire.protocol.chat import Delta, Reply
 from toolwire.wire.draft import Draft
 from toolwire.wire.native.detect import reader_for
-from toolwire.wire.offered import offered
+from toolwire.wire.offered import Offered, offered
 from toolwire.wire.plain import decoded, plain
 from toolwire.wire.settle import Settled
 from toolwire.wire.text.live import LiveText
 from toolwire.wire.text.reading import read_text
+
+_TEXT = frozenset({"auto", "text", "generic"})
+_NOTHING = Draft()
 
 
 def parse_reply(
     response: Any, tools: Sequence[Any] = (), provider: str = "auto", finish_reason: str | None = None
 ) -> Reply:
     """Read a whole answer: text, a provider's JSON, or an SDK's object. Never raises on what a model wrote."""
-    parser = StreamParser(tools, provider, finish_reason)
-    parser.feed(response)
-    return parser.finish(raw=response)
+    if isinstance(response, str) and provider in _TEXT:
+        return _reply(offered(tools), _NOTHING if finish_reason is None else Draft(finish_reason), response, response)
+    draft = Draft(finish_reason)
+    data = plain(response)
+    if isinstance(data, list):
+        for piece in data:
+            _read(draft, plain(piece), provider)
+    else:
+        _read(draft, data, provider)
+    return _reply(offered(tools), draft, "".join(draft.new_text), response)
 
 
 class StreamParser:
     """Reads an answer piece by piece. `feed` gives what became certain, `finish` the same Reply as the whole would."""
 
+    __slots__ = ("_draft", "_offered", "_plain", "_provider", "_text")
+
     def __init__(self, tools: Sequence[Any] = (), provider: str = "auto", finish_reason: str | None = None) -> None:
         self._offered = offered(tools)
         self._provider = provider
+        self._plain = provider in _TEXT
         self._draft = Draft(finish_reason)
         self._text = LiveText(self._offered)
-        self._given = finish_reason
 
     def feed(self, chunk: Any) -> list[Delta]:
         """Take the next piece: text, a decoded event or chunk, or an SDK's object."""
-        if isinstance(chunk, str):
-            if self._provider in ("auto", "text") or not isinstance(data := decoded(chunk), dict):
-                return self._text.feed(chunk)
-        else:
-            data = plain(chunk)
+        if self._plain and isinstance(chunk, str):
+            return self._text.feed(chunk)
         draft = self._draft
-        if isinstance(data, dict):
-            reader_for(self._provider, data)(draft, data)
-        elif isinstance(data, str):
-            draft.say(data)
+        _read(draft, plain(chunk), self._provider)
         shown, draft.deltas = draft.deltas, []
         if draft.new_text:
             said, draft.new_text = "".join(draft.new_text), []
-            shown.extend(self._text.feed(said))
+            shown.extend(self._text.feed(said, len(draft.calls)))
         return shown
 
-    def finish(self, raw: Any = None) -> Reply:
+    def finish(self) -> Reply:
         """The whole reply. Calls that were not finished are reported, never made up."""
-        draft = self._draft
-        settled = Settled(self._offered)
-        settled.problems.extend(draft.problems)
-        ended = self._given is not None or draft.finish_reason is not None
-        for call in draft.calls:
-            written = {"input": call.written()} if call.free_text else call.written()
-            settled.native(
-                call.name, written, call.alias, call.raw, finished=ended and not draft.cut, cut=draft.cut or call.cut
-            )
         text = self._text.whole()
-        reading = read_text(text, self._offered)
-        for code, message in reading.problems:
-            settled.report(code, message)
-        settled.texts(reading.found, text)
-        return Reply(
-            content=reading.content,
-            reasoning=_joined("".join(draft.reasoning), reading.reasoning),
-            calls=tuple(settled.calls),
-            problems=tuple(settled.problems),
-            finish_reason=draft.finish_reason or "stop",
-            usage=draft.usage,
-            model=draft.model,
-            carry=draft.carry(),
-            raw=raw,
-        )
+        return _reply(self._offered, self._draft, text, text)
 
 
-def _joined(first: str, second: str) -> str:
-    return f"{first}\n{second}" if first and second else first or second
+def _read(draft: Draft, data: Any, provider: str) -> None:
+    """Put a piece of an answer into the draft."""
+    if isinstance(data, str):
+        found = decoded(data) if provider not in _TEXT and data.lstrip().startswith("{") else data
+        data = found if isinstance(found, dict) else data
+    if isinstance(data, dict):
+        reader_for(provider, data)(draft, data)
+    elif isinstance(data, str):
+        draft.say(data)
+
+
+def _reply(offers: Offered, draft: Draft, text: str, raw: Any) -> Reply:
+    """Settle the native calls, then those in the text, which come after them."""
+    settled = Settled(offers)
+    settled.problems.extend(draft.problems)
+    cut = draft.cut
+    finished = draft.finish_reason is not None and not cut
+    for call in draft.calls:
+        written = {"input": call.written()} if call.free_text else call.written()
+        settled.native(call.name, written, call.alias, call.raw, finished=finished, cut=cut or call.cut)
+    reading = read_text(text, offers)
+    for code, message in reading.problems:
+        settled.report(code, message)
+    settled.texts(reading.found, text)
+    thoughts = [thought for thought in ("".join(draft.reasoning), reading.reasoning) if thought]
+    return Reply(
+        content=reading.content,
+        reasoning="\n".join(thoughts),
+        calls=tuple(settled.calls),
+        problems=tuple(settled.problems),
+        finish_reason=draft.finish_reason or "stop",
+        usage=draft.usage,
+        model=draft.model,
+        carry=draft.carry(),
+        raw=raw,
+    )

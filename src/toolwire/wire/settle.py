@@ -46,6 +46,8 @@ class Settled:
 
     def texts(self, found: list[Found], text: str) -> None:
         """Settle the calls found in text. One that repeats a native call, or echoes a marked one, is the same call."""
+        if not found:
+            return
         known = [(call.name, call.arguments) for call in self.calls]
         marked: list[tuple[str, Any]] = []
         for item in found:
@@ -54,7 +56,7 @@ class Settled:
                 self.report("malformed", f"the arguments of {item.offer.name!r} could not be read")
                 continue
             same = (item.offer.name, arguments)
-            if same in known:
+            if known and same in known:
                 known.remove(same)
                 continue
             if item.weak and same in marked:
@@ -115,6 +117,8 @@ class Settled:
 
 def _object_of(found: Found) -> dict[str, Any] | None:
     """The arguments of a call in text; a bare text is the value of a tool's only parameter."""
+    if type(found.arguments) is dict:
+        return found.arguments
     offer = found.offer
     read = read_arguments(found.arguments, finished=True)
     if isinstance(read, Read):

@@ -10,7 +10,7 @@ from typing import Any
 
 MAX_DEPTH = 100
 MAX_DIGITS = 400
-MAX_STEPS = 40_000
+MAX_STEPS = 20_000
 _LOOK_AHEAD = 240
 _scan_string = decoder.scanstring  # type: ignore[attr-defined]  # the type stubs leave it out
 
@@ -83,15 +83,21 @@ class ValueReader:
             if comment is None:
                 return self.text[self.pos] if self.pos < self.end else ""
             self.pos = comment.end()
+            self._tick()
             if comment.group() == "/*":
                 closed = self.text.find("*/", self.pos, self.end)
                 self.pos = self.end if closed < 0 else closed + 2
 
+    def _tick(self) -> None:
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise Unreadable("too much to repair")
+
     def value(self, depth: int = 0, within: str = "") -> Any:
         """Read one value. `within` is the bracket it stands in. Raises Unreadable."""
-        self.steps += 1
-        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
-            raise Unreadable("nested too deeply" if depth > MAX_DEPTH else "too much to repair")
+        self._tick()
+        if depth > MAX_DEPTH:
+            raise Unreadable("nested too deeply")
         char = self.peek()
         if not char:
             raise CutShort("the text ends where a value should stand")
@@ -180,9 +186,7 @@ class ValueReader:
             parts.append(text[at:stop])
             if stop >= self.end:
                 raise CutShort("the text ends inside a string")
-            self.steps += 1
-            if self.steps > MAX_STEPS:
-                raise Unreadable("too much to repair")
+            self._tick()
             if text[stop] == "\\":
                 piece, at = self._escape(stop)
                 parts.append(piece)
@@ -284,6 +288,7 @@ class ValueReader:
                 self.pos += 1
                 return found
             if char == ",":
+                self._tick()
                 self.pos += 1
                 continue
             if not char or char in "}])":
@@ -309,6 +314,7 @@ class ValueReader:
                 self.pos += 1
                 return found
             if char == ",":
+                self._tick()
                 self.pos += 1
                 continue
             if not char or char in "])":

@@ -8,7 +8,8 @@ from toolwire.wire.arguments import NotRead, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
-from toolwire.wire.text.json_calls import Entries, Value, entries_in, read_exact, read_value
+from toolwire.wire.text.json_calls import Entries, entries_in
+from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import Found, Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
@@ -21,6 +22,7 @@ _NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?
 _FENCE_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
 _NESTING = 4
+_PER_VALUE = 4
 
 Opener = Callable[[Scan, int, int], Step | None]
 
@@ -109,7 +111,7 @@ def read_headed(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
 
 def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Envelope, alias: str | None = None) -> Step | None:
     """JSON arguments behind a name. A name that is only a counter is inferred from the arguments."""
-    value = read_value(scan.text, at, scan.end, envelope.closes, finished=scan.finished)
+    value = read_value(scan, at, envelope.closes)
     if value is None:
         scan.note("malformed", f"the arguments of {name[:80]!r} could not be read")
         return None
@@ -136,7 +138,7 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
     """One or more JSON values that stand for calls. `weak` ones must name offered tools and fit them."""
     step = Step(pos)
     at = pos
-    while at < scan.end and scan.text[at] in "{[\"'“":
+    while at < scan.end and scan.text[at] in "{[\"'“" and scan.spend(_PER_VALUE):
         value = _value(scan, at, closes)
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
         if value is None or entries is None or (weak and not _fits(entries, value)):
@@ -160,7 +162,7 @@ def _value(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
             exact = read_exact(scan.text[at:close])
             if isinstance(exact, dict | list):
                 return Value(exact, close)
-    return read_value(scan.text, at, scan.end, closes, finished=scan.finished)
+    return read_value(scan, at, closes)
 
 
 def _unwrapped(value: Any) -> Any:

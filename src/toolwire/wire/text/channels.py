@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 from toolwire.wire.coerce import coerced
+from toolwire.wire.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
-from toolwire.wire.text.json_calls import read_exact, read_value
+from toolwire.wire.text.json_values import read_exact, read_value
 from toolwire.wire.text.marks import Envelope, any_of
 from toolwire.wire.text.scan import Flow, Found, Scan, Step
 from toolwire.wire.text.tags import untyped
@@ -101,12 +102,12 @@ def _read_k3_call(scan: Scan, opened: re.Match[str]) -> Step:
     while (part := _OPEN.match(scan.text, at, scan.end)) is not None and part["tag"] in ("argument", "json"):
         close = f"<|close|>{part['tag']}<|sep|>"
         stop = scan.find(close, part.end())
-        if stop < 0:
+        if stop < 0 or scan.spent:
             return scan.cut_inside(f"a call of {name!r} was cut off")
         told = _attributes(part["attributes"])
         text = scan.text[part.end() : stop]
         if part["tag"] == "json":
-            value = read_exact(text) or _read_object(text)
+            value = read_exact(text) or _read_object(text, scan.offered)
             arguments.update(value if isinstance(value, dict) else {})
         else:
             arguments[told.get("key", "")] = text if told.get("type") == "string" else untyped(text)
@@ -121,8 +122,9 @@ def _read_k3_call(scan: Scan, opened: re.Match[str]) -> Step:
     return Step(end, [Found(offer, arguments, "kimi_k3", (opened.start(), end))])
 
 
-def _read_object(text: str) -> Any:
-    value = read_value(text, len(text) - len(text.lstrip()), len(text), finished=True) if text.strip() else None
+def _read_object(text: str, offered: Offered) -> Any:
+    inner = Scan(text, offered, finished=True)
+    value = read_value(inner, inner.space(0)) if text.strip() else None
     return value.value if value is not None else {}
 
 
@@ -166,7 +168,7 @@ def _m3_children(scan: Scan, pos: int, depth: int) -> tuple[Any, int] | None:
         if tag["close"]:
             return (items or fields), tag.end()
         read = _m3_value(scan, tag, depth)
-        if read is None:
+        if read is None or scan.spent:
             return None
         value, at = read
         if tag["tag"] == "item":

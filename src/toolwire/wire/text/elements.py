@@ -26,7 +26,7 @@ def read_pairs(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     while (pair := _PAIR.match(scan.text, at, scan.end)) is not None:
         tags = tuple(f"{pair['pre'] or ''}arg_{kind}{pair['post'] or ''}" for kind in ("key", "value"))
         read = _read_pair(scan, pair.end(), tags)
-        if read is None:
+        if read is None or scan.spent:
             return scan.cut_inside(f"a call of {head['name']!r} was cut off")
         key, text, at = read
         raw[key] = typed_text(text, key, offer)
@@ -123,7 +123,7 @@ def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int] | None:
             continue
         close = f"</{child['name']}>"
         end = closing(scan, child.end(), close)
-        if end < 0:
+        if end < 0 or scan.spent:
             return None
         found[child["name"]] = scan.text[child.end() : end]
         at = scan.space(end + len(close))

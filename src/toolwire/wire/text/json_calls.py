@@ -1,13 +1,10 @@
 """Calls written as JSON objects: which keys name the tool, its arguments and its id, and which only wrap calls."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from toolwire.wire.offered import Offer, Offered
-from toolwire.wire.values import CutShort, PartList, PartObject, Unreadable, ValueReader
+from toolwire.wire.values import PartList, PartObject
 
 NAME_KEYS = ("name", "function", "tool", "tool_name", "function_name", "recipient_name", "action", "_name", "tool_call")
 ARGUMENT_KEYS = (
@@ -63,8 +60,22 @@ def entries_in(value: Any, offered: Offered, depth: int = _DEPTH) -> Entries | N
         return _from_list(value, offered, depth)
     if not isinstance(value, dict):
         return None
+    plain = _plain(value, offered)
+    if plain is not None:
+        return plain
     wrapped = _from_wrapper(value, offered, depth)
     return wrapped if wrapped is not None else _from_object(value, offered, depth)
+
+
+def _plain(value: dict[str, Any], offered: Offered) -> Entries | None:
+    """The shape that nearly every call has: a known name and an object of arguments."""
+    name, arguments = value.get("name"), value.get("arguments")
+    if type(arguments) is not dict or not isinstance(name, str) or "properties" in arguments:
+        return None
+    offer = offered.by_name.get(name)
+    if offer is None or (len(value) > 2 and "parameters" in value):
+        return None
+    return Entries([Entry(name, offer, arguments, _alias(value) if len(value) > 2 else None)])
 
 
 def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | None:
@@ -189,77 +200,3 @@ def is_definition(arguments: Any, offer: Offer | None) -> bool:
     if not isinstance(arguments, dict) or not isinstance(arguments.get("properties"), dict):
         return False
     return arguments.get("type") == "object" and (offer is None or "properties" not in offer.properties)
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
-
-
-_decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
-
-
-@dataclass(slots=True)
-class Value:
-    """A JSON value read from the middle of a text, where it ended, and whether it had to be repaired."""
-
-    value: Any
-    end: int
-    note: str = ""
-    steps: int = 0
-
-
-def read_value(text: str, pos: int, end: int, closers: tuple[str, ...] = (), *, finished: bool = False) -> Value | None:
-    """The JSON value that begins at `pos`; unfinished parts are marked as such. None when it is no JSON.
-
-    A value that needs repair must end before one of `closers`, which shows that the writer had finished.
-    """
-    try:
-        value, stop = _decoder.raw_decode(text, pos)
-        if stop <= end and not (stop == end and isinstance(value, int | float)):
-            return Value(value, stop)
-    except (ValueError, RecursionError):
-        pass
-    for close in _stops(text, pos, end, closers):
-        repaired = _repaired(text, pos, close, finished=True)
-        if repaired is not None:
-            return repaired
-    return _repaired(text, pos, end, finished=finished) or _partial(text, pos, end)
-
-
-def _stops(text: str, pos: int, end: int, closers: tuple[str, ...]) -> list[int]:
-    found: list[int] = []
-    for closer in closers:
-        at = text.find(closer, pos, end)
-        while at >= 0 and len(found) < 6:
-            found.append(at)
-            at = text.find(closer, at + 1, end)
-    return sorted(found)[:3]
-
-
-def _repaired(text: str, pos: int, end: int, *, finished: bool) -> Value | None:
-    reader = ValueReader(text, pos, end, close_at_end=finished)
-    try:
-        value = reader.value()
-    except Unreadable:
-        return None
-    note = "read JSON that was not quite JSON"
-    return Value(value, reader.pos, note, reader.steps) if isinstance(value, dict | list) else None
-
-
-def _partial(text: str, pos: int, end: int) -> Value | None:
-    reader = ValueReader(text, pos, end, partial=True)
-    try:
-        value = reader.value()
-    except CutShort:
-        return Value(PartObject() if text[pos] == "{" else PartList(), end)
-    except Unreadable:
-        return None
-    return Value(value, end, "", reader.steps) if isinstance(value, PartObject | PartList) else None
-
-
-def read_exact(text: str) -> Any:
-    """A whole text as strict JSON, or None."""
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return None

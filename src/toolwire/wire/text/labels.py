@@ -5,7 +5,7 @@ import re
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_named
 from toolwire.wire.text.channels import read_message
-from toolwire.wire.text.json_calls import read_value
+from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import Flow, Found, Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
@@ -80,7 +80,7 @@ def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
     fence = _FENCE.match(scan.text, start, scan.end)
     start = scan.space(fence.end()) if fence else start
     if scan.at(start, "{"):
-        value = read_value(scan.text, start, scan.end, _REACT.closes)
+        value = read_value(scan, start, _REACT.closes)
         if value is not None and isinstance(value.value, PartObject | PartList):
             return scan.cut_inside(f"a call of {offer.name!r} was cut off")
         if value is not None and isinstance(value.value, dict):
@@ -183,12 +183,15 @@ def _read_chatglm(scan: Scan, pos: int, offer: Offer, python: re.Match[str]) -> 
     return Step(end, [Found(offer, found.arguments, "chatglm3", (pos, end)) for found in step.found])
 
 
+_WORTH_READING = re.compile(r"""\{\s*+(?:["'“\w]|\Z)|\[\s*+(?:[{\w]|\Z)""")
 _LINE_END = re.compile(r"[ \t;,.]*+(?=\n|\Z)")
 
 
 def read_bare(scan: Scan, pos: int) -> Step | None:
     """JSON or a call at the beginning of a line with nothing around it to say that it is a call."""
     char = scan.text[pos]
+    if char in "{[" and not _WORTH_READING.match(scan.text, pos, scan.end):
+        return None
     if char == "{" or (char == "[" and not CALL_HEAD.match(scan.text, scan.space(pos + 1), scan.end)):
         return read_json(scan, pos, "bare_json", (), weak=True)
     step = read_call_syntax(scan, pos, None)
@@ -207,6 +210,9 @@ _ADDRESS_SO_FAR = re.compile(
 _TO_ALL_SO_FAR = re.compile(r"\s*+(?:a(?:l(?:l[ \t]*+\n?\s*+(?:<[|conte>]{0,9})?)?)?)?\Z")
 
 
+_HEADER_STARTS = frozenset(" \n\tat")
+
+
 def start_undecided(text: str) -> bool:
     """Whether the beginning of a text may still turn out to be the rest of a header."""
     return bool(_ADDRESS_SO_FAR.match(text) or _TO_ALL_SO_FAR.match(text))
@@ -214,6 +220,8 @@ def start_undecided(text: str) -> bool:
 
 def read_start(scan: Scan, opened: Opener) -> Step | None:
     """A header whose opening marker stood in the prompt, so that the text begins in the middle of it."""
+    if scan.text[:1] not in _HEADER_STARTS:
+        return None
     if _ADDRESS.match(scan.text, 0, scan.end):
         return read_message(scan, 0, opened)
     to_all = _TO_ALL.match(scan.text, 0, scan.end)

@@ -25,6 +25,8 @@ _EARLY_READS = 12
 _GROWTH = 2
 _FOLLOWS = re.compile(r"(?:`{1,3}|✿.{0,8}|[^\W\d][\w.-]{0,63})\Z")
 _CONTEXT = 160
+_PATIENCE = 60_000
+_CHARACTERS_PER_COIN = 8
 _LABEL_WORDS = ("Thought:", "Action:", "Final Answer:", "Observation:", "Call:", "**Thought:", "**Action:")
 _NAMED = re.compile(
     r'"(?:name|tool_name|tool|function)"\s*+:\s*+"(?P<name>[^"\\]{1,128})"\s*+,\s*+'
@@ -47,9 +49,11 @@ class LiveText:
     """Takes text as it comes and shows what is certain."""
 
     __slots__ = (
-        "_all", "_announced", "_arguments", "_before", "_brackets", "_calls", "_credit", "_early", "_flow", "_fresh",
+        "_all", "_announced", "_arguments", "_before", "_brackets", "_calls", "_credit", "_draft_held", "_early",
+        "_flow", "_fresh",
         "_held",
-        "_offered", "_offset", "_pass", "_position", "_size", "_started", "_tags", "_waiting",
+        "_offered", "_offset", "_pass", "_position", "_size", "_spent", "_started", "_tags",
+        "_tired", "_waiting",
     )  # fmt: skip
 
     def __init__(self, offered: Offered) -> None:
@@ -61,6 +65,9 @@ class LiveText:
         self._offset = 0
         self._pass = Pass(Scan("", offered))
         self._tags = _prefixes(tuple(f"<{name}/>" for name in offered.by_name))
+        self._spent = 0
+        self._tired = False
+        self._draft_held = ""
         self._fresh = True
         self._started = False
         self._waiting = False
@@ -81,6 +88,8 @@ class LiveText:
         """Take more text; say what became certain. `position` counts the calls that stand elsewhere."""
         self._all.append(text)
         self._position = position
+        if self._tired:
+            return [TextDelta(text)] if text else []
         arguments = self._arguments
         if arguments is not None:
             self._held.append(text)
@@ -97,8 +106,25 @@ class LiveText:
         out: list[Delta] = []
         if self._waiting and not self._worth_reading(text):
             return out
+        if self._draft_held and not self._draft_ends(text):
+            return out
         self._read(out)
         return out
+
+    def _draft_from(self, text: str, stop: int) -> int:
+        """Where a call opens inside reasoning: it may be a draft or the end of it, only the closing marker tells."""
+        for match in STRONG.finditer(text, 0, stop):
+            if match.group() in CALL_OPENERS:
+                self._draft_held = text[max(match.start(), len(text) - _LONGEST) :]
+                return match.start()
+        return stop
+
+    def _draft_ends(self, text: str) -> bool:
+        """Whether the marker that ends the reasoning around a held call has come."""
+        assert self._flow is not None
+        recent = self._draft_held + text
+        self._draft_held = recent[-_LONGEST:]
+        return any(end in recent for end in self._flow.ends)
 
     def _argue(self, text: str) -> list[Delta]:
         """Show a piece of the arguments that are being written, up to their last bracket."""
@@ -132,6 +158,10 @@ class LiveText:
         rest = self._show_flow(text, out) if self._flow is not None else text
         if self._flow is None:
             rest = self._advance(rest, out, len(text) - len(rest))
+        if self._spent > _PATIENCE + (self._offset + len(text)) // _CHARACTERS_PER_COIN:
+            self._tired = True  # so many false starts are no answer: what comes is shown as it is
+            _speak(rest, out)
+            rest = ""
         consumed = len(text) - len(rest)
         self._before = (self._before + text[:consumed])[-_CONTEXT:]
         self._offset += consumed
@@ -156,12 +186,16 @@ class LiveText:
             if first is not None:
                 self._take(first, out)
                 at = first.end
-        return self._go_through(scan, at, out)
+        purse = scan.purse
+        rest = self._go_through(scan, at, out)
+        self._spent += purse - scan.purse
+        return rest
 
     def _go_through(self, scan: Scan, at: int, out: list[Delta]) -> str:
         text, look, fresh = scan.text, at, self._fresh
         while (found := self._pass.next(look, fresh=fresh)) is not None:
             begin, after, step = found
+            scan.spend()
             if self._undecided(scan, begin, after, step):
                 self._say(text[at:begin], out)
                 return self._wait(text[begin:], begin, step, out)
@@ -255,13 +289,14 @@ class LiveText:
         if not found:
             stop = _hold_from(text, ends)
             if reasoning:
-                stop = min(stop, _call_from(text))
+                stop = self._draft_from(text, min(stop, _hold_from(text, ())))
             _speak(text[:stop], out, reasoning=reasoning)
             return text[stop:]
         stop, end = min(found)
         keeps = end == "\n```"
         _speak(text[: stop + len(end)] if keeps else text[:stop], out, reasoning=reasoning)
         self._flow = None
+        self._draft_held = ""
         self._fresh = True
         stays = end == "<|start|>" or (end[0] == "\n" and not keeps)
         return text[stop if stays else stop + len(end) :]
@@ -319,14 +354,6 @@ def _hold_from(text: str, ends: tuple[str, ...], at: int = 0, more: frozenset[st
         if (rest in _MARKER_PREFIXES or rest in more) if not ends else any(end.startswith(rest) for end in ends):
             return begin
     return len(text)
-
-
-def _call_from(text: str) -> int:
-    """Where a call opens, or may be opening, inside reasoning."""
-    for match in STRONG.finditer(text):
-        if match.group() in CALL_OPENERS:
-            return match.start()
-    return _hold_from(text, ())
 
 
 def _written(arguments: object) -> str:

@@ -28,7 +28,7 @@ _LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mark:
     """A marker in the text: where it begins, where what follows it begins, and how deep markers may still nest."""
 

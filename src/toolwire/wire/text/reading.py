@@ -18,9 +18,12 @@ from toolwire.wire.text.openers import (
     opened,
     tool_tag,
 )
-from toolwire.wire.text.scan import Flow, Found, Scan, Step
+from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step
 
 _LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
+_PASSING = 5
+_LINE = 2_000
+_TOKENS_AT_END = 32
 _QUOTES = "`'\"“"
 
 
@@ -74,7 +77,10 @@ def end_of_turn(text: str) -> tuple[int, bool]:
     if not text.endswith((">", "]", "[", "\n", " ")):
         return end, False
     finished = False
-    while (stripped := text[max(0, end - 40) : end].rstrip()).endswith(END_OF_TURN):
+    for _ in range(_TOKENS_AT_END):
+        stripped = text[max(0, end - 40) : end].rstrip()
+        if not stripped.endswith(END_OF_TURN):
+            break
         token = next(token for token in END_OF_TURN if stripped.endswith(token))
         gap = end - max(0, end - 40) - len(stripped)
         end -= gap + len(token)
@@ -94,6 +100,7 @@ class Pass:
         self.problems: list[tuple[str, str]] = []
         self.changed = scan.end < len(scan.text)
         self.answer = ""
+        self.said = False
         self._strong: re.Match[str] | None = None
         self._line: re.Match[str] | None = None
         self._strong_from = self._line_from = -1
@@ -119,13 +126,24 @@ class Pass:
             begin, after, step = found
             if step is None:
                 look, fresh = max(after, look + (not fresh)), False
-                if not scan.spend(0):
+                if not scan.spend():
                     self.problems.append(("malformed", "too many things that look like calls: the rest is text"))
                     break
                 continue
             self._apply(step, at, begin)
+            if not scan.spend(0 if step.found else _PASSING * (1 + 2 * bool(step.problems))):
+                self.problems.append(("malformed", "too many markers: the rest is text"))
+                at = step.end
+                break
+            if len(self.found) >= MAX_CALLS:
+                self.problems.append(("too_many_calls", f"only the first {MAX_CALLS} calls were read"))
+                del self.found[MAX_CALLS:]
+                at = scan.end
+                break
             at = look = max(step.end, begin + 1) if step.end > begin else after
             fresh = True
+            if at >= scan.end:
+                break
         self.pieces.append(scan.text[at : scan.end])
         return self._reading()
 
@@ -203,13 +221,13 @@ class Pass:
         if marker.startswith("</"):
             wrapped, self.answer = self.answer == tag, ""
             return Step(after) if wrapped else None
-        if self.answer or any(piece.strip() for piece in self.pieces) or self._text_before(after - len(marker)):
+        if self.answer or self.said or self._text_before(after - len(marker)):
             return None
         self.answer = tag
         return Step(after)
 
     def _text_before(self, at: int) -> bool:
-        last = self.scan.text[:at].rstrip()
+        last = self.scan.text[max(0, at - 80) : at].rstrip()
         return bool(last) and not last.endswith((">", "]"))
 
     def _thought(self, after: int, close: str) -> Step:
@@ -226,16 +244,17 @@ class Pass:
                 if step is not None and step.found:
                     return Step(match.start(), reasoning=scan.text[after : match.start()], flow=flow)
             look = match.end()
-            if not scan.spend(0):
+            if not scan.spend():
                 break
         return Step(scan.end, reasoning=scan.text[after : scan.end], flow=flow)
 
     def _lone_end(self, at: int, after: int) -> Step | None:
         """An end without a beginning: the prompt had opened the block, so all before it is reasoning."""
-        if self.thoughts and (self.found or not any(piece.strip() for piece in self.pieces)):
+        if self.thoughts and (self.found or not self.said):
             return Step(after)
         before = self.scan.text[:at] if not self.thoughts else "".join(self.pieces)
         self.pieces.clear()
+        self.said = False
         self.found.clear()
         self.problems.clear()
         self.scan.notes.clear()
@@ -243,17 +262,21 @@ class Pass:
 
     def _apply(self, step: Step, at: int, begin: int) -> None:
         if not step.retro:
-            self.pieces.append(self.scan.text[at:begin])
+            self._say(self.scan.text[at:begin])
         elif self.thoughts:
             step.reasoning += self.scan.text[at:begin]
-        if step.content:
-            self.pieces.append(step.content)
+        self._say(step.content)
         if step.reasoning:
             self.thoughts.append(step.reasoning.strip())
         self.found += step.found
         self.problems += step.problems
         if step.content != self.scan.text[begin : step.end]:
             self.changed = True
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.pieces.append(text)
+            self.said = self.said or not text.isspace()
 
     def _reading(self) -> Reading:
         content = "".join(self.pieces)

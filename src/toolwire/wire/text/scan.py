@@ -7,9 +7,11 @@ from typing import Any
 from toolwire.wire.offered import Offer, Offered
 
 _SPACE = re.compile(r"\s*+")
-_ALLOWANCE = 4096
-_PER_CHARACTER = 4
-ATTEMPT = 160
+_ALLOWANCE = 4_000
+_CHARACTERS_PER_COIN = 10
+_SEARCHED_PER_COIN = 250
+ATTEMPT = 10
+MAX_CALLS = 4_096
 
 
 @dataclass(slots=True)
@@ -69,7 +71,7 @@ class Scan:
         self.offset = 0
         self.growing = False
         self.notes: list[tuple[str, str]] = []
-        self.purse = _ALLOWANCE + _PER_CHARACTER * self.end
+        self.purse = _ALLOWANCE + self.end // _CHARACTERS_PER_COIN
 
     def space(self, at: int) -> int:
         """The position of the next character that is not white space."""
@@ -79,13 +81,22 @@ class Scan:
     def at(self, pos: int, marker: str) -> bool:
         return self.text.startswith(marker, pos, self.end)
 
-    def find(self, marker: str, pos: int) -> int:
-        return self.text.find(marker, pos, self.end)
+    def find(self, marker: str, pos: int, end: int | None = None) -> int:
+        """Where a marker stands next. The characters searched are paid for."""
+        end = self.end if end is None else end
+        at = self.text.find(marker, pos, end)
+        self.purse -= ((end if at < 0 else at) - pos) // _SEARCHED_PER_COIN
+        return at
 
-    def spend(self, characters: int) -> bool:
-        """Pay for characters read in vain. False once the purse is empty: then nothing more is tried."""
-        self.purse -= characters + ATTEMPT
+    def spend(self, coins: int = ATTEMPT) -> bool:
+        """Pay for work done in vain, a coin for about a microsecond. False once the purse is empty."""
+        self.purse -= coins
         return self.purse > 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether the purse is empty: whoever works in a loop stops then."""
+        return self.purse <= 0
 
     def note(self, code: str, message: str) -> None:
         """Report something about text that stays text."""

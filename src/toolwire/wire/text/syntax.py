@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.marks import Envelope
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step
 from toolwire.wire.values import CutShort, Unreadable, ValueReader
 
 CALL_HEAD = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s{0,8}\(")
@@ -29,7 +29,7 @@ def read_call_syntax(scan: Scan, pos: int, envelope: Envelope | None) -> Step | 
             continue
         if not _read_one(scan, head, step, envelope, begin=at):
             return None
-        if step.cut:
+        if step.cut or len(step.found) > MAX_CALLS:
             return step
         at = _BETWEEN.match(scan.text, step.end, scan.end).end()  # type: ignore[union-attr]
         if at < scan.end and scan.text[at] == ")":
@@ -70,9 +70,11 @@ def _read_one(scan: Scan, head: re.Match[str], step: Step, envelope: Envelope | 
     try:
         arguments = _arguments(reader, offer)
     except CutShort:
+        scan.spend(2 * reader.steps)
         _cut_off(scan, step)
         return envelope is not None or offer is not None
     except Unreadable:
+        scan.spend(2 * reader.steps)
         return False
     step.end = reader.pos
     if offer is None:
@@ -128,8 +130,10 @@ def read_gemma(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     try:
         arguments = reader.value()
     except CutShort:
+        scan.spend(2 * reader.steps + (scan.end - head.end()) // 1000)
         return scan.cut_inside(f"a call of {head['name']!r} was cut off")
     except Unreadable:
+        scan.spend(2 * reader.steps)
         return _gemma_repaired(scan, head, envelope, offer)
     return _gemma_step(head, envelope, offer, arguments, reader.pos)
 

@@ -10,7 +10,7 @@ from typing import Any
 from toolwire.wire.arguments import Read, read_arguments
 from toolwire.wire.coerce import literal, typed, types_of
 from toolwire.wire.offered import Offer
-from toolwire.wire.text.json_calls import read_value
+from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import Found, Scan, Step
 from toolwire.wire.values import PartObject
@@ -112,7 +112,7 @@ class _TagCall:
             if parameter is None:
                 return self._without_close(at)
             value = self._value(parameter)
-            if value is None:
+            if value is None or self.scan.spent:
                 return self._cut()
             self._keep(parameter, value[0])
             at = self.scan.space(value[1])
@@ -144,7 +144,7 @@ class _TagCall:
         return self._step(scan.end) if complete and (self.arguments or at >= scan.end) else self._cut()
 
     def _json_body(self, at: int) -> Step | None:
-        body = read_value(self.scan.text, at, self.scan.end, (self.close,))
+        body = read_value(self.scan, at, (self.close,))
         if body is None or not isinstance(body.value, dict):
             return None
         if isinstance(body.value, PartObject):
@@ -171,7 +171,7 @@ class _TagCall:
 
     def _forgotten(self, begin: int, end: int) -> int:
         """Where the next parameter opens inside this one, because the writer forgot to close it; -1 if it did not."""
-        at = self.scan.text.find("\n<param", begin, end)
+        at = self.scan.find("\n<param", begin, end)
         match = self.style.parameter.match(self.scan.text, at + 1, self.scan.end) if at >= 0 else None
         key = _attribute(match) if match else ""
         known = self.offer is not None and key in self.offer.properties and key not in self.arguments
@@ -190,7 +190,7 @@ def closing(scan: Scan, begin: int, close: str) -> int:
     while at >= 0:
         if _STRUCTURE.match(scan.text, at + len(close), scan.end):
             return at
-        if not scan.spend(0):
+        if not scan.spend(1):
             return first
         at = scan.find(close, at + 1)
     return -1 if scan.growing else first
