@@ -16,7 +16,11 @@ setup: .tools/bin/uv ## install everything the other verbs need
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
 demo: setup ## ask the embedded local model three questions; no key, no server, no account
-	@$(RUN) python examples/demo.py
+	@$(RUN) toolwire ask "What is 23*19?"
+	@echo
+	@$(RUN) toolwire ask "What is 2 to the power of 10?"
+	@echo
+	@$(RUN) toolwire ask "Give me a random number between 1 and 6"
 
 test: setup ## run all tests, as CI does
 	@$(RUN) pytest

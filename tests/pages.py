@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests import features
+from tests.cli import help_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 SNIPPET = re.compile(r"(<!-- snippet: (\S+) -->\n)(?:```python\n.*?```\n)?", re.DOTALL)
@@ -23,6 +24,7 @@ def with_snippets(path: Path) -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "features.md": features.page,
+    DOCS / "cli.md": help_page.page,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
     DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),
 }

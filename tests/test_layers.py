@@ -22,8 +22,6 @@ MAY_IMPORT = {
     "deliver": NOUNS | {"define", "deliver"},
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
     **{one: NOUNS | {"wire", "plan", one} for one in ADAPTERS},
-    # The embedded model reads the compact catalogue: how tools are told to a model is one judgement, made once.
-    "models": NOUNS | {"wire", "plan", "models", "disclose"},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
     "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"gateway"},
     "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"cli"},

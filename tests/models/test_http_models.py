@@ -388,6 +388,7 @@ async def test_a_missing_key_is_told_with_the_variable_to_set(make: Any, provide
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 404, 429, 500])
+@pytest.mark.requirement("model.secrets")
 async def test_the_key_is_in_no_error_log_or_repr_even_when_the_provider_echoes_it(
     model: HttpChat, provider: Provider, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
