@@ -50,6 +50,7 @@ def speaker(request: pytest.FixtureRequest) -> Speaker:
     return SPEAKERS[request.param]
 
 
+@pytest.mark.feature("F072", "F073", "F074", "F075", "F076", "F078")
 def test_a_conversation_is_written_as_the_golden_body_says(speaker: Speaker) -> None:
     golden = json.loads((GOLDEN / f"{speaker.dialect.name}.json").read_text("utf-8"))
 
