@@ -18,6 +18,7 @@ Scope = MutableMapping[str, Any]
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 CLIENT_GONE = 499
+UNREAD = frozenset({401, 403, 408, 413, 415})  # told before the body was read, which may be without end
 _log = logging.getLogger("toolwire.gateway")
 
 
@@ -75,6 +76,8 @@ class Door:
         headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in fault.headers.items()]
         if fault.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
+        if fault.status in UNREAD:
+            headers.append((b"connection", b"close"))
         await send_whole(noted, fault.status, to_json(error_body(fault, dialect)), headers)
 
 

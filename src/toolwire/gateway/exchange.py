@@ -31,6 +31,7 @@ from toolwire.wire.reply import parse_reply
 from toolwire.wire.request import encode_request
 
 Headers = list[tuple[bytes, bytes]]
+_WHOLE = ("application/json", "text/html", "text/plain")
 _PASSED_BACK = ("x-ratelimit-", "anthropic-ratelimit-", "openai-", "retry-after")
 
 
@@ -98,7 +99,7 @@ class ByUpstream:
     async def _pass_on(self, turned: Turned, plan: Plan, incoming: Incoming) -> None:
         asked, place = turned.asked, self.way.place
         headers = _passed_back(incoming, plan.lost)
-        if asked.stream and incoming.media_type != "application/json":
+        if asked.stream and incoming.media_type not in _WHOLE:
             stream = plan.stream()
             async with aclosing(follow(incoming, stream, plan.api, place, asked.dialect, self._bounds)) as frames:
                 turned.entry.code = await send_stream(turned.send, frames, stream, headers)

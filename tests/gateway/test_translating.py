@@ -1,0 +1,269 @@
+"""Different APIs on the two sides: any client, any upstream, by way of our nouns."""
+
+import json
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.gateway.clients import CHAT, KINDS, MESSAGES, RESPONSES, Got, Kind
+from tests.gateway.stand import NAME, QUICK, Stand
+from tests.gateway.test_faults import ended, refusal
+from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, whole_and_streamed
+from tests.models.provider import Provider, Scripted, answer, half, says
+
+USAGE = {"prompt_eval_count": 20, "eval_count": 7}
+
+
+def ollama_line(message: Any, **more: Any) -> Any:
+    return {"model": "m", "message": {"role": "assistant", "content": ""} | message, "done": False} | more
+
+
+def ollama(text: str, calls: Any, *, stream: bool) -> Scripted:
+    entries = [{"function": {"name": name, "arguments": json.loads(args)}} for _, name, args in calls]
+    last = {"done": True, "done_reason": "stop"} | USAGE
+    if not stream:
+        message = {"content": text} | ({"tool_calls": entries} if entries else {})
+        return says(ollama_line(message, **last))
+    lines = [ollama_line({"content": piece}) for piece in cut(text)]
+    lines += [ollama_line({"tool_calls": entries})] if entries else []
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in [*lines, ollama_line({}, **last)])
+    return answer(body, kind="application/x-ndjson")
+
+
+def speaks(dialect: str, text: str, calls: Any = (), *, stream: bool, ending: str = "stop") -> Scripted:
+    """How an upstream of this dialect says something."""
+    if dialect == "ollama":
+        return ollama(text, calls, stream=stream)
+    kind = {"openai": CHAT, "anthropic": MESSAGES}[dialect]
+    return kind.streams(cut(text), calls, ending) if stream else kind.says(text, calls, ending)
+
+
+PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "ollama": "/api/chat"}
+PAIRS = [(kind, dialect) for kind in KINDS for dialect in PATHS if kind.name != dialect]
+each_pair = pytest.mark.parametrize(("kind", "dialect"), PAIRS, ids=[f"{kind.name}-{to}" for kind, to in PAIRS])
+
+
+@each_pair
+@whole_and_streamed
+async def test_any_client_can_ask_any_upstream(
+    stand: Stand, upstream: Provider, kind: Kind, dialect: str, stream: bool
+) -> None:
+    upstream.will(speaks(dialect, "It is warm.", stream=stream))
+
+    got = await kind.ask(await stand.gate(dialect), stream=stream)
+
+    assert got == Got("It is warm.", ending=kind.endings["stop"], tokens=got.tokens)
+    assert got.tokens == 27 or (stream and kind is CHAT)  # a chat client has to ask for usage in a stream
+    [asked] = upstream.asked
+    assert asked.path == PATHS[dialect]
+    assert asked.body["model"] == "m"
+    assert NAME in json.dumps(asked.body["tools"])
+    assert "How warm is the kitchen?" in json.dumps(asked.body["messages"])
+
+
+@each_pair
+@whole_and_streamed
+async def test_calls_cross_whether_they_leaked_or_not(
+    stand: Stand, upstream: Provider, kind: Kind, dialect: str, stream: bool
+) -> None:
+    gate = await stand.gate(dialect)
+
+    upstream.will(speaks(dialect, LEAKED, stream=stream))
+    leaked = await kind.ask(gate, stream=stream)
+    upstream.will(speaks(dialect, "", [NATIVE], stream=stream, ending="calls"))
+    native = await kind.ask(gate, stream=stream)
+
+    assert leaked.calls == native.calls == [KITCHEN]
+    assert leaked.text.strip() == "Let me look."
+    assert leaked.ending == native.ending == kind.endings["calls"]
+    assert leaked.ids != [""]
+    assert native.ids == ["call_1"] or dialect == "ollama"
+
+
+@each_pair
+async def test_thinking_crosses(stand: Stand, upstream: Provider, kind: Kind, dialect: str) -> None:
+    upstream.will(speaks(dialect, "<think>Hm.</think>It is warm.", stream=True))
+
+    got = await kind.ask(await stand.gate(dialect), stream=True)
+
+    assert (got.thought.strip(), got.text.strip()) == ("Hm.", "It is warm.")
+
+
+HISTORIES: dict[str, dict[str, Any]] = {
+    "openai": {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "How warm?"},
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "call_9", "type": "function", "function": {"name": NAME, "arguments": '{"room": "hall"}'}}]},
+            {"role": "tool", "tool_call_id": "call_9", "content": "21.5 degrees"},
+        ],
+    },
+    "anthropic": {
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "How warm?"},
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "call_9", "name": NAME, "input": {"room": "hall"}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "call_9", "content": "21.5 degrees"}]},
+        ],
+    },
+    "openai_responses": {
+        "instructions": "Be brief.",
+        "input": [
+            {"role": "user", "content": "How warm?"},
+            {"type": "function_call", "call_id": "call_9", "name": NAME, "arguments": '{"room": "hall"}'},
+            {"type": "function_call_output", "call_id": "call_9", "output": "21.5 degrees"},
+        ],
+    },
+}  # fmt: skip
+
+
+@each_pair
+async def test_a_conversation_with_calls_and_results_crosses_whole(
+    stand: Stand, upstream: Provider, kind: Kind, dialect: str
+) -> None:
+    upstream.will(speaks(dialect, "It is warm.", stream=False))
+
+    await kind.ask(await stand.gate(dialect), stream=False, more=HISTORIES[kind.name])
+
+    sent = upstream.asked[0].body
+    written = json.dumps([sent.get("system"), sent["messages"]])
+    for words in ("Be brief.", "How warm?", "call_9", "hall", "21.5 degrees"):
+        assert words in written
+    roles = [message["role"] for message in sent["messages"] if message["role"] != "system"]
+    assert roles == ["user", "assistant", "user" if dialect == "anthropic" else "tool"]
+
+
+@each_pair
+async def test_an_upstreams_error_keeps_its_status_and_speaks_the_clients_dialect(
+    stand: Stand, upstream: Provider, kind: Kind, dialect: str
+) -> None:
+    upstream.will(says({"error": {"message": "slow down please"}}, status=429, retry_after="3"))
+
+    for stream in (False, True):
+        error = await refusal(kind, await stand.gate(dialect), stream=stream)
+        assert isinstance(error, anthropic.RateLimitError if kind is MESSAGES else openai.RateLimitError)
+        assert "slow down please" in error.message
+        assert error.response.headers["retry-after"] == "3"
+
+
+@each_pair
+async def test_a_translated_stream_that_breaks_ends_with_an_error(
+    stand: Stand, upstream: Provider, kind: Kind, dialect: str
+) -> None:
+    begun = speaks(dialect, "It is warm and so on.", stream=True).data.partition(b"\r\n\r\n")[2]
+    kind_of_stream = "application/x-ndjson" if dialect == "ollama" else "text/event-stream"
+    upstream.will(half(begun[: len(begun) // 2], kind=kind_of_stream))
+
+    assert "closed the connection" in await ended(kind, await stand.gate(dialect, bounds=QUICK))
+
+
+async def test_what_cannot_cross_is_named(stand: Stand, upstream: Provider) -> None:
+    upstream.will(speaks("openai", "A cat.", stream=False))
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    content = [{"type": "text", "text": "What is this?"}, image]
+    body = {"model": "m", "max_tokens": 5, "top_k": 3, "messages": [{"role": "user", "content": content}]}
+
+    async with (await stand.gate("openai")).http() as client:
+        got = await client.post("/v1/messages", json=body)
+
+    assert got.json()["content"] == [{"type": "text", "text": "A cat."}]
+    left_out = got.headers["x-toolwire-left-out"]
+    assert "an image was left out" in left_out
+    assert "top_k was ignored" in left_out
+
+
+@each_pair
+async def test_a_request_that_makes_no_sense_is_refused_before_anyone_is_asked(
+    stand: Stand, upstream: Provider, kind: Kind, dialect: str
+) -> None:
+    async with (await stand.gate(dialect)).http() as client:
+        got = await client.post(kind.path, json={"model": "m", "max_tokens": 5, "messages": 5, "input": 5})
+
+    assert got.status_code == 400
+    assert upstream.asked == []
+
+
+MISSING = {
+    "FastAPI": says({"detail": "Not Found"}, status=404),
+    "llama.cpp": says({"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}, status=404),
+    "Go": answer(b"404 page not found", status=404, kind="text/plain"),
+    "LM Studio": says({"error": "Unexpected endpoint or method. (POST /v1/messages)"}, status=405),
+}
+
+
+@pytest.mark.parametrize("kind", [MESSAGES, RESPONSES], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("server", MISSING)
+async def test_an_upstream_without_the_clients_api_is_asked_for_chat_completions(
+    stand: Stand, upstream: Provider, kind: Kind, server: str
+) -> None:
+    upstream.will(MISSING[server], CHAT.says(LEAKED))
+    gate = await stand.gate(url=f"{upstream.url}/{server.replace(' ', '')}{kind.name}")
+
+    first = await kind.ask(gate, stream=False)
+    again = await kind.ask(gate, stream=False)
+
+    assert first.calls == again.calls == [KITCHEN]
+    asked = [one.path.rpartition("/v1/")[2] for one in upstream.asked]
+    assert asked == [kind.path.removeprefix("/v1/"), "chat/completions", "chat/completions"]
+
+
+@each_api
+async def test_a_missing_model_is_no_missing_api(stand: Stand, upstream: Provider, kind: Kind) -> None:
+    upstream.will(says({"error": {"message": "model 'm' not found, try pulling it first"}}, status=404))
+
+    error = await refusal(kind, await stand.gate(), stream=False)
+
+    assert error.status_code == 404
+    assert "try pulling it" in error.message
+    assert len(upstream.asked) == 1
+
+
+async def test_the_models_of_an_upstream_are_listed_for_both_sdks(stand: Stand, upstream: Provider) -> None:
+    upstream.will(says({"models": [{"name": "qwen3:8b"}, {"name": "llama3"}]}))
+    gate = await stand.gate("ollama")
+
+    async with gate.openai() as client:
+        chat = [model.id async for model in client.models.list()]
+    async with gate.anthropic() as other:
+        messages = [model.id async for model in other.models.list()]
+
+    assert chat == messages == ["qwen3:8b", "llama3"]
+    assert {asked.path for asked in upstream.asked} == {"/api/tags"}
+
+
+async def test_a_list_of_models_passes_with_what_else_it_says(stand: Stand, upstream: Provider) -> None:
+    theirs = {"object": "list", "data": [{"id": "m", "object": "model", "max_model_len": 4096}]}
+    upstream.will(says(theirs))
+
+    async with (await stand.gate()).http() as client:
+        got = await client.get("/v1/models", headers={"authorization": "Bearer theirs"})
+
+    assert got.json() == theirs
+    assert upstream.asked[0].headers["authorization"] == "Bearer theirs"
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (says({"object": "list", "data": []}), 200),
+        (says({"error": {"message": "key?"}}, status=401), 200),
+        (says({"error": {"message": "loading"}}, status=503), 503),
+    ],
+    ids=["up", "wants a key", "loading"],
+)
+async def test_readiness_is_whether_the_upstream_answers(
+    stand: Stand, upstream: Provider, script: Scripted, status: int
+) -> None:
+    upstream.will(script)
+    gate = await stand.gate(url=f"{upstream.url}/ready{script.data.count(b'key')}{status}")
+
+    async with gate.http() as client:
+        ready = await client.get("/readyz")
+        healthy = await client.get("/healthz")
+
+    assert (ready.status_code, healthy.status_code) == (status, 200)
