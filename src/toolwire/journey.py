@@ -8,6 +8,7 @@ from typing import Protocol
 
 from toolwire.deliver.endings import canceled, refused, rejected, unknown
 from toolwire.deliver.size import overflow, trimmed
+from toolwire.errors import StoreUnavailable
 from toolwire.execute.contract import Executor
 from toolwire.execute.resources import Resources
 from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, CallStarted, Event
@@ -16,7 +17,7 @@ from toolwire.plan.resources import claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Delivery, Effect, Tool
+from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, quick
 from toolwire.record.contract import Store
@@ -58,24 +59,32 @@ class Batch:
         self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
 
-    async def enter(self) -> None:
-        """Wait for a free place, in the order of asking."""
-        if self._free <= 0:
-            place = asyncio.get_running_loop().create_future()
-            self._waiting.append(place)
-            try:
-                await place
-            except asyncio.CancelledError:
-                self._give_up(place)
-                raise
-        else:
+    def place(self) -> "asyncio.Future[None] | None":
+        """Take a free place; when there is none, what to wait for. Places are given in the order of asking."""
+        if self._free > 0:
             self._free -= 1
-        self._running += 1
-        self.peak = max(self.peak, self._running)
+            self._arrive()
+            return None
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return waiting
+
+    async def wait(self, place: "asyncio.Future[None]") -> None:
+        try:
+            await place
+        except asyncio.CancelledError:
+            self._give_up(place)
+            raise
+        self._arrive()
 
     def leave(self) -> None:
         self._running -= 1
         self._pass_on()
+
+    def _arrive(self) -> None:
+        self._running += 1
+        if self._running > self.peak:
+            self.peak = self._running
 
     def _give_up(self, place: "asyncio.Future[None]") -> None:
         if place in self._waiting:
@@ -116,29 +125,36 @@ class Journey:
 
     async def finish(self, one: Accepted) -> ToolResult:
         """The one result of an accepted call, whatever happens on the way."""
-        result = one.card.result
+        card = one.card
+        result = card.result
         if result is None:
-            result = await self._concluded(one)
+            try:
+                result, rule = await self._outcome(one)
+            except asyncio.CancelledError:
+                begun = card.attempt > 0 or card.call.id in self._begun
+                await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun)))
+                raise
+            result = await self._hub.conclude(card, result, rule)
         if self._emit:
-            replayed = one.card.result is not None and not isinstance(one.decision, Denied)
-            self._emit(CallFinished(one.card.call, result, replayed))
+            replayed = card.result is not None and not isinstance(one.decision, Denied)
+            self._emit(CallFinished(card.call, result, replayed))
         return result
 
-    async def _concluded(self, one: Accepted) -> ToolResult:
-        card, decision = one.card, one.decision
-        if one.left and card.effect not in _RUN_AGAIN:
-            return await self._hub.conclude(card, unknown(card))
-        try:
-            if isinstance(decision, NeedsApproval):
-                decision = await self._asked_a_person(card, decision)
-            if isinstance(decision, Denied):
-                return await self._hub.conclude(card, refused(decision), decision.rule)
-            result = await self._in_turn(one, decision)
-        except asyncio.CancelledError:
-            begun = card.attempt > 0 or card.call.id in self._begun
-            await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun)))
-            raise
-        return await self._hub.conclude(card, result)
+    async def _outcome(self, one: Accepted) -> tuple[ToolResult, str]:
+        """What came of the call, and the rule that stopped it if one did."""
+        decision = one.decision
+        if one.left and one.card.effect not in _RUN_AGAIN:
+            return unknown(one.card), ""
+        if isinstance(decision, NeedsApproval):
+            decision = await self._asked_a_person(one.card, decision)
+        if isinstance(decision, Denied):
+            return refused(decision), decision.rule
+        asked = perf_counter()
+        touched = claims(decision.tool, decision.arguments)
+        if not touched:
+            return await self._run(one, decision, asked), ""
+        async with self._hub.resources.holding(touched):
+            return await self._run(one, decision, asked), ""
 
     async def _asked_a_person(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied:
         """Wait for a person's word. The time this takes counts against no deadline."""
@@ -159,18 +175,11 @@ class Journey:
             call, f"The user did not allow {call.name!r}{': ' + approval.reason if approval.reason else '.'}"
         )
 
-    async def _in_turn(self, one: Accepted, allowed: Allowed) -> ToolResult:
-        """Wait for what the call touches and for a free place, then run it."""
-        asked = perf_counter()
-        touched = claims(allowed.tool, allowed.arguments)
-        if not touched:
-            return await self._run(one, allowed, asked)
-        async with self._hub.resources.holding(touched):
-            return await self._run(one, allowed, asked)
-
     async def _run(self, one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
+        """Wait for a free place, mark the call as started, and run it."""
         hub, card = self._hub, one.card
-        await self._batch.enter()
+        if (place := self._batch.place()) is not None:
+            await self._batch.wait(place)
         try:
             if one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
@@ -184,17 +193,20 @@ class Journey:
             result = await hub.executor.execute(allowed, self._context(card, allowed))
         finally:
             self._batch.leave()
-        return await self._fitted(allowed.tool, result, queued_ms)
-
-    async def _fitted(self, tool: Tool, result: ToolResult, queued_ms: float) -> ToolResult:
-        """The result as the model will see it: timed, addressed, and short enough."""
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
-        if tool.delivery is not Delivery.MODEL and result.ok:
-            result = changed(result, delivery=tool.delivery.value)
-        most_chars = self._turn.limits.result_chars
-        whole = overflow(result, most_chars)
-        return result if whole is None else trimmed(result, most_chars, await self._hub.store.keep(whole))
+        if allowed.tool.delivery is not Delivery.MODEL and result.ok:
+            result = changed(result, delivery=allowed.tool.delivery.value)
+        whole = overflow(result, self._turn.limits.result_chars)
+        return result if whole is None else await self._shortened(result, whole)
+
+    async def _shortened(self, result: ToolResult, whole: bytes) -> ToolResult:
+        """The result as the model will see it, and the whole kept; a full disk costs the whole, not the result."""
+        try:
+            handle = await self._hub.store.keep(whole)
+        except StoreUnavailable:
+            handle = None
+        return trimmed(result, self._turn.limits.result_chars, handle)
 
     def _context(self, card: CallCard, allowed: Allowed) -> Context:
         turn, emit = self._turn, self._emit

@@ -22,7 +22,7 @@ from toolwire.journey import Accepted, Approve, Batch, Emit, Journey
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 
@@ -47,11 +47,16 @@ class Runtime:
         self.clock = clock
         self.new_id = new_id
         self.resources = Resources()
+        self._offer: tuple[Grant | None, tuple[Tool, ...]] = (None, ())
         self._running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
 
     def offer(self, turn: Turn) -> tuple[Tool, ...]:
-        """The tools that this turn may see."""
-        return offered(self.toolbox, turn.grant) if turn.limits.tools_enabled else ()
+        """The tools that this turn may see. Turns with the same grant get the same list, so its encoding is kept."""
+        if not turn.limits.tools_enabled:
+            return ()
+        if turn.grant is not self._offer[0]:
+            self._offer = (turn.grant, offered(self.toolbox, turn.grant))
+        return self._offer[1]
 
     async def execute(self, call: ToolCall, turn: Turn, emit: Emit | None = None) -> ToolResult:
         """One call through the whole journey. The same call of the same turn again gives the stored result."""

@@ -16,8 +16,8 @@ def overflow(result: ToolResult, most_chars: int) -> bytes | None:
     return result.text.encode("utf-8", "replace") if length > most_chars else None
 
 
-def trimmed(result: ToolResult, most_chars: int, handle: str) -> ToolResult:
-    """The result with its head and tail, a line in between that says what is missing, and the handle of the whole."""
+def trimmed(result: ToolResult, most_chars: int, handle: str | None) -> ToolResult:
+    """The result with its head and tail, and in between a line that says what is missing and where the whole is."""
     others: tuple[Block, ...] = tuple(block for block in result.content if not isinstance(block, (Text, ErrorText)))
     whole = "\n".join(block.text for block in result.content if isinstance(block, (Text, ErrorText)))
     head = int(most_chars * _HEAD_SHARE)

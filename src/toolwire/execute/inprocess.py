@@ -7,6 +7,7 @@ was seen to finish without ever waiting needs no such care: it is run at once, u
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -37,6 +38,14 @@ class _Raised(Exception):
         self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A function that turned out to wait for something."""
+
+    work: Generator[Any, Any, Any]
+    waits_for: Any
+
+
 class InProcessExecutor:
     """Runs functions. A function that raises, hangs, or returns something odd gives a result like any other."""
 
@@ -52,7 +61,9 @@ class InProcessExecutor:
         started = perf_counter()
         try:
             if id(target) in self._never_waited:
-                value = await self._at_once(target, allowed, context)
+                value = self._at_once(target, allowed, context)
+                if type(value) is _Waiting:
+                    value = await _within(allowed.timeout_s, _rest(value.work, value.waits_for))
             else:
                 value = await self._bounded(target, allowed, context)
             content, structured = present(value)
@@ -76,7 +87,7 @@ class InProcessExecutor:
             given_up.append(True)
             raise
 
-    async def _at_once(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
+    def _at_once(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
         """Run a function that so far has never waited for anything: no task, no timer, no round of the loop."""
         try:
             work = target.invoke(allowed.arguments, context).__await__()
@@ -86,7 +97,7 @@ class InProcessExecutor:
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             raise _Raised(error) from None
         self._never_waited.pop(id(target), None)
-        return await _within(allowed.timeout_s, _rest(work, waits_for))
+        return _Waiting(work, waits_for)
 
     async def _bounded(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""

@@ -118,9 +118,9 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
         if result.status not in _PROGRESS:
             failed += 1
     kept = (*turn.echoes, *echoes)[-ECHOES_KEPT:]
-    repeats = max([kept.count(echo) for echo in echoes], default=0)
+    repeats = kept.count(echoes[0]) if len(echoes) == 1 else max(map(kept.count, echoes), default=0)
     messages: tuple[Message, ...] = (*turn.messages, ResultsMessage(tuple(results)))
-    ending = _delivered(results)
+    ending = _delivered(results) if results and results[0].delivery else None
     warned = turn.warned
     if repeats > 1 and not warned and ending is None:
         messages, warned = (*messages, Note(WARNING)), True
@@ -175,6 +175,6 @@ def _unreadable(reply: Reply) -> str:
 
 def _delivered(results: Sequence[ToolResult]) -> Ending | None:
     """The end of a turn whose results all go straight to the user. An error always comes back to the model."""
-    if results and results[0].delivery and all(result.ok and result.delivery == Delivery.USER for result in results):
+    if all(result.ok and result.delivery == Delivery.USER for result in results):
         return Ending(EndReason.DELIVERED, "\n".join(result.text for result in results))
     return None

@@ -86,14 +86,11 @@ class AuditRow:
         detail: Mapping[str, Any] | None = None,
     ) -> "AuditRow":
         """A line about a call: its identity from the card, its outcome from the result if it has one."""
-        call = card.call
-        if result is None:
-            return cls(
-                at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
-                args_digest=card.args_digest, detail=detail or {},
-            )  # fmt: skip
-        code = result.error.code.value if result.error else ""
+        call, status, code, elapsed_ms = card.call, "", "", None
+        if result is not None:
+            status, elapsed_ms = result.status.value, result.elapsed_ms
+            code = result.error.code.value if result.error else ""
         return cls(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
-            result.status.value, code, card.args_digest, result.elapsed_ms, detail or {},
+            status, code, card.args_digest, elapsed_ms, detail or {},
         )  # fmt: skip
