@@ -9,8 +9,9 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
 from toolwire.settings.schema import WireFormats
 from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.negotiate import PROVIDERS, FormatCache, Formats, Wished, negotiate
+from toolwire.wire.negotiate import PROVIDERS, FormatCache, Formats, negotiate
 from toolwire.wire.request import encode_request
+from toolwire.wire.wish import Wished
 
 CLOCK = Tool("clock", "Tell the time.")
 

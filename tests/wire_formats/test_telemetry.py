@@ -10,8 +10,8 @@ from toolwire.wire.coach import able_formats, advise, coached
 from toolwire.wire.dialects import DIALECTS
 from toolwire.wire.format_costs import format_costs
 from toolwire.wire.format_tally import FormatTally, merged, read_tally, tally, write_tally
-from toolwire.wire.negotiate import Wished
 from toolwire.wire.reply import parse_reply
+from toolwire.wire.wish import Wished
 
 ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
 LAMP = Tool("lamp", "Switch a lamp.", ROOM)
@@ -95,7 +95,7 @@ def test_sums_survive_storage() -> None:
 
 
 def counted(offered: str, clean: int, calls: int) -> FormatTally:
-    return FormatTally("qwen3:8b", offered, replies=calls, calling=calls, calls=calls, clean=clean)
+    return FormatTally("ollama:qwen3:8b", offered, replies=calls, calling=calls, calls=calls, clean=clean)
 
 
 @pytest.mark.feature("F086", "F229")
@@ -106,7 +106,8 @@ def test_the_coach_picks_the_format_that_has_worked_better_and_says_so() -> None
 
     assert found.definition_format == "hermes"
     assert found.why == (
-        "hermes worked in 97% of 100 calls of qwen3:8b, better than ollama worked in 60% of 100 calls of qwen3:8b"
+        "hermes worked in 97% of 100 calls of ollama:qwen3:8b, "
+        "better than ollama worked in 60% of 100 calls of ollama:qwen3:8b"
     )
 
 
@@ -142,7 +143,7 @@ def test_the_coach_can_be_sent_away_and_a_pinned_format_stands() -> None:
 def test_the_coach_only_knows_formats_that_the_api_can_carry() -> None:
     assert able_formats("anthropic", "claude") == ("anthropic",)
     assert set(able_formats("ollama", "m")) == {"ollama", "hermes", "qwen_xml", "rcrt", "grammar"}
-    assert advise([counted("hermes", 99, 99)], "qwen3:8b", "openai", ("openai",)).definition_format == "openai"
+    assert advise([counted("hermes", 99, 99)], "ollama:qwen3:8b", "openai", ("openai",)).definition_format == "openai"
 
 
 @pytest.mark.feature("F085")

@@ -9,6 +9,7 @@ from toolwire.models.openai import listed_ids
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Request
 from toolwire.wire import anthropic
+from toolwire.wire.negotiate import Formats
 from toolwire.wire.outbound import Json
 
 BASE_URL = "https://api.anthropic.com"
@@ -48,13 +49,14 @@ class AnthropicChat(HttpChat):
         headers: Mapping[str, str] | None = None,
         patience: Patience = USUAL_PATIENCE,
         world: World = REAL_WORLD,
+        formats: Formats | None = None,
     ) -> None:
         given = os.environ.get(key_variable, "") if api_key is None else api_key
         key = checked_key(given, key_variable)
         root = base_url.rstrip("/").removesuffix("/v1")
         site = Site("anthropic", root, key_variable, key, price_list="anthropic" if root == BASE_URL else "")
         sent = {"anthropic-version": API_VERSION} | ({"x-api-key": key} if key else {}) | dict(headers or {})
-        super().__init__(model, site, sent, patience, world)
+        super().__init__(model, site, sent, patience, world, formats)
         self._max_tokens = max_tokens
 
     def _frame(self, request: Request, *, stream: bool) -> Json:

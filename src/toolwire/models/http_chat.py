@@ -13,6 +13,8 @@ from toolwire.models.failures import Place, Trouble, cut_off, not_a_reply, of_er
 from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
 from toolwire.models.prices import with_cost
 from toolwire.protocol.chat import Delta, Reply, Request, TextDelta
+from toolwire.wire.names import NameMap
+from toolwire.wire.negotiate import Formats
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import StreamParser, parse_reply
 from toolwire.wire.request import Dialect, RequestEncoder
@@ -77,7 +79,10 @@ def checked_key(key: str, variable: str) -> str:
 
 
 class HttpChat:
-    """A chat model behind an HTTP API. `name` is its `provider:model` string."""
+    """A chat model behind an HTTP API. `name` is its `provider:model` string.
+
+    `formats` says how it is told about tools and read; without them, as its API has it.
+    """
 
     api: Api
 
@@ -88,11 +93,14 @@ class HttpChat:
         headers: dict[str, str],
         patience: Patience,
         world: World,
+        formats: Formats | None = None,
     ) -> None:
         self.model = model
         self.site = site
+        self.formats = formats or _own_formats(self.api.dialect)
         self._patience = patience
-        self._encoder = RequestEncoder(self.api.dialect)
+        self._dialect = self._spoken(self.formats)
+        self._encoder = RequestEncoder(self._dialect)
         self._endpoint = Endpoint(site.place(), site.base_url, headers, patience, world)
 
     @property
@@ -129,20 +137,33 @@ class HttpChat:
     def _frame(self, request: Request, *, stream: bool) -> Json:
         raise NotImplementedError
 
+    def _spoken(self, formats: Formats) -> Dialect:
+        """The dialect of these formats, if this API can carry it. Raises SettingsError."""
+        usual = self.api.dialect
+        if formats.definition_format == formats.result_format == usual.name:
+            return usual
+        wanted = formats.dialect(self.model)
+        if wanted.messages_field != usual.messages_field:
+            raise SettingsError(f"{self.site.provider} is asked as {usual.name!r}, which cannot carry {wanted.name!r}")
+        return wanted
+
     def _body(self, request: Request, *, stream: bool) -> bytes:
         try:
-            return self._encoder.encode(request, self._frame(request, stream=stream))
+            frame = self._frame(request, stream=stream)
+            if self._dialect.tell_tools:
+                frame.pop("tool_choice", None)  # a server that sees no tools takes no choice of them either
+            return self._encoder.encode(request, frame)
         except ValueError as wrong:
             raise ModelRefused(f"this conversation cannot be sent: it {wrong}") from None
 
     async def _once(self, request: Request, body: bytes, watcher: "_Watcher") -> Reply:
-        offered = () if request.tools_off else request.tools
+        names = NameMap.of(() if request.tools_off else request.tools, self._dialect.wire_name)
         async with self._endpoint.ask("POST", self.api.chat_path, body) as answer:
             if watcher.on_delta is not None and answer.media_type not in ("application/json", "text/html"):
-                parser = StreamParser(offered, self._provider)
+                parser = StreamParser(names.tools, self._provider)
                 await self._follow(answer, parser, watcher)
-                return parser.finish()
-            return self._whole(await answer.whole(), offered, watcher)
+                return names.restore(parser.finish())
+            return names.restore(self._whole(await answer.whole(), names.tools, watcher))
 
     @property
     def _provider(self) -> str:
@@ -205,6 +226,10 @@ class HttpChat:
         available = f"; available: {', '.join(near)}" if near else ""
         said = f"{self.site.provider} has no model {self.model!r} ({trouble.error}){available}"
         return ModelRefused(self._endpoint.place.quote(said))
+
+
+def _own_formats(dialect: Dialect) -> Formats:
+    return Formats(dialect.name, dialect.name, dialect.name, f"its API takes tools as {dialect.name}")
 
 
 class _Watcher:

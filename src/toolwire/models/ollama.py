@@ -7,6 +7,7 @@ from toolwire.models.http_chat import Api, HttpChat, Site
 from toolwire.models.payloads import JsonLines
 from toolwire.protocol.chat import Request
 from toolwire.wire import ollama
+from toolwire.wire.negotiate import Formats
 from toolwire.wire.outbound import Json
 
 HOST_VARIABLE = "OLLAMA_HOST"
@@ -51,10 +52,13 @@ class OllamaChat(HttpChat):
         context_tokens: int | None = None,
         patience: Patience = USUAL_PATIENCE,
         world: World = REAL_WORLD,
+        formats: Formats | None = None,
     ) -> None:
         address = base_url_of(os.environ.get(HOST_VARIABLE, "") if base_url is None else base_url)
         site = Site("ollama", address, "OLLAMA_API_KEY", api_key or "", START_HINT)
-        super().__init__(model, site, {"authorization": f"Bearer {api_key}"} if api_key else {}, patience, world)
+        super().__init__(
+            model, site, {"authorization": f"Bearer {api_key}"} if api_key else {}, patience, world, formats
+        )
         self._context_tokens = context_tokens
 
     def _frame(self, request: Request, *, stream: bool) -> Json:

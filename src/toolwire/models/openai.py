@@ -10,6 +10,7 @@ from toolwire.models.http_chat import Api, HttpChat, Site, checked_key
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.wire import mistral, openai
+from toolwire.wire.negotiate import Formats
 from toolwire.wire.outbound import Json
 
 BASE_URL = "https://api.openai.com/v1"
@@ -56,6 +57,7 @@ class OpenAIChat(HttpChat):
         headers: Mapping[str, str] | None = None,
         patience: Patience = USUAL_PATIENCE,
         world: World = REAL_WORLD,
+        formats: Formats | None = None,
     ) -> None:
         self.api = MISTRAL_COMPLETIONS if provider == "mistral" else CHAT_COMPLETIONS
         given = os.environ.get(key_variable, "") if api_key is None else api_key
@@ -63,7 +65,7 @@ class OpenAIChat(HttpChat):
         is_openai = base_url.rstrip("/") == BASE_URL
         site = Site(provider, base_url, key_variable, key, start_hint, price_list or ("openai" if is_openai else ""))
         sent = ({"authorization": f"Bearer {key}"} if key else {}) | dict(headers or {})
-        super().__init__(model, site, sent, patience, world)
+        super().__init__(model, site, sent, patience, world, formats)
         # Newer OpenAI models refuse the old name of the limit, and most other servers do not know the new one.
         self._limit_field = "max_completion_tokens" if is_openai else "max_tokens"
         self._counts_streams = True

@@ -3,12 +3,15 @@
 import difflib
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
+from typing import Any
 
 from toolwire.errors import ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.providers import PROVIDERS, Provider, split_name
 from toolwire.protocol.chat import ChatModel
+from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.wish import NO_WISH, Wish
 
 # Loaded when a model of that kind is opened: the HTTP client takes time to import, the local engine is an extra.
 _MODULES = {
@@ -17,6 +20,7 @@ _MODULES = {
     "ollama": "toolwire.models.ollama",
     "local": "toolwire.models.local",
 }
+_COACH = "toolwire.wire.coach"  # knows every dialect, which only a model behind an API needs
 
 
 def open_model(
@@ -26,11 +30,14 @@ def open_model(
     api_key: str | None = None,
     key_variable: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    wish: Wish = NO_WISH,
+    tallies: Iterable[FormatTally] = (),
 ) -> ChatModel:
     """The model that a string such as `anthropic:claude-sonnet-4-5` names. Nothing is sent yet.
 
-    What is given here wins over the provider's own variables, and those over its defaults. Raises SettingsError for
-    a name or address that is wrong, ModelRefused where a key is missing, ModelUnavailable where an extra is.
+    What is given here wins over the provider's own variables, and those over its defaults. Formats follow the `wish`
+    and, where it leaves them open, what the `tallies` say has worked. Raises SettingsError for a name, address or wish
+    that is wrong, ModelRefused where a key is missing, ModelUnavailable where an extra is.
     """
     provider_name, model = split_name(name)
     provider = PROVIDERS.get(provider_name)
@@ -45,16 +52,17 @@ def open_model(
     key = api_key if api_key is not None else environ.get(variable, "")
     if not key and provider.needs_key and address == provider.base_url:
         raise ModelRefused(f"no key for {provider.name}: set {variable}")
-    return _open_http(provider, model, address, key, variable)
+    formats = importlib.import_module(_COACH).coached(tallies, provider.name, model, wish)
+    return _open_http(provider, model, address, key, variable, formats)
 
 
-def _open_http(provider: Provider, model: str, address: str, key: str, variable: str) -> ChatModel:
+def _open_http(provider: Provider, model: str, address: str, key: str, variable: str, formats: Any) -> ChatModel:
     module = importlib.import_module(_MODULES[provider.speaks])
     match provider.speaks:
         case "anthropic":
-            opened: ChatModel = module.AnthropicChat(model, address, key, key_variable=variable)
+            opened: ChatModel = module.AnthropicChat(model, address, key, key_variable=variable, formats=formats)
         case "ollama":
-            opened = module.OllamaChat(model, address, key)
+            opened = module.OllamaChat(model, address, key, formats=formats)
         case _:
             opened = module.OpenAIChat(
                 model,
@@ -64,6 +72,7 @@ def _open_http(provider: Provider, model: str, address: str, key: str, variable:
                 key_variable=variable,
                 start_hint=provider.start_hint,
                 price_list=provider.price_list if address == provider.base_url else "",
+                formats=formats,
             )
     return opened
 

@@ -8,7 +8,8 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.values import quick
 from toolwire.wire.dialects import DIALECTS
 from toolwire.wire.format_tally import FormatTally
-from toolwire.wire.negotiate import AUTO, NO_WISH, Formats, Wish, Wished, negotiate
+from toolwire.wire.negotiate import Formats, negotiate
+from toolwire.wire.wish import AUTO, NO_WISH, Wish, Wished
 
 ENOUGH_CALLS = 20
 _Z = 1.64  # one-sided 95 %
@@ -55,11 +56,15 @@ def at_least(one: FormatTally) -> float:
 def coached(
     tallies: Iterable[FormatTally], provider: str, model: str, wish: Wish = NO_WISH, *, coaching: bool = True
 ) -> Formats:
-    """The formats for this model, the coach heard. A format pinned in the settings stands, and he can be sent away."""
+    """The formats for this model, the coach heard. Models are counted under their `provider:model` names.
+
+    A format pinned in the settings stands, and the coach can be sent away. Raises SettingsError as `negotiate` does.
+    """
     formats = negotiate(provider, model, wish)
     if not coaching or wish.definition_format != AUTO:
         return formats
-    advice = advise(tallies, model, formats.definition_format, able_formats(provider, model))
+    name = f"{provider}:{model}"
+    advice = advise(tallies, name, formats.definition_format, able_formats(provider, model))
     if advice.definition_format == formats.definition_format:
         return Formats(formats.definition_format, formats.call_parser, formats.result_format, advice.why)
     chosen = negotiate(provider, model, Wished(advice.definition_format, wish.call_parser, wish.result_format))

@@ -7,7 +7,6 @@ from typing import Any
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.values import quick
-from toolwire.wire.dialects import NATIVE
 
 KEPT_NAMES = 20
 LONGEST_NAME = 64
@@ -74,7 +73,7 @@ def tally(model: str, offered: str, reply: Reply) -> FormatTally:
     codes = [problem.code for problem in reply.problems]
     spoiled = {problem.call for problem in reply.problems if problem.code in _SPOILS and problem.call is not None}
     lost = sum(problem.call is None for problem in reply.problems if problem.code in _SPOILS)
-    expected = _NATIVE_ONLY if offered in NATIVE else _EXPECTED.get(offered, _NATIVE_ONLY)
+    expected = _EXPECTED.get(offered, _NATIVE_ONLY)
     return FormatTally(
         model=model[:200],
         offered=offered,

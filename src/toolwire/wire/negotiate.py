@@ -8,14 +8,13 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from toolwire.errors import SettingsError
 from toolwire.protocol.values import quick
 from toolwire.wire.dialects import DIALECTS, NATIVE, PROMPTED, dialect_of
 from toolwire.wire.request import Dialect
+from toolwire.wire.wish import AUTO, NO_WISH, Wish
 
-AUTO = "auto"
 DEFAULT = "openai"
 KEPT_CONVERSATIONS = 256
 
@@ -71,30 +70,6 @@ TEXT_FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
 TEXT_DEFAULT = "hermes"
 _CHAT = frozenset({"openai", "ollama", "mistral", "cohere"}) | PROMPTED.keys()
 _WORD = re.compile(r"[a-z]+|\d+")
-
-
-class Wish(Protocol):
-    """What a profile's settings say about formats; `auto` leaves it to us."""
-
-    @property
-    def definition_format(self) -> str: ...
-    @property
-    def call_parser(self) -> str: ...
-    @property
-    def result_format(self) -> str: ...
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class Wished:
-    """A wish in plain words, for callers without a settings file."""
-
-    definition_format: str = AUTO
-    call_parser: str = AUTO
-    result_format: str = AUTO
-
-
-NO_WISH = Wished()
 
 
 @quick

@@ -1,0 +1,32 @@
+"""What somebody wishes about the formats in which a model is spoken to."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolwire.protocol.values import quick
+
+AUTO = "auto"
+
+
+class Wish(Protocol):
+    """What a profile's settings say about formats; `auto` leaves it to us."""
+
+    @property
+    def definition_format(self) -> str: ...
+    @property
+    def call_parser(self) -> str: ...
+    @property
+    def result_format(self) -> str: ...
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """A wish in plain words, for callers without a settings file."""
+
+    definition_format: str = AUTO
+    call_parser: str = AUTO
+    result_format: str = AUTO
+
+
+NO_WISH = Wished()

@@ -1,0 +1,86 @@
+"""How a model behind an API is told about tools, when its own way is not the one to use."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from toolwire.errors import SettingsError
+from toolwire.models.http_chat import HttpChat
+from toolwire.models.registry import open_model
+from toolwire.protocol.chat import Reply
+from toolwire.protocol.tools import Tool
+from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.wish import Wished
+
+from .conftest import KEY, QUESTION
+from .provider import Provider, says
+
+LEAKED = 'Let me look.\n<tool_call>\n{"name": "read_temperature", "arguments": {"room": "attic"}}\n</tool_call>'
+
+
+async def asked(provider: Provider, message: dict[str, Any], **more: Any) -> Reply:
+    provider.will(says({"choices": [{"message": message, "finish_reason": "stop"}]}))
+    request = more.pop("request", QUESTION)
+    model = open_model("vllm:some-model", base_url=f"{provider.url}/v1", api_key=KEY, environ={}, **more)
+    async with asyncio.timeout(5):
+        reply = await model.ask(request)
+    await model.close()
+    return reply
+
+
+@pytest.mark.feature("F075", "F083")
+async def test_a_profile_may_have_its_model_told_about_tools_in_the_prompt(provider: Provider) -> None:
+    reply = await asked(
+        provider, {"content": LEAKED}, wish=Wished("hermes"), request=replace(QUESTION, tools_off=False)
+    )
+
+    (sent,) = [one.body for one in provider.asked]
+    assert "tools" not in sent
+    assert "tool_choice" not in sent
+    assert '"name":"read_temperature"' in sent["messages"][0]["content"]
+    assert [(call.name, call.arguments) for call in reply.calls] == [("read_temperature", {"room": "attic"})]
+    assert reply.content == "Let me look."
+
+
+@pytest.mark.feature("F229")
+async def test_a_form_that_has_worked_better_is_used_without_being_asked_for(provider: Provider) -> None:
+    counts = [
+        FormatTally("vllm:some-model", "openai", calls=50, clean=20),
+        FormatTally("vllm:some-model", "hermes", calls=50, clean=49),
+    ]
+
+    await asked(provider, {"content": "21 °C."}, tallies=counts)
+
+    assert "tools" not in provider.asked[0].body
+
+
+async def test_a_tool_whose_name_the_provider_would_refuse_can_be_called(provider: Provider) -> None:
+    tool = Tool("house.lamp", "Switch a lamp.")
+    call = {"id": "c1", "type": "function", "function": {"name": "house_x2e_lamp", "arguments": "{}"}}
+
+    reply = await asked(
+        provider, {"content": None, "tool_calls": [call]}, request=replace(QUESTION, tools=(tool,), conversation="")
+    )
+
+    assert provider.asked[0].body["tools"][0]["function"]["name"] == "house_x2e_lamp"
+    assert [call.name for call in reply.calls] == ["house.lamp"]
+    assert reply.problems == ()
+
+
+def test_a_model_says_which_formats_it_is_spoken_to_in_and_why() -> None:
+    model = open_model("ollama:qwen3:8b", environ={})
+
+    assert isinstance(model, HttpChat)
+    assert model.formats.definition_format == "ollama"
+    assert model.formats.why == "ollama, as always here: 0 of 20 calls of ollama:qwen3:8b have been counted so far"
+
+
+@pytest.mark.parametrize(
+    ("name", "wish"),
+    [("anthropic:claude", Wished("hermes")), ("openai:gpt-4o", Wished("openai_responses"))],
+)
+def test_a_form_that_the_api_cannot_carry_is_refused_before_anything_is_sent(name: str, wish: Wished) -> None:
+    with pytest.raises(SettingsError, match=r"cannot (be sent there|carry)"):
+        open_model(name, api_key=KEY, environ={}, wish=wish)
