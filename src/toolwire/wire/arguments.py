@@ -1,4 +1,7 @@
-"""From written arguments to an object: strict JSON first, then the lenient reading, then the schema's word."""
+"""From written arguments to an object: strict JSON first, then the lenient reading.
+
+A key that stands twice has its last value everywhere: this reading is the only one, what is checked is what runs.
+"""
 
 import json
 from collections.abc import Mapping

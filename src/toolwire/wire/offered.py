@@ -10,6 +10,8 @@ from toolwire.protocol.tools import Tool
 _PREFIXES = ("functions.", "default_api.", "tools.", "functions:")
 _KEPT_LISTS = 64
 _UNCHECKED: Mapping[str, Any] = {}
+# The validator cannot take lone surrogates, integers beyond its range, or very deep values.
+_UNCHECKABLE = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Offer:
@@ -33,14 +35,20 @@ class Offer:
         """Whether the arguments satisfy the schema and name nothing that it does not know."""
         if self.closed and not arguments.keys() <= self.properties.keys():
             return False
-        return bool(self._check().is_valid(arguments))
+        try:
+            return bool(self._check().is_valid(arguments))
+        except _UNCHECKABLE:
+            return False
 
     def complaint(self, arguments: Mapping[str, Any]) -> str:
         """What is wrong with the arguments, in one sentence; empty when nothing is."""
         unknown = sorted(str(name) for name in arguments.keys() - self.properties.keys()) if self.closed else []
         if unknown:
             return f"{self.name} has no parameter {', '.join(unknown[:3])}"
-        error = next(iter(self._check().iter_errors(arguments)), None)
+        try:
+            error = next(iter(self._check().iter_errors(arguments)), None)
+        except _UNCHECKABLE:
+            return f"{self.name}: the arguments cannot be checked, because they hold half a character or too large a number"
         return "" if error is None else f"{self.name}: {str(error.message)[:300]}"
 
     def _check(self) -> Any:

@@ -325,8 +325,6 @@ class ValueReader:
                 if not self.partial:
                     raise
                 return PartObject(found)
-            if key in found:
-                raise Unreadable(f"the key {key[:80]!r} stands twice")
             found[key] = item
             if isinstance(item, PartObject | PartList):
                 return PartObject(found)

@@ -31,7 +31,7 @@ def read(draft: Draft, data: dict[str, Any]) -> None:
     reason = _either(candidate, "finishReason", "finish_reason")
     reason = getattr(reason, "value", reason)
     draft.ended(reason)
-    if reason in _BAD_ENDINGS:
+    if isinstance(reason, str) and reason in _BAD_ENDINGS:
         said = _either(candidate, "finishMessage", "finish_message")
         draft.problems.append(Problem("malformed", str(said or reason)[:300]))
 

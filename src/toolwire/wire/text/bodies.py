@@ -10,7 +10,7 @@ from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, entries_in
 from toolwire.wire.text.json_values import Value, read_exact, read_value
-from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.marks import OPENING, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
@@ -63,6 +63,8 @@ def _tagged(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int)
         return tagged
     if depth > 0 and (inner := opened(scan, at, depth - 1)) is not None:
         return inner
+    if OPENING.match(scan.text, at, scan.end):
+        return None
     close = next((close for close in envelope.closes if close.startswith("</")), "")
     children = read_children(scan, at, envelope, close) if close and not scan.at(at, "</") else None
     if children is None and scan.end - at < 120 and scan.find(">", at) < 0:

@@ -113,7 +113,7 @@ class LiveText:
 
     def _draft_from(self, text: str, stop: int) -> int:
         """Where a call opens inside reasoning: it may be a draft or the end of it, only the closing marker tells."""
-        for match in STRONG.finditer(text, 0, stop):
+        for match in STRONG.finditer(text):
             if match.group() in CALL_OPENERS:
                 self._draft_held = text[max(match.start(), len(text) - _LONGEST) :]
                 return match.start()

@@ -171,4 +171,5 @@ CLOSERS = tuple(
         + ["</minimax:tool_call>", "</seed:tool_call>", "</tool_name>"]
     )
 )
+OPENING = re.compile(any_of(opener for envelope in ENVELOPES for opener in envelope.opens))
 AFTER_CALL = re.compile(rf"\s*+(?:{any_of(CLOSERS)})")

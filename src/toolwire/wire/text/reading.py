@@ -21,8 +21,13 @@ from toolwire.wire.text.openers import (
 from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step
 
 _LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
+_ANNOUNCES = (
+    r"\b(?:I will|I'll|I am going to|I'm going to|I need to|Let me|Let us|Let's)\b[^.\n]{0,60}?"
+    r"\b(?:use|call|invoke|run)\s(?:the\s)?"
+)
 _PASSING = 5
 _LINE = 2_000
+_ANNOUNCEMENT = 4_000
 _TOKENS_AT_END = 32
 _QUOTES = "`'\"“"
 
@@ -40,7 +45,7 @@ class Reading:
 class Triggers:
     """Where a text may stop being plain: patterns made once for each list of tools."""
 
-    __slots__ = ("here", "line", "strong")
+    __slots__ = ("announced", "here", "line", "strong")
 
     def __init__(self, offered: Offered) -> None:
         names = [name for name in offered.by_name if name]
@@ -50,6 +55,7 @@ class Triggers:
         body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
         self.here = re.compile(rf"\s*+{body}")
         self.line = re.compile(rf"\n[ \t]*+{body}")
+        self.announced = re.compile(rf"{_ANNOUNCES}[`\"']?(?P<name>{any_of(names)})\b") if names else None
 
 
 _triggers: dict[int, tuple[Offered, Triggers]] = {}
@@ -278,8 +284,17 @@ class Pass:
             self.pieces.append(text)
             self.said = self.said or not text.isspace()
 
+    def _note_announcement(self, content: str) -> None:
+        """Words that announce a call but make none are no call; said so, the model can be asked to make it."""
+        announced = self.triggers.announced
+        match = announced.search(content, 0, _ANNOUNCEMENT) if announced else None
+        if match is not None:
+            self.problems.append(("mentioned", f"the text announces a call of {match['name']} but makes none"))
+
     def _reading(self) -> Reading:
         content = "".join(self.pieces)
+        if not self.found and not self.problems and content:
+            self._note_announcement(content)
         return Reading(
             content.strip() if self.changed else content,
             "\n".join(thought for thought in self.thoughts if thought),

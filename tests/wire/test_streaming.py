@@ -1,0 +1,108 @@
+"""Streams: however a text is cut, the reply is the same, and what is shown on the way is true."""
+
+import random
+from typing import Any
+
+import pytest
+
+from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, TextDelta
+from toolwire.wire.reply import StreamParser, parse_reply
+
+from .cases import CASES, streamed, text_of
+from .test_native import ADD
+
+TEXTS = [(case, text) for case in CASES if (text := text_of(case))]
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 40, "b": 2}}\n</tool_call>'
+# An end of reasoning whose beginning stood in the prompt: what came before it was shown as text by then.
+LATE_NEWS = ("</think>", "[BEGIN FINAL RESPONSE]")
+
+
+def whole(case: dict[str, Any], text: str) -> Any:
+    return parse_reply(text, case["tools"], finish_reason=case.get("finish_reason"))
+
+
+@pytest.mark.feature("F103")
+@pytest.mark.parametrize(("case", "text"), TEXTS, ids=[case["id"] for case, _ in TEXTS])
+def test_a_text_cut_at_any_one_point_gives_the_same_reply(case: dict[str, Any], text: str) -> None:
+    points = range(len(text)) if len(text) <= 400 else random.Random(7).sample(range(len(text)), 100)
+    expected = whole(case, text)
+
+    assert all(streamed(case, (text[:at], text[at:])) == expected for at in points)
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 50])
+def test_a_text_cut_into_even_pieces_gives_the_same_reply(size: int) -> None:
+    for case, text in TEXTS:
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert streamed(case, pieces) == whole(case, text), case["id"]
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_everything_shown_on_the_way_is_in_the_reply(size: int) -> None:
+    for case, text in TEXTS:
+        if any(news in text and "<think>" not in text for news in LATE_NEWS):
+            continue
+        parser = StreamParser(case["tools"], finish_reason=case.get("finish_reason"))
+        shown = [delta for at in range(0, len(text), size) for delta in parser.feed(text[at : at + size])]
+        reply = parser.finish()
+
+        assert _bare(reply.content).startswith(_bare(_joined(shown, TextDelta))), case["id"]
+        assert _bare(reply.reasoning).startswith(_bare(_joined(shown, ReasoningDelta)).lstrip("*")), case["id"]
+        named = [delta.name for delta in shown if isinstance(delta, CallDelta) and delta.name]
+        assert named[: len(reply.calls)] == [call.name for call in reply.calls][: len(named)], case["id"]
+
+
+def _joined(shown: list[Delta], kind: type[TextDelta] | type[ReasoningDelta]) -> str:
+    return "".join(delta.text for delta in shown if isinstance(delta, kind))
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def feed(parser: StreamParser, *pieces: str) -> list[Delta]:
+    return [delta for piece in pieces for delta in parser.feed(piece)]
+
+
+def test_text_is_shown_at_once_when_it_cannot_be_part_of_a_call() -> None:
+    parser = StreamParser(tools=[ADD])
+
+    assert feed(parser, "Adding ") == [TextDelta("Adding ")]
+    assert feed(parser, "now <") == [TextDelta("now ")]
+    assert feed(parser, "b> it") == [TextDelta("<b> it")]
+
+
+def test_the_beginning_of_a_marker_is_held_until_it_is_none() -> None:
+    parser = StreamParser(tools=[ADD])
+
+    assert feed(parser, "a <tool_ca") == [TextDelta("a ")]
+    assert feed(parser, "lm box") == [TextDelta("<tool_calm box")]
+
+
+def test_arguments_are_shown_while_they_are_written() -> None:
+    parser = StreamParser(tools=[ADD])
+    feed(parser, '<tool_call>\n{"name": "add", "argu')
+
+    assert feed(parser, 'ments": {"a": 4') == [CallDelta(0, "add"), CallDelta(0, "", '{"a": 4')]
+    assert feed(parser, '0, "b": 2}') == [CallDelta(0, "", '0, "b": 2}')]
+
+
+def test_text_behind_a_call_is_shown_when_it_comes() -> None:
+    parser = StreamParser(tools=[ADD])
+    feed(parser, CALL)
+
+    assert _joined(feed(parser, " And then some more words."), TextDelta).strip() == "And then some more words."
+
+
+def test_reasoning_is_shown_while_it_is_written() -> None:
+    parser = StreamParser(tools=[ADD])
+
+    assert feed(parser, "<think>", "Forty ", "and two</thi") == [ReasoningDelta("Forty "), ReasoningDelta("and two")]
+    assert feed(parser, "nk>Hm") == [TextDelta("Hm")]
+
+
+def test_a_code_answer_is_shown_line_by_line() -> None:
+    parser = StreamParser(tools=[ADD])
+    shown = feed(parser, "```python\n", "total = 0\n", "for x in y:\n    total += x\n")
+
+    assert "total += x" in _joined(shown, TextDelta)
