@@ -24,7 +24,7 @@ from toolwire.record.contract import Store
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
-_RUN_AGAIN = {Effect.PURE.value, Effect.IDEMPOTENT.value}
+_RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Journey:
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
-            result = changed(result, delivery=allowed.tool.delivery.value)
+            result = changed(result, delivery=allowed.tool.delivery)
         whole = overflow(result, self._turn.limits.result_chars)
         return result if whole is None else await self._shortened(result, whole)
 

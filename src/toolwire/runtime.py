@@ -141,7 +141,7 @@ class Runtime:
         result = refused(decision) if isinstance(decision, Denied) else None
         return CallCard(
             self.new_id(), turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
-            effect.value, version, self.clock(), attempt, result,
+            effect, version, self.clock(), attempt, result,
         )  # fmt: skip
 
     def _decided(self, one: Accepted) -> AuditRow:

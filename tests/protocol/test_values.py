@@ -34,7 +34,8 @@ def test_defaults_keywords_equality_and_repr_are_the_dataclasss_own() -> None:
 
 def test_a_wrong_number_of_arguments_is_an_error() -> None:
     make: Any = Point
-    for args, named in [((), {}), ((1, 2, {}, 4), {}), ((1,), {"z": 1})]:
+    wrong: list[tuple[tuple[Any, ...], dict[str, int]]] = [((), {}), ((1, 2, {}, 4), {}), ((1,), {"z": 1})]
+    for args, named in wrong:
         with pytest.raises(TypeError):
             make(*args, **named)
 

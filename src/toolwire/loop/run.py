@@ -69,7 +69,7 @@ def _outcome(result: ToolResult) -> str:
     text = result.text
     if len(text) > _SHORT:
         text = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{result.status.value}:{text}"
+    return f"{result.status}:{text}"
 
 
 @dataclass(slots=True)
@@ -147,13 +147,14 @@ class Runner:
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
                 case AskModel():
-                    held.turn = await self._intervened(held.turn)
+                    if self._intervene is not None:
+                        held.turn = await self._intervened(held.turn, self._intervene)
                     if held.turn.ending is None:
                         held.turn = await self._ask(asked(held.turn))
 
-    async def _intervened(self, turn: Turn) -> Turn:
+    async def _intervened(self, turn: Turn, intervene: Intervene) -> Turn:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""
-        word = await self._intervene(turn) if self._intervene else None
+        word = await intervene(turn)
         match word:
             case Ending():
                 return stopped(turn, word)

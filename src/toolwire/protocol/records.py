@@ -88,8 +88,8 @@ class AuditRow:
         """A line about a call: its identity from the card, its outcome from the result if it has one."""
         call, status, code, elapsed_ms = card.call, "", "", None
         if result is not None:
-            status, elapsed_ms = result.status.value, result.elapsed_ms
-            code = result.error.code.value if result.error else ""
+            status, elapsed_ms = result.status, result.elapsed_ms
+            code = result.error.code if result.error else ""
         return cls(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
             status, code, card.args_digest, elapsed_ms, detail or {},
