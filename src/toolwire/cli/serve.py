@@ -60,9 +60,8 @@ def serve(
     sock = parts["server"].listen(host, port)
     app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs))
     address = parts["server"].address_of(sock)
-    typer.echo(
-        f"Put {address}/v1 into your client ({address} for Anthropic's); it asks {behind.url if behind else model}."
-    )
+    asks = behind.url if behind else model
+    typer.echo(f"Put {address}/v1 into your client ({address} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
     sys.stdout.flush()
     parts["server"].serve_until_stopped(app, sock)
     return Exit.DONE
