@@ -49,7 +49,7 @@ def read_body(scan: Scan, pos: int, envelope: Envelope, opened: Opener, depth: i
 
 
 def _bracketed(scan: Scan, at: int, envelope: Envelope) -> Step | None:
-    if _LIST_OF_CALLS.match(scan.text, at, scan.end):
+    if scan.text[at] == "[" and _LIST_OF_CALLS.match(scan.text, at, scan.end):
         return read_call_syntax(scan, at, envelope)
     step = read_json(scan, at, envelope.slug, envelope.closes)
     if step is None and scan.at(at, "[") and scan.end - at < 200 and "]" not in scan.text[at : scan.end]:

@@ -1,0 +1,149 @@
+"""Hostile and broken input: a typed reply, bounded work, never an exception."""
+
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolwire.protocol.chat import Reply
+from toolwire.wire.reply import StreamParser, parse_reply
+
+from .adversaries import CALL, GENERATORS, TOOLS
+from .fuzzing import broken_response, broken_text
+from .test_native import ADD, completion
+
+PROVIDERS = ["auto", "openai", "openai_responses", "anthropic", "gemini", "ollama", "bedrock", "cohere", "mistral"]
+
+
+def codes(reply: Reply) -> set[str]:
+    return {problem.code for problem in reply.problems}
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many calls, of Python and of C, a piece of work makes: the same on every machine."""
+    count = 0
+
+    def tally(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(tally)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def stream(text: str, size: int = 64) -> Reply:
+    parser = StreamParser(TOOLS)
+    for at in range(0, len(text), size):
+        parser.feed(text[at : at + size])
+    return parser.finish()
+
+
+@pytest.mark.feature("F218")
+@pytest.mark.parametrize("name", GENERATORS)
+def test_four_times_the_hostile_text_takes_about_four_times_the_steps(name: str) -> None:
+    small, large = (GENERATORS[name](size) for size in (6_000, 24_000))
+    parse_reply(large, TOOLS)
+
+    allowance = 60_000  # what a purse holds before it depends on the size
+    assert steps(lambda: parse_reply(large, TOOLS)) <= 5 * steps(lambda: parse_reply(small, TOOLS)) + allowance
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_hostile_stream_gives_the_same_reply_as_the_whole(name: str) -> None:
+    text = GENERATORS[name](4_000)
+
+    assert repr(stream(text)) == repr(parse_reply(text, TOOLS))
+
+
+@pytest.mark.feature("F267")
+def test_thousands_of_broken_texts_give_a_reply_each_and_streams_agree() -> None:
+    dice = random.Random(20310211)
+    for _ in range(3_000):
+        text = broken_text(dice)
+        reply = parse_reply(text, TOOLS)
+        assert repr(stream(text, dice.randrange(1, 40))) == repr(reply), text
+
+
+@pytest.mark.feature("F267")
+def test_thousands_of_broken_responses_give_a_reply_each() -> None:
+    dice = random.Random(4242)
+    for _ in range(3_000):
+        response, provider = broken_response(dice), dice.choice(PROVIDERS)
+        parser = StreamParser(TOOLS, provider)
+        for piece in response if isinstance(response, list) else [response]:
+            parser.feed(piece)
+        parser.finish()
+        parse_reply(response, TOOLS, provider)
+
+
+DEEP = '{"name": "put_config", "arguments": {"key": "k", "value": ' + "[" * 100_000 + "]" * 100_000 + "}}"
+
+
+def test_a_hundred_thousand_levels_are_refused() -> None:
+    reply = parse_reply(f"<tool_call>{DEEP}</tool_call>", TOOLS)
+
+    assert (reply.calls, codes(reply)) == ((), {"malformed"})
+
+
+@pytest.mark.parametrize("written", ['{"a": ' + "9" * 100_000 + ', "b": 1}', "[" * 100_000, '{"a": 1e999, "b": 2}'])
+def test_numbers_and_nesting_beyond_reason_give_a_call_with_a_fault(written: str) -> None:
+    reply = parse_reply(completion(written), tools=[ADD])
+
+    assert reply.calls[0].fault
+    assert "malformed" in codes(reply)
+
+
+@pytest.mark.parametrize("written", ['{"a": NaN, "b": 2}', '{"a": "\\ud800", "b": 2}', '{"a": "\\u0000", "b": 2}'])
+def test_values_that_are_no_integers_are_reported(written: str) -> None:
+    assert codes(parse_reply(completion(written), tools=[ADD])) & {"invalid_arguments", "malformed"}
+
+
+def test_an_integer_of_thirty_digits_keeps_them_all() -> None:
+    reply = parse_reply(completion('{"a": 123456789012345678901234567890, "b": 2}'), tools=[ADD])
+
+    assert reply.calls[0].arguments["a"] == 123456789012345678901234567890
+
+
+def test_of_two_equal_keys_the_last_one_counts() -> None:
+    """We chose it: there is one reading, so what is checked is what runs."""
+    assert parse_reply(completion('{"a": 1, "a": 40, "b": 2}'), tools=[ADD]).calls[0].arguments == {"a": 40, "b": 2}
+
+
+def test_too_many_calls_are_cut_off_with_a_word() -> None:
+    reply = parse_reply(f"<tool_call>{CALL}</tool_call>" * 10_000, TOOLS)
+
+    assert len(reply.calls) == 4_096
+    assert codes(reply) == {"too_many_calls"}
+
+
+def test_ten_million_characters_of_opening_tags_stay_text() -> None:
+    text = "<tool_call>" * 909_091
+
+    reply = parse_reply(text, TOOLS)
+
+    assert (reply.calls, reply.content) == ((), text)
+
+
+def test_bytes_that_are_not_text_are_read_as_far_as_they_are() -> None:
+    reply = parse_reply(b"\xff\xfe " + f"<tool_call>{CALL}</tool_call>".encode(), TOOLS)
+
+    assert [call.name for call in reply.calls] == ["city_time"]
+
+
+class Endless:
+    """An object that contains itself."""
+
+    def __init__(self) -> None:
+        self.choices = [self]
+        self.message = self
+
+
+@pytest.mark.parametrize("response", [None, 5, [], [1], {}, Endless(), object(), "", "\x00", b""])
+def test_what_is_no_response_gives_an_empty_reply(response: Any) -> None:
+    assert parse_reply(response, TOOLS).calls == ()
