@@ -140,6 +140,13 @@ class Journey:
             self._emit(CallFinished(card.call, result, replayed))
         return result
 
+    async def share(self, one: Accepted, first: "asyncio.Task[ToolResult]") -> ToolResult:
+        """The result of a call that repeats another one of the same reply, id and all: it takes effect once."""
+        if one.card.result is not None:
+            return one.card.result
+        result = await asyncio.shield(first)
+        return await self._hub.conclude(one.card, changed(result, call_id=one.card.call.id), "repeated")
+
     async def _outcome(self, one: Accepted) -> tuple[ToolResult, str]:
         """What came of the call, and the rule that stopped it if one did."""
         decision = one.decision

@@ -103,9 +103,16 @@ class Runtime:
         journey = Journey(self, turn, batch, emit)
         if len(accepted) == 1:
             return (await journey.finish(accepted[0]),), batch
+        tasks: list[asyncio.Task[ToolResult]] = []
+        firsts: dict[tuple[str, ...], asyncio.Task[ToolResult]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(journey.finish(one), name="toolwire-journey") for one in accepted]
+                for one in accepted:
+                    first = firsts.get(key) if (key := _twin_key(one)) else None
+                    work = journey.finish(one) if first is None else journey.share(one, first)
+                    tasks.append(group.create_task(work, name="toolwire-journey"))
+                    if key and first is None:
+                        firsts[key] = tasks[-1]
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         return tuple(task.result() for task in tasks), batch
@@ -152,3 +159,14 @@ class Runtime:
                 return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation")
             case Allowed():
                 return AuditRow.about(one.card, "allowed", self.clock())
+
+
+def _twin_key(one: Accepted) -> tuple[str, ...] | None:
+    """What makes two calls of one reply the same call: the id that the provider gave, the name and the arguments.
+
+    A tool that may well be asked the same thing twice (`polling`) has no twins.
+    """
+    call, decision = one.card.call, one.decision
+    if not call.alias or not isinstance(decision, Allowed) or decision.tool.polling:
+        return None
+    return (call.alias, call.name, one.card.args_digest)

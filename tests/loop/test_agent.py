@@ -147,6 +147,29 @@ async def test_providers_that_repeat_ids_lose_no_call(store: Store) -> None:
     assert len({result.call_id for result in results_of(answer.turn)}) == 3
 
 
+async def test_a_call_that_a_provider_sends_twice_under_one_id_takes_effect_once(store: Store) -> None:
+    """We chose it: same id, same name and same arguments in one reply are one call with two answers."""
+    runs: list[str] = []
+
+    @tool
+    async def send(to: str) -> str:
+        """Send."""
+        runs.append(to)
+        return f"sent to {to}"
+
+    twice = [call("send", "call_1", to="ada"), call("send", "call_1", to="ada"), call("send", "call_1", to="bob")]
+    answer = await Agent(ScriptedModel([*twice, call("send", None, to="ada")], "ok"), [send], store=store).ask("go")
+
+    assert sorted(runs) == ["ada", "ada", "bob"]
+    assert [result.text for result in results_of(answer.turn)] == [
+        "sent to ada",
+        "sent to ada",
+        "sent to bob",
+        "sent to ada",
+    ]
+    assert len({result.call_id for result in results_of(answer.turn)}) == 4
+
+
 @pytest.mark.requirement("execute.siblings")
 @pytest.mark.feature("F265", "F143", "F222")
 async def test_a_failing_call_is_a_result_beside_its_siblings_and_the_model_can_try_again(store: Store) -> None:
