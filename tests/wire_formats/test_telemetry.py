@@ -136,7 +136,7 @@ def test_the_coach_stays_with_the_usual_format_until_another_is_surely_better(
 def test_the_coach_can_be_sent_away_and_a_pinned_format_stands() -> None:
     tallies = [counted("ollama", 60, 100), counted("hermes", 97, 100)]
 
-    assert coached(tallies, "ollama", "qwen3:8b", coaching=False).definition_format == "ollama"
+    assert coached(tallies, "ollama", "qwen3:8b", Wished(coach=False)).definition_format == "ollama"
     assert coached(tallies, "ollama", "qwen3:8b", Wished("qwen_xml")).definition_format == "qwen_xml"
 
 

@@ -87,7 +87,8 @@ async def agent_of(
     flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice
 ) -> AsyncIterator[Agent]:
     """An agent made from settings and flags, closed at the end; the store stays open."""
-    model = model_of(place, choice, Asked(flags.base_url, flags.record, flags.replay))
+    asked = Asked(flags.base_url, flags.record, flags.replay)
+    model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
     agent = Agent(
         model,
         toolbox_of(place),

@@ -7,12 +7,14 @@ from rich.text import Text
 
 from toolwire.agent import run_sync
 from toolwire.cli.exits import Exit
+from toolwire.cli.formats import show_formats
 from toolwire.cli.opening import Place, here, store_of
 from toolwire.cli.options import AsJson, Home, NoColor
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, duration
 from toolwire.record.contract import LoopMetrics, ToolMetrics
+from toolwire.wire.format_tally import FormatTally
 
 _RIGHT = ("calls", "ok", "errors", "timeouts", "canceled", "p50", "p95", "max")
 
@@ -20,6 +22,9 @@ _RIGHT = ("calls", "ok", "errors", "timeouts", "canceled", "p50", "p95", "max")
 def metrics(
     tools: Annotated[bool, typer.Option("--tools", help="Only the tools.")] = False,
     loop: Annotated[bool, typer.Option("--loop", help="Only the loop.")] = False,
+    formats: Annotated[
+        bool, typer.Option("--formats", help="How tools are told to each model, and how it goes.")
+    ] = False,
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
@@ -27,6 +32,8 @@ def metrics(
     """Show what tools and turns have done so far, in numbers."""
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
+    if formats:
+        return show_formats(screen, run_sync(_read_formats(place)), as_json=as_json)
     per_tool, of_loop = run_sync(_read(place))
     both = tools == loop
     if as_json:
@@ -47,6 +54,13 @@ async def _read(place: Place) -> tuple[list[ToolMetrics], LoopMetrics]:
         return [], LoopMetrics()
     async with store_of(place) as store:
         return await store.metrics()
+
+
+async def _read_formats(place: Place) -> list[FormatTally]:
+    if not place.kept:
+        return []
+    async with store_of(place) as store:
+        return await store.formats()
 
 
 def _show_tools(screen: Screen, measured: list[ToolMetrics]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -21,6 +21,7 @@ from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 from toolwire.settings import ModelChoice, Settings, load, user_folder
 from toolwire.toolbox import standard
+from toolwire.wire.format_tally import FormatTally
 
 STORE_FILE = "store.db"
 
@@ -101,12 +102,18 @@ class Asked:
     replay: str | None = None
 
 
-def model_of(place: Place, choice: ModelChoice, asked: Asked) -> ChatModel:
-    """The chosen model, or what was recorded of one. Raises SettingsError and ModelError."""
+def model_of(place: Place, choice: ModelChoice, asked: Asked, tallies: Sequence[FormatTally] = ()) -> ChatModel:
+    """The chosen model, or what was recorded of one. Raises SettingsError and ModelError.
+
+    Its formats are what its profile says and, where that leaves them open, what the tallies say has worked.
+    """
     if asked.replay:
         return ReplayModel(Path(asked.replay))
     url = asked.base_url or choice.url
-    model = open_model(choice.model, base_url=url, key_variable=choice.api_key_env, environ=place.environ)
+    model = open_model(
+        choice.model, base_url=url, key_variable=choice.api_key_env, environ=place.environ,
+        wish=choice.tools, tallies=tallies,
+    )  # fmt: skip
     return RecordingModel(model, Path(asked.record)) if asked.record else model
 
 
@@ -117,7 +124,9 @@ def choice_for(place: Place, model: str) -> ModelChoice:
         return chosen
     for name, profile in place.settings.profiles.items():
         if split_name(f"{profile.provider}:{profile.model}") == split_name(model):
-            return ModelChoice(model, name, profile.url, profile.api_key_env, profile.temperature, profile.max_tokens)
+            return ModelChoice(
+                model, name, profile.url, profile.api_key_env, profile.temperature, profile.max_tokens, profile.tools
+            )
     return ModelChoice(model)
 
 

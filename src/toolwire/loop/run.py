@@ -32,6 +32,7 @@ from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.runtime import Runtime
+from toolwire.wire.format_tally import FormatTally, merged, tally
 
 _SHORT = 64
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
@@ -117,6 +118,9 @@ class Runner:
         self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
         self._tally = _Tally(perf_counter())
+        # Models behind an API say in which formats they are spoken to; others have none to compare.
+        self._offered: str = getattr(getattr(model, "formats", None), "definition_format", "")
+        self._formats: list[FormatTally] = []
 
     async def run(self, turn: Turn, *, resumed: bool = False) -> Turn:
         """Run the turn to its end.
@@ -179,6 +183,8 @@ class Runner:
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         reply = minted(turn, reply)
+        if self._offered and self._tools and closing is None:
+            self._formats.append(tally(self._model.name, self._offered, reply))
         if self._emit:
             self._emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
         after = replied(turn, reply)
@@ -213,6 +219,7 @@ class Runner:
         stats = TurnStats(
             turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
+            merged(self._formats),
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
         self._tell(TurnEnded(turn.id, ending, elapsed_ms))

@@ -16,7 +16,8 @@ from toolwire.record.contract import LoopMetrics, TurnStats
 from toolwire.record.page import LOOP_SUMS, Page
 from toolwire.record.rows import CALL, RESULT, Row, audit_rows, column, identity
 from toolwire.record.tally import loop_metrics
-from toolwire.wire.faithful import dump
+from toolwire.wire.faithful import dump, load
+from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
 
 _BEGIN = """
     INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
@@ -42,6 +43,9 @@ _START = """
     ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
 """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+_FORMAT = "SELECT tally FROM format_tallies WHERE model = ? AND offered = ?"
+_SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?)"
 
 
 def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
@@ -167,7 +171,16 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     sums = page.connection.execute(LOOP_SUMS).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
     page.connection.execute(_SET_LOOP, tuple(getattr(metrics, name) for name in LoopMetrics.__slots__))
+    for tally in stats.formats:
+        _count_format(page, tally)
     return None
+
+
+def _count_format(page: Page, tally: FormatTally) -> None:
+    key = (column(tally.model), column(tally.offered))
+    known = page.connection.execute(_FORMAT, key).fetchone()
+    total = read_tally(load(known[0])) + tally if known else tally
+    page.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
 
 
 def release(page: Page, turn: Turn, at: float) -> StoreError | None:

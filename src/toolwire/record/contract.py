@@ -8,6 +8,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
+from toolwire.wire.format_tally import FormatTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class TurnSummary:
 
 @dataclass(frozen=True, slots=True)
 class TurnStats:
-    """What a finished turn adds to the loop's metrics."""
+    """What a finished turn adds to the metrics: the loop's, and how the formats of its model have worked."""
 
     iterations: int = 0
     calls: int = 0
@@ -56,6 +57,7 @@ class TurnStats:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    formats: tuple[FormatTally, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,10 @@ class Store(Protocol):
 
     async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
         """Per-tool metrics by name, and the loop's."""
+        ...
+
+    async def formats(self) -> list[FormatTally]:
+        """How each format has worked for each model, by model and then by format."""
         ...
 
     async def keep(self, data: bytes) -> str:

@@ -17,6 +17,7 @@ from toolwire.protocol.values import changed
 from toolwire.record import refusals, story
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.tally import NEWEST_RESULTS, ToolTally, counted_as, elapsed_ms, loop_metrics, tool_metrics
+from toolwire.wire.format_tally import FormatTally, merged
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class MemoryStore:
         self._audit: list[AuditRow] = []
         self._tools: dict[str, _Tool] = {}
         self._loop = LoopMetrics()
+        self._formats: tuple[FormatTally, ...] = ()
         self._bodies: dict[str, bytes] = {}
 
     async def __aenter__(self) -> Self:
@@ -123,6 +125,7 @@ class MemoryStore:
         kept.ending = ending
         self._ended.append(kept)
         self._loop = loop_metrics(self._loop, stats, ending.reason)
+        self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
         self._touch(kept, "ended")
 
     async def release(self, turn: Turn) -> None:
@@ -164,6 +167,9 @@ class MemoryStore:
     async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
         tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in sorted(self._tools.items())]
         return tools, self._loop
+
+    async def formats(self) -> list[FormatTally]:
+        return list(self._formats)
 
     async def keep(self, data: bytes) -> str:
         handle = f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -24,6 +24,7 @@ from toolwire.record.rows import (
 )
 from toolwire.record.tally import NEWEST_RESULTS, ToolTally, tool_metrics
 from toolwire.wire.faithful import load
+from toolwire.wire.format_tally import FormatTally, read_tally
 from toolwire.wire.stored import read_result
 
 _TURN = """
@@ -142,6 +143,11 @@ def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetr
     tools = [tool_metrics(tool, ToolTally(*sums), _newest_ms(connection, tool)) for tool, *sums in tallies]
     sums = connection.execute(LOOP_SUMS).fetchone()
     return tools, LoopMetrics(*sums) if sums else LoopMetrics()
+
+
+def formats(connection: sqlite3.Connection) -> list[FormatTally]:
+    rows = connection.execute("SELECT tally FROM format_tallies ORDER BY model, offered")
+    return [read_tally(load(row)) for (row,) in rows]
 
 
 def _newest_ms(connection: sqlite3.Connection, tool: str) -> list[float]:

@@ -142,7 +142,18 @@ _IDENTITY = """
            (SELECT count(*) FROM sqlite_master)
 """
 
-STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS)
+_FORMATS = (
+    """
+    CREATE TABLE format_tallies (
+        model TEXT NOT NULL,
+        offered TEXT NOT NULL,
+        tally TEXT NOT NULL,
+        PRIMARY KEY (model, offered)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:

@@ -34,6 +34,7 @@ from toolwire.record.rows import (
     said_row,
 )
 from toolwire.record.writer import Writer
+from toolwire.wire.format_tally import FormatTally
 
 T = TypeVar("T")
 
@@ -142,6 +143,9 @@ class SqliteStore:
 
     async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
         return await self._reader.read(reads.metrics)
+
+    async def formats(self) -> list[FormatTally]:
+        return await self._reader.read(reads.formats)
 
     async def keep(self, data: bytes) -> str:
         return await self._on_files(partial(self._artifacts.keep, data))

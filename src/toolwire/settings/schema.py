@@ -11,10 +11,11 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 
-DefinitionFormat = Literal["auto", "openai", "anthropic", "ollama", "hermes", "qwen_xml", "rcrt", "grammar"]
-CallParser = Literal[
-    "auto", "openai", "anthropic", "anthropic_xml", "ollama", "hermes", "qwen_xml", "rcrt", "grammar", "text"
-]
+DefinitionFormat = Literal[
+    "auto", "openai", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere", "bedrock",
+    "hermes", "qwen_xml", "rcrt", "grammar",
+]  # fmt: skip
+CallParser = Literal[DefinitionFormat, "anthropic_xml", "text"]
 
 
 class Layer(IntEnum):
@@ -79,6 +80,7 @@ class WireFormats(Section):
     definition_format: DefinitionFormat = Field(default="auto", description="How tool definitions are sent.")
     call_parser: CallParser = Field(default="auto", description="How calls are read from replies.")
     result_format: DefinitionFormat = Field(default="auto", description="How results are sent back.")
+    coach: bool = Field(default=True, description="Whether a format that has surely worked better takes over.")
 
 
 class Profile(Section):

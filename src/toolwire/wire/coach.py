@@ -53,15 +53,13 @@ def at_least(one: FormatTally) -> float:
     return (centre - spread) / (1 + _Z * _Z / n)
 
 
-def coached(
-    tallies: Iterable[FormatTally], provider: str, model: str, wish: Wish = NO_WISH, *, coaching: bool = True
-) -> Formats:
+def coached(tallies: Iterable[FormatTally], provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
     """The formats for this model, the coach heard. Models are counted under their `provider:model` names.
 
     A format pinned in the settings stands, and the coach can be sent away. Raises SettingsError as `negotiate` does.
     """
     formats = negotiate(provider, model, wish)
-    if not coaching or wish.definition_format != AUTO:
+    if not wish.coach or wish.definition_format != AUTO:
         return formats
     name = f"{provider}:{model}"
     advice = advise(tallies, name, formats.definition_format, able_formats(provider, model))

@@ -17,6 +17,8 @@ class Wish(Protocol):
     def call_parser(self) -> str: ...
     @property
     def result_format(self) -> str: ...
+    @property
+    def coach(self) -> bool: ...
 
 
 @quick
@@ -27,6 +29,7 @@ class Wished:
     definition_format: str = AUTO
     call_parser: str = AUTO
     result_format: str = AUTO
+    coach: bool = True
 
 
 NO_WISH = Wished()

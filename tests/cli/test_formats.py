@@ -1,0 +1,55 @@
+"""`toolwire metrics --formats`: how tools are told to each model, and how it goes, after real turns."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Inside
+from tests.cli.stage import scripted
+
+LEAKED = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "23*19"}}\n</tool_call>'
+INVENTED = [("calculater_pro", {"expression": "23*19"})]
+
+
+@pytest.mark.feature("F227", "F228")
+def test_leaked_calls_and_invented_names_are_shown_with_the_model_that_made_them(inside: Inside) -> None:
+    with scripted(LEAKED, INVENTED, "It is 437.") as model:
+        inside("ask", "What is 23*19?", *model.flags)
+
+    (counted,) = inside("metrics", "--formats", "--json").json["formats"]
+    shown = inside("metrics", "--formats").out
+
+    assert (counted["model"], counted["offered"]) == ("openai-compatible:scripted", "openai")
+    assert (counted["replies"], counted["calls"], counted["clean"]) == (3, 2, 1)
+    assert (counted["mismatched"], counted["strangers"]) == (1, {"calculater_pro": 1})
+    assert "called tools that nobody offered: calculater_pro (1)" in shown
+
+
+@pytest.mark.feature("F229")
+def test_the_coach_says_what_it_would_need_to_know(inside: Inside) -> None:
+    with scripted("Good morning.") as model:
+        inside("ask", "Hello", *model.flags)
+
+    assert "Coach: openai, as always here: 0 of 20 calls" in inside("metrics", "--formats").out
+
+
+def test_before_anything_was_asked_there_is_nothing_to_show(inside: Inside) -> None:
+    ran = inside("metrics", "--formats")
+
+    assert (ran.code, ran.out) == (0, "No model behind an API has been asked with tools yet.\n")
+
+
+@pytest.mark.feature("F083")
+def test_a_profile_has_its_model_told_about_tools_in_the_prompt(inside: Inside, tmp_path: Path) -> None:
+    with scripted(LEAKED, "It is 437.") as model:
+        url = model.flags[model.flags.index("--base-url") + 1]
+        (tmp_path / "toolwire.toml").write_text(
+            f'[profiles.small]\nprovider = "openai-compatible"\nmodel = "scripted"\nurl = "{url}"\n'
+            '[profiles.small.tools]\ndefinition_format = "hermes"\n'
+        )
+        ran = inside("ask", "What is 23*19?", "--profile", "small")
+        asked = model.requests[0]
+
+    assert ran.out == "It is 437.\n"
+    assert "tools" not in asked
+    assert "<tools>" in asked["messages"][0]["content"]
