@@ -79,13 +79,16 @@ class Checker:
         return self._ask_validator(checked)
 
     def _fit(self, arguments: dict[str, Any], data: bytes | None) -> Checked:
-        if self._is_closed and data is not None and self._is_valid(arguments):
+        at_a_glance = self._is_closed and data is not None
+        if at_a_glance and self._is_valid(arguments):
             return Checked(arguments)
         if not is_sound(arguments, data):
             return Checked(arguments, _unsound(arguments))
         if self._is_too_much(arguments):
             return Checked(arguments, (_TOO_MUCH,))
-        return Checked(arguments) if self._is_valid(arguments) else self._coerce(arguments)
+        if not at_a_glance and self._is_valid(arguments):
+            return Checked(arguments)
+        return self._coerce(arguments)
 
     def _check_foreign(self, arguments: object) -> Checked:
         if isinstance(arguments, Mapping):
