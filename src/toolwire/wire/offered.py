@@ -48,7 +48,7 @@ class Offer:
         try:
             error = next(iter(self._check().iter_errors(arguments)), None)
         except _UNCHECKABLE:
-            return f"{self.name}: the arguments cannot be checked, because they hold half a character or too large a number"
+            return f"{self.name}: the arguments hold half a character or a number too large to check"
         return "" if error is None else f"{self.name}: {str(error.message)[:300]}"
 
     def _check(self) -> Any:

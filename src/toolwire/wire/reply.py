@@ -82,7 +82,7 @@ def _reply(offers: Offered, draft: Draft, text: str, raw: Any) -> Reply:
     for call in draft.calls:
         written = {"input": call.written()} if call.free_text else call.written()
         settled.native(call.name, written, call.alias, call.raw, finished=finished, cut=cut or call.cut)
-    reading = read_text(text, offers)
+    reading = read_text(text, offers, cut=cut)
     for code, message in reading.problems:
         settled.report(code, message)
     settled.texts(reading.found, text)

@@ -21,6 +21,11 @@ _TOO_MANY = re.compile(r"[\s}\]]*+")
 _NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _FENCE_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
+_HEAD_SO_FAR = re.compile(
+    r"\s*+(?:[^\s{<]{1,160}|<[^\s{]{0,60})?(?:[ \t]?<[^\s{]{0,160})?(?:\n\s*+`{0,3}\w{0,8}\s*+)?\Z"
+)
+    r"\s*+(?:[^\s{<]{1,160}|<[^\s{]{1,60})?(?:[ \t]?<[^\s{]{1,160})?(?:\n\s*+`{0,3}\w{0,8}\s*+)?\Z"
+)
 _NESTING = 4
 _PER_VALUE = 4
 
@@ -105,8 +110,7 @@ def read_headed(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     if head is not None:
         groups = head.groupdict()
         return read_named(scan, pos, groups.get("name") or "", head.end(), envelope, groups.get("id"))
-    rest = scan.text[pos : pos + 200]
-    if scan.end - pos < 200 and not any(char in rest for char in "{[\n") and not rest.lstrip().startswith("<steptml"):
+    if _HEAD_SO_FAR.match(scan.text, pos, scan.end):
         return scan.cut_inside("the text ends before a call's arguments")
     return None
 
@@ -144,6 +148,10 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
         value = _value(scan, at, closes)
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
         if value is None or entries is None or (weak and not _fits(entries, value)):
+            if value is not None and not weak and isinstance(value.value, PartObject | PartList):
+                step.cut, step.end = True, scan.end
+                step.problems.append(("truncated", "the text ends inside a call"))
+                return step
             if value is None and not weak and not step.found and closes and scan.text[at] in "{[":
                 scan.note("malformed", "a block that opens like a call could not be read")
             break

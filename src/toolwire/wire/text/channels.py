@@ -8,7 +8,7 @@ from toolwire.wire.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import read_exact, read_value
 from toolwire.wire.text.marks import Envelope, any_of
-from toolwire.wire.text.scan import Flow, Found, Scan, Step
+from toolwire.wire.text.scan import Flow, Found, Scan, Step, without_half
 from toolwire.wire.text.tags import untyped
 
 _HEADER = re.compile(
@@ -35,7 +35,7 @@ def read_message(scan: Scan, pos: int, opened: Opener) -> Step | None:
     ends = _ENDS.search(scan.text, header.end(), scan.end)
     stop = ends.start() if ends else scan.end
     end = stop if ends is None or ends.group() == "<|start|>" else ends.end()
-    said = scan.text[header.end() : stop]
+    said = scan.text[header.end() : stop] if ends else without_half(scan.text[header.end() : stop], *_END_MARKERS)
     if channel in _THINKING or recipient in _THINKING:
         return Step(end, reasoning=said, flow=Flow(header.end(), _END_MARKERS, reasoning=True))
     return Step(end, content=said, flow=Flow(header.end(), _END_MARKERS))
@@ -85,7 +85,7 @@ def read_element(scan: Scan, pos: int) -> Step | None:
         return Step(opened.end())
     close = f"<|close|>{tag}<|sep|>"
     stop = scan.find(close, opened.end())
-    said = scan.text[opened.end() : stop if stop >= 0 else scan.end]
+    said = scan.text[opened.end() : stop] if stop >= 0 else without_half(scan.text[opened.end() : scan.end], close)
     end = stop + len(close) if stop >= 0 else scan.end
     flow = Flow(opened.end(), (close,), reasoning=tag == "think")
     return Step(end, reasoning=said, flow=flow) if flow.reasoning else Step(end, content=said, flow=flow)
@@ -114,7 +114,7 @@ def _read_k3_call(scan: Scan, opened: re.Match[str]) -> Step:
         at = scan.space(stop + len(close))
     offer = scan.offered.get(name)
     closed = scan.at(at, "<|close|>call<|sep|>")
-    if not closed and (offer is None or not offer.required <= arguments.keys() or at < scan.end):
+    if not closed and (offer is None or scan.cut or not offer.required <= arguments.keys() or at < scan.end):
         return scan.cut_inside(f"a call of {name!r} was cut off")
     end = at + len("<|close|>call<|sep|>") if closed else at
     if offer is None:

@@ -67,7 +67,7 @@ def _pairs_end(
             return scan.cut_inside("a call was cut off after its name")
     if not closed and scan.space(at) < scan.end and scan.find(">", at) < 0:
         return scan.cut_inside(f"a call of {head['name']!r} was cut off")
-    if offer is not None and not closed and not offer.required <= raw.keys():
+    if offer is not None and not closed and (scan.cut or not offer.required <= raw.keys()):
         return scan.cut_inside(f"a call of {head['name']!r} was cut off")
     return called(head["name"], offer, raw, envelope, (head.start(), at))
 
@@ -89,9 +89,19 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
         arguments: Any = {key: typed_text(text, key, offer) for key, text in fields.items() if key not in NAME_TAGS}
     else:
         arguments = _inner_arguments(scan, found, offer)
-    if close and scan.at(scan.space(at), close):
+    closed = bool(close) and scan.at(scan.space(at), close)
+    if closed:
         at = scan.space(at) + len(close)
+    elif offer is not None and _incomplete(scan, at, offer, arguments):
+        return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
     return called(name, offer, arguments, envelope, (pos, at))
+
+
+def _incomplete(scan: Scan, at: int, offer: Offer, arguments: Any) -> bool:
+    """Whether a call at the end of the text, without its end tag, may lack something."""
+    at_end = scan.space(at) >= scan.end or (scan.at(at, "<") and scan.find(">", at) < 0)
+    known = arguments.keys() if isinstance(arguments, dict) else offer.required
+    return at_end and (scan.cut or not offer.required <= known)
 
 
 def _names_tool(scan: Scan, pos: int) -> bool:
@@ -143,7 +153,7 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     if not fields.keys() <= offer.properties.keys():
         return None
     if not scan.at(at, close):
-        if at < scan.end or not offer.required <= fields.keys():
+        if at < scan.end or scan.cut or not offer.required <= fields.keys():
             partial = at >= scan.end or (scan.at(at, "<") and scan.end - at < 60 and scan.find(">", at) < 0)
             return scan.cut_inside(f"a call of {offer.name!r} was cut off") if partial and fields else None
         close = ""

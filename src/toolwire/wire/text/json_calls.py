@@ -135,13 +135,18 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
         said = arguments.get("content") if isinstance(arguments, dict) else None
         said = value.get("content", said)
         return Entries([], said if isinstance(said, str) else "")
-    if isinstance(arguments, PartObject) or (isinstance(value, PartObject) and not found):
+    if isinstance(arguments, PartObject) or (isinstance(value, PartObject) and not _given(value, key)):
         return Entries([], cut=True, known=offer is not None) if offer is not None or found else None
     if offer is None and not found:
         return None
     if is_definition(arguments, offer):
         return None
     return Entries([Entry(name, offer, arguments, _alias(value))])
+
+
+def _given(value: dict[str, Any], name_key: str) -> bool:
+    """Whether a key of its own holds the arguments."""
+    return any(key in value for key in ARGUMENT_KEYS if key != name_key)
 
 
 def _name_of(value: dict[str, Any], offered: Offered) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from toolwire.wire.offered import Offered
 from toolwire.wire.text.brackets import Brackets
 from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.labels import read_start, start_undecided
-from toolwire.wire.text.marks import CLOSERS, END_OF_TURN, ENVELOPES
-from toolwire.wire.text.openers import CALL_OPENERS, MARKERS, STRONG, opened
+from toolwire.wire.text.marks import CLOSER_PREFIXES, END_OF_TURN, ENVELOPES
+from toolwire.wire.text.openers import CALL_OPENERS, LONGEST, PREFIXES, STRONG, opened
 from toolwire.wire.text.reading import Pass, end_of_turn
 from toolwire.wire.text.scan import Flow, Found, Scan, Step
 
@@ -40,9 +40,7 @@ def _prefixes(words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(word[:size] for word in words for size in range(1, len(word)))
 
 
-_MARKER_PREFIXES = _prefixes((*MARKERS, *END_OF_TURN))
-_CLOSER_PREFIXES = _prefixes(CLOSERS)
-_LONGEST = max(map(len, MARKERS))
+_MARKER_PREFIXES = PREFIXES | _prefixes(END_OF_TURN)
 
 
 class LiveText:
@@ -115,7 +113,7 @@ class LiveText:
         """Where a call opens inside reasoning: it may be a draft or the end of it, only the closing marker tells."""
         for match in STRONG.finditer(text):
             if match.group() in CALL_OPENERS:
-                self._draft_held = text[max(match.start(), len(text) - _LONGEST) :]
+                self._draft_held = text[max(match.start(), len(text) - LONGEST) :]
                 return match.start()
         return stop
 
@@ -123,7 +121,7 @@ class LiveText:
         """Whether the marker that ends the reasoning around a held call has come."""
         assert self._flow is not None
         recent = self._draft_held + text
-        self._draft_held = recent[-_LONGEST:]
+        self._draft_held = recent[-LONGEST:]
         return any(end in recent for end in self._flow.ends)
 
     def _argue(self, text: str) -> list[Delta]:
@@ -229,7 +227,7 @@ class LiveText:
     def _goes_on(self, scan: Scan, rest: int) -> bool:
         """Whether what follows a call may still belong to it or to its block."""
         following = scan.text[rest : rest + 80]
-        if following[0] in ",;{[" or following in _CLOSER_PREFIXES or _FOLLOWS.match(following):
+        if following[0] in ",;{[" or following in CLOSER_PREFIXES or _FOLLOWS.match(following):
             return scan.end - rest < _UNDECIDED
         return following[0] == "<" and ">" not in following and scan.end - rest < 80
 
@@ -349,7 +347,7 @@ def _speak(text: str, out: list[Delta], *, reasoning: bool = False) -> None:
 
 def _hold_from(text: str, ends: tuple[str, ...], at: int = 0, more: frozenset[str] = frozenset()) -> int:
     """Where the longest end of the text begins that is the beginning of a marker."""
-    for begin in range(max(at, len(text) - _LONGEST), len(text)):
+    for begin in range(max(at, len(text) - LONGEST), len(text)):
         rest = text[begin:]
         if (rest in _MARKER_PREFIXES or rest in more) if not ends else any(end.startswith(rest) for end in ends):
             return begin

@@ -171,5 +171,6 @@ CLOSERS = tuple(
         + ["</minimax:tool_call>", "</seed:tool_call>", "</tool_name>"]
     )
 )
+CLOSER_PREFIXES = frozenset(closer[:size] for closer in CLOSERS for size in range(1, len(closer)))
 OPENING = re.compile(any_of(opener for envelope in ENVELOPES for opener in envelope.opens))
 AFTER_CALL = re.compile(rf"\s*+(?:{any_of(CLOSERS)})")

@@ -12,6 +12,8 @@ from toolwire.wire.text.labels import read_qwen_agent, read_recipient
 from toolwire.wire.text.marks import (
     AFTER_CALL,
     ANSWER_TAGS,
+    CLOSER_PREFIXES,
+    CLOSERS,
     ENVELOPES,
     LONE_ENDS,
     SILENT,
@@ -26,6 +28,7 @@ _TAG_CALL = Envelope("tags", (), ("</invoke>",))
 _CLINE = Envelope("cline_xml", ())
 _LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
+LONGEST_CLOSER = max(map(len, CLOSERS))
 
 
 @dataclass(slots=True)
@@ -53,6 +56,9 @@ def _past_closers(scan: Scan, step: Step | None) -> Step | None:
     if step is not None and not step.cut:
         while (closer := AFTER_CALL.match(scan.text, step.end, scan.end)) is not None:
             step.end = closer.end()
+        rest = scan.space(step.end)
+        if scan.end - rest < LONGEST_CLOSER and scan.text[rest : scan.end] in CLOSER_PREFIXES:
+            step.end = scan.end
     return step
 
 
@@ -60,6 +66,8 @@ def _tag_call(scan: Scan, mark: Mark) -> Step | None:
     step = read_tag_call(scan, mark.at, _TAG_CALL)
     if step is None and mark.text.endswith(">"):
         step = read_children(scan, scan.space(mark.after), _TAG_CALL, "</" + mark.text[1:])
+    elif step is None and scan.end - mark.after < 300 and scan.find(">", mark.after) < 0:
+        step = scan.cut_inside("the text ends inside the tag of a call")
     return _past_closers(scan, step)
 
 
@@ -138,6 +146,8 @@ CALL_OPENERS = frozenset(HANDLERS) - frozenset(SILENT) - _NOT_INSIDE
 THOUGHT_ENDS = dict(THOUGHTS)
 ANSWERS = {f"<{slash}{tag}>": tag for tag in ANSWER_TAGS for slash in ("", "/")}
 MARKERS = tuple(dict.fromkeys([*HANDLERS, *THOUGHT_ENDS, *LONE_ENDS, *ANSWERS]))
+PREFIXES = frozenset(word[:size] for word in MARKERS for size in range(1, len(word)))
+LONGEST = max(map(len, MARKERS))
 STRONG = re.compile(any_of(MARKERS))
 
 

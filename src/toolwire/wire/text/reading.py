@@ -11,14 +11,16 @@ from toolwire.wire.text.openers import (
     ANSWERS,
     CALL_OPENERS,
     HANDLERS,
+    LONGEST,
     MARKERS,
+    PREFIXES,
     STRONG,
     THOUGHT_ENDS,
     Mark,
     opened,
     tool_tag,
 )
-from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step
+from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step, without_half
 
 _LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
 _ANNOUNCES = (
@@ -71,10 +73,15 @@ def triggers(offered: Offered) -> Triggers:
     return known[1]
 
 
-def read_text(text: str, offered: Offered) -> Reading:
-    """Read a text from front to back, each character a bounded number of times."""
+def read_text(text: str, offered: Offered, *, cut: bool = False) -> Reading:
+    """Read a text from front to back, each character a bounded number of times.
+
+    `cut` says that the length limit ended it, so that an element without its end tag may lack something.
+    """
     end, finished = end_of_turn(text)
-    return Pass(Scan(text, offered, end=end, finished=finished)).run()
+    scan = Scan(text, offered, end=end, finished=finished)
+    scan.cut = cut
+    return Pass(scan).run()
 
 
 def end_of_turn(text: str) -> tuple[int, bool]:
@@ -150,8 +157,18 @@ class Pass:
             fresh = True
             if at >= scan.end:
                 break
-        self.pieces.append(scan.text[at : scan.end])
+        self.pieces.append(scan.text[at : self._before_half_a_marker(at) if scan.cut else scan.end])
         return self._reading()
+
+    def _before_half_a_marker(self, at: int) -> int:
+        """Where the text ends without the beginning of a marker that was cut off."""
+        scan = self.scan
+        for begin in range(max(at, scan.end - LONGEST), scan.end - 2):
+            if scan.text[begin : scan.end] in PREFIXES:
+                self.problems.append(("truncated", "the text ends inside a marker"))
+                self.changed = True
+                return begin
+        return scan.end
 
     def next(self, look: int, *, fresh: bool) -> tuple[int, int, Step | None] | None:
         """The next place that may be more than text, and what was read there."""
@@ -252,7 +269,7 @@ class Pass:
             look = match.end()
             if not scan.spend():
                 break
-        return Step(scan.end, reasoning=scan.text[after : scan.end], flow=flow)
+        return Step(scan.end, reasoning=without_half(scan.text[after : scan.end], close), flow=flow)
 
     def _lone_end(self, at: int, after: int) -> Step | None:
         """An end without a beginning: the prompt had opened the block, so all before it is reasoning."""

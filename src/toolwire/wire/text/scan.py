@@ -57,10 +57,10 @@ class Scan:
     """One text, the tools that may be called in it, and a purse that bounds the work spent on false starts.
 
     A stretch of a longer text begins at `offset` of it and has the words `before` it; while it is `growing`, nothing
-    is guessed that more text could refute.
+    is guessed that more text could refute. It is `cut` when the length limit is known to have ended it.
     """
 
-    __slots__ = ("before", "end", "finished", "growing", "notes", "offered", "offset", "purse", "text")
+    __slots__ = ("before", "cut", "end", "finished", "growing", "notes", "offered", "offset", "purse", "text")
 
     def __init__(self, text: str, offered: Offered, *, end: int | None = None, finished: bool = False) -> None:
         self.text = text
@@ -70,6 +70,7 @@ class Scan:
         self.before = ""
         self.offset = 0
         self.growing = False
+        self.cut = False
         self.notes: list[tuple[str, str]] = []
         self.purse = _ALLOWANCE + self.end // _CHARACTERS_PER_COIN
 
@@ -106,3 +107,12 @@ class Scan:
     def cut_inside(self, why: str) -> Step:
         """The text ended inside a call: nothing of it is called and nothing of it is shown."""
         return Step(self.end, cut=True, problems=[("truncated", why)])
+
+
+def without_half(text: str, *markers: str) -> str:
+    """The text without the beginning of a marker at its very end."""
+    for marker in markers:
+        for size in range(len(marker) - 1, 1, -1):
+            if text.endswith(marker[:size]):
+                return text[:-size]
+    return text

@@ -136,12 +136,12 @@ class _TagCall:
         body = self._json_body(at) if not self.arguments and scan.at(at, "{") else None
         if body is not None:
             return body
-        rest = scan.text[at : at + 40] if scan.end - at < 40 else "-"
-        at_end = at >= scan.end or (rest.startswith("<") and ">" not in rest)
-        if not at_end:
-            return self._step(at)
         complete = self.offer is not None and self.offer.required <= self.arguments.keys()
-        return self._step(scan.end) if complete and (self.arguments or at >= scan.end) else self._cut()
+        at_end = at >= scan.end or (scan.at(at, "<") and scan.find(">", at) < 0)
+        if not at_end:
+            return self._step(at) if complete or scan.find("</", at) >= 0 else self._cut()
+        whole = complete and not scan.cut and (bool(self.arguments) or at >= scan.end)
+        return self._step(scan.end) if whole else self._cut()
 
     def _json_body(self, at: int) -> Step | None:
         body = read_value(self.scan, at, (self.close,))
@@ -158,8 +158,9 @@ class _TagCall:
         scan, begin, close = self.scan, parameter.end(), self.close_parameter
         if scan.at(begin, _CDATA):
             end = scan.find("]]>" + close, begin)
-            if end >= 0:
-                return scan.text[begin + len(_CDATA) : end], end + 3 + len(close)
+            if end < 0:
+                return None
+            return scan.text[begin + len(_CDATA) : end], end + 3 + len(close)
         end = closing(scan, begin, close)
         following = self._forgotten(begin, end if end >= 0 else scan.end)
         if following >= 0:
