@@ -20,11 +20,11 @@ UNSIGNED = "skip_thought_signature_validator"
 
 def encode_tools(tools: Iterable[Tool]) -> list[Json]:
     """The tools as function declarations. Without parameters there is no schema: an empty one is refused."""
-    return [_declaration(tool) for tool in tools]
+    return _declarations(tools)
 
 
 @once_per_tool
-def _declaration(tool: Tool) -> Json:
+def _declarations(tool: Tool) -> Json:
     declared: Json = {"name": wire_name(tool.name), "description": tool.description or tool.name}
     schema, _ = openapi_subset.fit(tool.input_schema)
     return declared | {"parameters": schema} if schema.get("properties") else declared

@@ -28,7 +28,7 @@ def tell_tools(tools: tuple[Tool, ...]) -> str:
 
 def reply_schema(tools: Iterable[Tool]) -> Json:
     """The schema of a reply: something said, and requests of these tools with inputs that fit."""
-    requests = [_request_schema(tool) for tool in tools]
+    requests = _request_schemas(tools)
     return _closed({"message": {"type": "string"}, "tool_requests": {"type": "array", "items": {"anyOf": requests}}})
 
 
@@ -38,7 +38,7 @@ def losses(tools: Iterable[Tool]) -> tuple[Loss, ...]:
 
 
 @once_per_tool
-def _request_schema(tool: Tool) -> Json:
+def _request_schemas(tool: Tool) -> Json:
     # A reference is a path from the root of its own schema, which here is a place inside another one.
     given: Mapping[str, Any] = {"type": "object"} if _refers(tool) else tool.input_schema
     return _closed({"tool": {"const": tool.name}, "input": given, "requestId": {"type": "string"}})

@@ -25,18 +25,16 @@ Then stop: each result comes back inside <tool_response></tool_response>, in the
 
 def tell_tools(tools: tuple[Tool, ...]) -> str:
     """The definitions and how to call them, for the system text."""
-    return _ABOUT.format(tools="\n".join(_definition(tool) for tool in tools))
+    return _ABOUT.format(tools="\n".join(_definitions(tools)))
 
 
 @once_per_tool
-def _definition(tool: Tool) -> str:
+def _definitions(tool: Tool) -> str:
     return json_in_tags(function(tool))
 
 
-def write_reply(reply: Reply, ids: CallIds) -> str:
-    """What the model said, its calls in tags. The form knows no ids; results follow in order."""
-    for call in reply.calls:
-        ids.claim(call)
+def write_reply(reply: Reply, ids: CallIds) -> str:  # noqa: ARG001 -- the form knows no ids
+    """What the model said, its calls in tags."""
     calls = (json_in_tags({"name": call.name, "arguments": call.arguments}) for call in reply.calls)
     said = [reply.content] if reply.content else []
     return "\n".join([*said, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)])

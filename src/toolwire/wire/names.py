@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall
@@ -43,8 +42,20 @@ def alphabet(first: str, rest: str, longest: int) -> WireName:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
         return f"{text[: longest - _DIGEST_CHARS - 2]}_h{digest}"
 
-    kept = lru_cache(_KEPT_NAMES)(wire)
-    return lambda name: kept(name) if len(name) <= _LONGEST_KEPT else wire(name)
+    return _Kept(wire).__getitem__
+
+
+class _Kept(dict[str, str]):
+    """Names on the wire, each found once. Names come from models too, so only so many and so long ones are kept."""
+
+    def __init__(self, wire: WireName) -> None:
+        self._wire = wire
+
+    def __missing__(self, name: str) -> str:
+        found = self._wire(name)
+        if len(name) <= _LONGEST_KEPT and len(self) < _KEPT_NAMES:
+            self[name] = found
+        return found
 
 
 def _escaped(name: str, fits: re.Pattern[str]) -> str:

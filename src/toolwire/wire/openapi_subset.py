@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 MAX_DEPTH = 32
 MAX_NODES = 5000  # references can make a small schema unfold without end
-_KEPT_SCHEMAS = 512
+_KEPT_SCHEMAS, _LARGEST_KEPT = 512, 16_384
 
 _KEPT = frozenset({"title", "description", "default", "minItems", "maxItems", "minProperties", "maxProperties",
                    "minLength", "maxLength", "minimum", "maximum", "pattern"})  # fmt: skip
@@ -23,19 +23,21 @@ _SILENT = frozenset({"$schema", "$id", "$defs", "definitions", "$comment", "$anc
 _FORMATS = {"string": {"date-time", "enum"}, "number": {"float", "double"}, "integer": {"int32", "int64"}}
 _ANYTHING: Json = {"type": "string"}
 
-_fitted: OrderedDict[int, tuple[JsonObject, Json, tuple[Loss, ...]]] = OrderedDict()
+_fitted: OrderedDict[bytes, tuple[Json, tuple[Loss, ...]]] = OrderedDict()
 
 
 def fit(schema: JsonObject) -> tuple[Json, tuple[Loss, ...]]:
-    """The schema in that subset, and what was lost. A schema is fitted once."""
-    found = _fitted.get(id(schema))
+    """The schema in that subset, and what was lost. Equal schemas are fitted once; a large one each time."""
+    key = to_json(schema)
+    found = _fitted.get(key)
     if found is None:
         fitting = _Fitting(schema)
-        found = (schema, fitting.fit(schema, "", 0, ()), tuple(fitting.losses))
-        _fitted[id(schema)] = found  # kept with its schema, so that its id cannot be given to another one
+        found = (fitting.fit(schema, "", 0, ()), tuple(fitting.losses))
+        if len(key) <= _LARGEST_KEPT:
+            _fitted[key] = found
         if len(_fitted) > _KEPT_SCHEMAS:
             _fitted.popitem(last=False)
-    return found[1], found[2]
+    return found
 
 
 def losses(tools: Iterable[Tool]) -> tuple[Loss, ...]:

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
 
 from toolwire.protocol.calls import Image, ToolCall, ToolResult
-from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
+from toolwire.protocol.chat import Message, Note, ResultsMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Tool
 
@@ -47,17 +47,21 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-def once_per_tool(write: Callable[[Tool], Made]) -> Callable[[Tool], Made]:
-    """The same function, remembering what it made of the tools it saw last."""
-    kept: dict[int, tuple[Tool, Made]] = {}  # the tool is kept too, so its id cannot be given to another one
+def once_per_tool(write: Callable[[Tool], Made]) -> Callable[[Iterable[Tool]], list[Made]]:
+    """The function for lists of tools, remembering what it made of the tools it saw last."""
+    made: dict[int, Made] = {}
+    seen: dict[int, Tool] = {}  # tools are kept with what was made of them, so no id can be given to another one
 
-    def written(tool: Tool) -> Made:
-        found = kept.get(id(tool))
-        if found is None:
-            if len(kept) >= KEPT_TOOLS:
-                kept.pop(next(iter(kept)), None)
-            found = kept[id(tool)] = (tool, write(tool))
-        return found[1]
+    def make(tool: Tool) -> Made:
+        if len(made) >= KEPT_TOOLS:
+            oldest = next(iter(made))
+            del made[oldest], seen[oldest]
+        seen[id(tool)] = tool
+        made[id(tool)] = write(tool)
+        return made[id(tool)]
+
+    def written(tools: Iterable[Tool]) -> list[Made]:
+        return [made[id(tool)] if id(tool) in made else make(tool) for tool in tools]
 
     return written
 
@@ -105,9 +109,14 @@ def _digest(seed: str) -> str:
     return hashlib.sha256(seed.encode(errors="replace")).hexdigest()[:9]
 
 
-def waiting_after(message: Message) -> tuple[ToolCall, ...]:
-    """The calls that want an answer once this message has been said."""
-    return message.calls if isinstance(message, Reply) else ()
+def answers(message: Message, waiting: Sequence[ToolCall]) -> bool:
+    """Whether this message gives each waiting call its one result, in order, as almost every one does."""
+    if not isinstance(message, ResultsMessage) or len(message.results) != len(waiting):
+        return False
+    for result, call in zip(message.results, waiting, strict=True):
+        if result.call_id != call.id:
+            return False
+    return bool(waiting)
 
 
 def settle(message: Message, waiting: Sequence[ToolCall]) -> tuple[Message, ...]:
@@ -117,18 +126,14 @@ def settle(message: Message, waiting: Sequence[ToolCall]) -> tuple[Message, ...]
     """
     match message:
         case ResultsMessage(results):
-            return _matched(message, results, waiting)
+            return _matched(results, waiting)
         case _ if waiting:
             return (ResultsMessage(tuple(_lost(call) for call in waiting)), message)
         case _:
             return (message,)
 
 
-def _matched(
-    message: ResultsMessage, results: tuple[ToolResult, ...], waiting: Sequence[ToolCall]
-) -> tuple[Message, ...]:
-    if [result.call_id for result in results] == [call.id for call in waiting]:
-        return (message,)
+def _matched(results: tuple[ToolResult, ...], waiting: Sequence[ToolCall]) -> tuple[Message, ...]:
     found = {result.call_id: result for result in reversed(results)}
     answers = tuple(found.pop(call.id) if call.id in found else _lost(call) for call in waiting)
     strays = tuple(Note(f"A result of {stray.name} came on its own: {words(stray)}") for stray in found.values())

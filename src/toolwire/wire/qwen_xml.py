@@ -34,6 +34,8 @@ Give every required parameter. You may say something before a call, nothing afte
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _MARKUP = re.compile(r"</?(?:parameter|function|tool_call)")
+_SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9 _./-]*[A-Za-z0-9_]")
+_LITERALS = frozenset({"true", "false", "null", "none", "nan", "inf", "infinity"})
 _PLAIN_JSON = re.compile(r"[A-Za-z0-9_ .,:\"\[\]{}+-]*")
 # A text that reads like another kind of value would come back as one where the schema leaves the kind open.
 _LOOKS_TYPED = re.compile(r"\s*(?:[-+.0-9\[{\"'(]|(?:true|false|null|none|nan|inf(?:inity)?)\s*$|$)", re.IGNORECASE)
@@ -41,11 +43,11 @@ _LOOKS_TYPED = re.compile(r"\s*(?:[-+.0-9\[{\"'(]|(?:true|false|null|none|nan|in
 
 def tell_tools(tools: tuple[Tool, ...]) -> str:
     """The definitions and how to call them, for the system text."""
-    return _ABOUT.format(tools="\n".join(_definition(tool) for tool in tools))
+    return _ABOUT.format(tools="\n".join(_definitions(tools)))
 
 
 @once_per_tool
-def _definition(tool: Tool) -> str:
+def _definitions(tool: Tool) -> str:
     properties = tool.input_schema.get("properties")
     known = properties.items() if isinstance(properties, Mapping) else ()
     parameters = "".join(_parameter(name, schema) for name, schema in known)
@@ -67,10 +69,8 @@ def _parameter(name: str, schema: Any) -> str:
     return f"<parameter>\n{body}\n</parameter>\n"
 
 
-def write_reply(reply: Reply, ids: CallIds) -> str:
-    """What the model said, its calls in tags. The form knows no ids; results follow in order."""
-    for call in reply.calls:
-        ids.claim(call)
+def write_reply(reply: Reply, ids: CallIds) -> str:  # noqa: ARG001 -- the form knows no ids
+    """What the model said, its calls in tags."""
     said = [reply.content] if reply.content else []
     return "\n".join([*said, *(f"<tool_call>\n{_call(call)}\n</tool_call>" for call in reply.calls)])
 
@@ -84,6 +84,8 @@ def _call(call: ToolCall) -> str:
 
 
 def _is_plain(name: str, value: Any) -> bool:
+    if isinstance(value, str) and _SIMPLE.fullmatch(value) and value.lower() not in _LITERALS:
+        return _NAME.fullmatch(name) is not None
     if not isinstance(value, str):
         return _NAME.fullmatch(name) is not None and _PLAIN_JSON.fullmatch(_value(value)) is not None
     safe = value.isprintable() or not (value[:1].isspace() or value[-1:].isspace() or "\r" in value)

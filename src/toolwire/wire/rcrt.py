@@ -32,11 +32,11 @@ def tell_tools(tools: tuple[Tool, ...]) -> str:
 
 def listed(tools: tuple[Tool, ...]) -> str:
     """One line of JSON for each tool."""
-    return "\n".join(_line(tool) for tool in tools)
+    return "\n".join(_lines(tools))
 
 
 @once_per_tool
-def _line(tool: Tool) -> str:
+def _lines(tool: Tool) -> str:
     line = {"tool": tool.name, "description": tool.description, "input_schema": tool.input_schema}
     return to_json(line).decode()
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall
-from toolwire.protocol.chat import Message, Request, ResultsMessage
+from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.losses import Loss
 from toolwire.wire.names import WireName, any_name
-from toolwire.wire.outbound import CallIds, Json, settle, short_id, to_json, waiting_after
+from toolwire.wire.outbound import CallIds, Json, answers, settle, short_id, to_json
 
 KEPT_CONVERSATIONS = 64
 KEPT_BYTES = 64 * 1024 * 1024
@@ -90,13 +90,14 @@ def _encode(
     dialect: Dialect, messages: Iterable[Message], waiting: tuple[ToolCall, ...], ids: CallIds, last_role: str
 ) -> tuple[list[Json], tuple[ToolCall, ...]]:
     encoded: list[Json] = []
+    encode = dialect.encode_message
     for message in messages:
-        if waiting or isinstance(message, ResultsMessage):
+        if (waiting or isinstance(message, ResultsMessage)) and not answers(message, waiting):
             for said in settle(message, waiting):
-                encoded += dialect.encode_message(said, ids)
+                encoded += encode(said, ids)
         else:
-            encoded += dialect.encode_message(message, ids)
-        waiting = waiting_after(message)
+            encoded += encode(message, ids)
+        waiting = message.calls if isinstance(message, Reply) else ()
     if dialect.bridge:
         encoded = _bridged(encoded, dialect.bridge, last_role)
     return (_joined(encoded, dialect.parts_field) if dialect.joins_neighbours else encoded), waiting
