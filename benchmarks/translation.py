@@ -14,16 +14,13 @@ from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
-from toolwire.wire import anthropic, openai
+from toolwire.wire import openai
+from toolwire.wire.dialects import DIALECTS
 from toolwire.wire.request import Dialect, RequestEncoder
 
 Json = dict[str, Any]
 Frame = Callable[[Request, str], Json]
 SYSTEM = "You watch a fleet. " * 20
-SPEAKERS: tuple[tuple[Dialect, Frame], ...] = (
-    (openai.DIALECT, openai.frame),
-    (anthropic.DIALECT, anthropic.frame),
-)
 
 
 def figures(seconds: float) -> dict[str, float]:
@@ -32,9 +29,11 @@ def figures(seconds: float) -> dict[str, float]:
     shorter = Request(messages[:-2], tools, SYSTEM, "bench")
     plain = openai.encode_tools(tools), openai.encode_messages(messages)
     found = {"floor": cpu_us(lambda: orjson.dumps(_by_hand(*plain)), seconds)}
-    for dialect, frame in SPEAKERS:
-        found[f"{dialect.name}_cold"] = cpu_us(partial(_cold, dialect, frame, whole), seconds)
-        found[f"{dialect.name}_newest"] = cpu_us_after(partial(_grown, dialect, frame, shorter, whole), seconds)
+    for name, dialect in DIALECTS.items():
+        found[f"{name}_cold"] = cpu_us(partial(_cold, dialect, dialect.frame, whole), seconds)
+        found[f"{name}_newest"] = cpu_us_after(partial(_grown, dialect, dialect.frame, shorter, whole), seconds)
+    for kind in ("cold", "newest"):
+        found[f"slowest_{kind}"] = max(found[f"{name}_{kind}"] for name in DIALECTS)
     return found
 
 
