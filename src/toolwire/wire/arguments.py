@@ -10,7 +10,8 @@ from typing import Any
 
 import orjson
 
-from toolwire.wire.values import CutShort, Unreadable, ValueReader
+from toolwire.wire.strings import CutShort, Unreadable
+from toolwire.wire.values import ValueReader
 
 MAX_LAYERS = 4
 _FENCE = "```"

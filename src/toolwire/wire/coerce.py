@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.wire.values import Unreadable, ValueReader
+from toolwire.wire.strings import Unreadable
+from toolwire.wire.values import ValueReader
 
 _INTEGER = re.compile(r"[-+]?\d{1,400}(?:\.0{1,400})?")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,3})?")

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from toolwire.wire.offered import Offer
-from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.marks import CLOSER_PREFIXES, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step
 from toolwire.wire.text.tags import called, closing, trimmed, typed_text
 
@@ -57,7 +57,9 @@ def _read_pair(scan: Scan, at: int, tags: tuple[str, ...]) -> tuple[str, str, in
 def _pairs_end(
     scan: Scan, head: re.Match[str], offer: Offer | None, raw: dict[str, Any], envelope: Envelope, at: int
 ) -> Step | None:
-    closed = any(scan.at(scan.space(at), close) for close in envelope.closes)
+    rest = scan.space(at)
+    closed = any(scan.at(rest, close) for close in envelope.closes)
+    closed = closed or (0 < scan.end - rest < 40 and scan.text[rest : scan.end] in CLOSER_PREFIXES and not scan.cut)
     if not raw and not closed:
         at_end = scan.space(at) >= scan.end
         partial = scan.end - at < 40 and scan.at(at, "<") and scan.find(">", at) < 0

@@ -8,8 +8,9 @@ from typing import Any
 
 import orjson
 
+from toolwire.wire.strings import CutShort, Unreadable
 from toolwire.wire.text.scan import Scan
-from toolwire.wire.values import CutShort, PartList, PartObject, Unreadable, ValueReader
+from toolwire.wire.values import PartList, PartObject, ValueReader
 
 _READ_PER_COIN = 200
 _COUNTED_PER_COIN = 1_000  # the exception counts the lines before it

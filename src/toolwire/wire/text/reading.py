@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from toolwire.wire.offered import Offered
 from toolwire.wire.text.fences import illustrates
 from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
-from toolwire.wire.text.marks import END_OF_TURN, LONE_ENDS, any_of
+from toolwire.wire.text.marks import LONE_ENDS
 from toolwire.wire.text.openers import (
     ANSWERS,
     CALL_OPENERS,
     HANDLERS,
     LONGEST,
-    MARKERS,
     PREFIXES,
     STRONG,
     THOUGHT_ENDS,
@@ -21,17 +20,10 @@ from toolwire.wire.text.openers import (
     tool_tag,
 )
 from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step, without_half
+from toolwire.wire.text.triggers import end_of_turn, is_mentioned, triggers
 
-_LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
-_ANNOUNCES = (
-    r"\b(?:I will|I'll|I am going to|I'm going to|I need to|Let me|Let us|Let's)\b[^.\n]{0,60}?"
-    r"\b(?:use|call|invoke|run)\s(?:the\s)?"
-)
 _PASSING = 5
-_LINE = 2_000
 _ANNOUNCEMENT = 4_000
-_TOKENS_AT_END = 32
-_QUOTES = "`'\"“"
 
 
 @dataclass(slots=True)
@@ -44,35 +36,6 @@ class Reading:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
-class Triggers:
-    """Where a text may stop being plain: patterns made once for each list of tools."""
-
-    __slots__ = ("announced", "here", "line", "strong")
-
-    def __init__(self, offered: Offered) -> None:
-        names = [name for name in offered.by_name if name]
-        tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
-        self.strong = re.compile(any_of([*MARKERS, *tags]))
-        named = rf"|(?P<name>{any_of(names)}(?=[ \t]*+[\n(]|<\|content))" if names else ""
-        body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
-        self.here = re.compile(rf"\s*+{body}")
-        self.line = re.compile(rf"\n[ \t]*+{body}")
-        self.announced = re.compile(rf"{_ANNOUNCES}[`\"']?(?P<name>{any_of(names)})\b") if names else None
-
-
-_triggers: dict[int, tuple[Offered, Triggers]] = {}
-
-
-def triggers(offered: Offered) -> Triggers:
-    """The patterns for a list of tools, kept as long as the list is."""
-    known = _triggers.get(id(offered))
-    if known is None or known[0] is not offered:
-        if len(_triggers) >= 64:
-            _triggers.pop(next(iter(_triggers)), None)
-        known = _triggers[id(offered)] = (offered, Triggers(offered))
-    return known[1]
-
-
 def read_text(text: str, offered: Offered, *, cut: bool = False) -> Reading:
     """Read a text from front to back, each character a bounded number of times.
 
@@ -82,23 +45,6 @@ def read_text(text: str, offered: Offered, *, cut: bool = False) -> Reading:
     scan = Scan(text, offered, end=end, finished=finished)
     scan.cut = cut
     return Pass(scan).run()
-
-
-def end_of_turn(text: str) -> tuple[int, bool]:
-    """Where the text ends once end-of-turn tokens are left out, and whether there was one."""
-    end = len(text)
-    if not text.endswith((">", "]", "[", "\n", " ")):
-        return end, False
-    finished = False
-    for _ in range(_TOKENS_AT_END):
-        stripped = text[max(0, end - 40) : end].rstrip()
-        if not stripped.endswith(END_OF_TURN):
-            break
-        token = next(token for token in END_OF_TURN if stripped.endswith(token))
-        gap = end - max(0, end - 40) - len(stripped)
-        end -= gap + len(token)
-        finished = True
-    return end, finished
 
 
 class Pass:
@@ -221,7 +167,7 @@ class Pass:
 
     def _handle(self, match: re.Match[str]) -> Step | None:
         scan, at, marker = self.scan, match.start(), match.group()
-        if _is_mentioned(scan, at, match.end()):
+        if is_mentioned(scan, at, match.end()):
             return None
         if marker in ANSWERS:
             return self._answer(marker, match.end())
@@ -262,7 +208,7 @@ class Pass:
             return Step(stop + len(close), reasoning=scan.text[after:stop], flow=flow)
         look = after
         while (match := STRONG.search(scan.text, look, scan.end)) is not None:
-            if match.group() in CALL_OPENERS and not _is_mentioned(scan, match.start(), match.end()):
+            if match.group() in CALL_OPENERS and not is_mentioned(scan, match.start(), match.end()):
                 step = HANDLERS[match.group()](scan, Mark(match.group(), match.start(), match.end()))
                 if step is not None and step.found:
                     return Step(match.start(), reasoning=scan.text[after : match.start()], flow=flow)
@@ -318,16 +264,3 @@ class Pass:
             self.found,
             self.problems + self.scan.notes,
         )
-
-
-def _is_mentioned(scan: Scan, at: int, after: int) -> bool:
-    """A marker in quotes or inline code is spoken of, not used."""
-    before = scan.text[at - 1] if at > 0 else ""
-    if not before or before not in _QUOTES or scan.text[at : at + 1] == "`":
-        return False
-    if before == "`":
-        if scan.text[max(0, at - 3) : at] == "```":
-            return False
-        line_end = scan.find("\n", after)
-        return scan.text.find("`", after, line_end if line_end >= 0 else scan.end) >= 0
-    return scan.text[after : after + 1] in ("'", '"', "”")

@@ -1,0 +1,73 @@
+"""A block that has opened and not yet closed: when to read it again, and its arguments on the way."""
+
+import re
+
+from toolwire.protocol.chat import CallDelta, Delta
+from toolwire.wire.offered import Offered
+from toolwire.wire.text.brackets import Brackets
+from toolwire.wire.text.marks import ENVELOPES
+from toolwire.wire.text.openers import STRONG
+
+_SMALL = 600
+_EARLY_READS = 12
+_GROWTH = 2
+_NAMED = re.compile(
+    r'"(?:name|tool_name|tool|function)"\s*+:\s*+"(?P<name>[^"\\]{1,128})"\s*+,\s*+'
+    r'"(?:arguments|parameters|input|args)"\s*+:\s*+(?=\{)'
+    r"|to=(?:functions\.)?(?P<to>[\w.-]{1,128})[^{]{0,80}<\|message\|>\s*+(?=\{)"
+)
+_HEADS = {opener: envelope.head for envelope in ENVELOPES for opener in envelope.opens if envelope.head is not None}
+
+
+class OpenBlock:
+    """Follows one open block. It is read again when it is small, has grown by half, or seems to end."""
+
+    __slots__ = ("_brackets", "_credit", "_early", "announced", "arguments")
+
+    def __init__(self, text: str) -> None:
+        self.announced = False
+        self.arguments: Brackets | None = None
+        self._credit = 0
+        self._early = _EARLY_READS
+        self._brackets = Brackets() if text[:1] in "{[" else None
+        if self._brackets is not None:
+            self._brackets.feed(text)
+
+    def worth_reading(self, text: str, size: int) -> bool:
+        """Whether reading the whole block of that size again, now that `text` has come, may say more."""
+        self._credit += _GROWTH * len(text)
+        closed = self._brackets is not None and self._brackets.feed(text) >= 0
+        if size < _SMALL or self._credit >= size:
+            self._credit = max(0, self._credit - size)
+            return True
+        if self._early > 0 and (closed or (self._brackets is None and ">" in text)):
+            self._early -= 1
+            return True
+        return False
+
+    def announce(self, text: str, offered: Offered, position: int, out: list[Delta]) -> None:
+        """Show a marked call from the moment its tool is known."""
+        if self.announced or len(text) > 4 * _SMALL or text[:1] in "{`" or (text[:1] == "[" and text[1:2] != "T"):
+            return
+        marker = STRONG.match(text)
+        head = _HEADS.get(marker.group()) if marker else None
+        match = (head.match(text, marker.end()) if head and marker else None) or _NAMED.search(text)
+        groups = match.groupdict() if match else {}
+        offer = offered.get(groups.get("name") or groups.get("to") or "")
+        if match is None or offer is None:
+            return
+        self.announced = True
+        self.arguments = Brackets()
+        out.append(CallDelta(position, offer.name))
+        self.argue(text[match.end() :], position, out)
+
+    def argue(self, text: str, position: int, out: list[Delta]) -> None:
+        """Show a piece of the arguments that are being written, up to their last bracket."""
+        assert self.arguments is not None
+        end = self.arguments.feed(text)
+        shown = text if end < 0 else text[:end]
+        if shown:
+            out.append(CallDelta(position, "", shown))
+        if end >= 0:
+            self.arguments = self._brackets = None
+            self._early = _EARLY_READS

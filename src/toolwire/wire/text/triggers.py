@@ -1,0 +1,78 @@
+"""Where a text may stop being plain: the patterns that find it, made once for each list of tools."""
+
+import re
+
+from toolwire.wire.offered import Offered
+from toolwire.wire.text.marks import END_OF_TURN, any_of
+from toolwire.wire.text.openers import HANDLERS, MARKERS
+from toolwire.wire.text.scan import Scan
+
+_LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
+_ANNOUNCES = (
+    r"\b(?:I will|I'll|I am going to|I'm going to|I need to|Let me|Let us|Let's)\b[^.\n]{0,60}?"
+    r"\b(?:use|call|invoke|run)\s(?:the\s)?"
+)
+_QUOTES = "`'\"“"
+_LINE = 2_000
+_TOKENS_AT_END = 32
+_KEPT_LISTS = 64
+
+
+class Triggers:
+    """Where a text may stop being plain: patterns made once for each list of tools."""
+
+    __slots__ = ("announced", "here", "line", "strong", "tag_beginnings")
+
+    def __init__(self, offered: Offered) -> None:
+        names = [name for name in offered.by_name if name]
+        self.tag_beginnings = frozenset(f"<{name}/"[:size] for name in names for size in range(1, len(name) + 3))
+        tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
+        self.strong = re.compile(any_of([*MARKERS, *tags]))
+        named = rf"|(?P<name>{any_of(names)}(?=[ \t]*+[\n(]|<\|content))" if names else ""
+        body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
+        self.here = re.compile(rf"\s*+{body}")
+        self.line = re.compile(rf"\n[ \t]*+{body}")
+        self.announced = re.compile(rf"{_ANNOUNCES}[`\"']?(?P<name>{any_of(names)})\b") if names else None
+
+
+_triggers: dict[int, tuple[Offered, Triggers]] = {}
+
+
+def triggers(offered: Offered) -> Triggers:
+    """The patterns for a list of tools, kept as long as the list is."""
+    known = _triggers.get(id(offered))
+    if known is None or known[0] is not offered:
+        if len(_triggers) >= _KEPT_LISTS:
+            _triggers.pop(next(iter(_triggers)), None)
+        known = _triggers[id(offered)] = (offered, Triggers(offered))
+    return known[1]
+
+
+def end_of_turn(text: str) -> tuple[int, bool]:
+    """Where the text ends once end-of-turn tokens are left out, and whether there was one."""
+    end = len(text)
+    if not text.endswith((">", "]", "[", "\n", " ")):
+        return end, False
+    finished = False
+    for _ in range(_TOKENS_AT_END):
+        stripped = text[max(0, end - 40) : end].rstrip()
+        if not stripped.endswith(END_OF_TURN):
+            break
+        token = next(token for token in END_OF_TURN if stripped.endswith(token))
+        gap = end - max(0, end - 40) - len(stripped)
+        end -= gap + len(token)
+        finished = True
+    return end, finished
+
+
+def is_mentioned(scan: Scan, at: int, after: int) -> bool:
+    """A marker in quotes or inline code is spoken of, not used."""
+    before = scan.text[at - 1] if at > 0 else ""
+    if not before or before not in _QUOTES or scan.text[at : at + 1] == "`":
+        return False
+    if before == "`":
+        if scan.text[max(0, at - 3) : at] == "```":
+            return False
+        line_end = scan.find("\n", after)
+        return scan.text.find("`", after, line_end if line_end >= 0 else scan.end) >= 0
+    return scan.text[after : after + 1] in ("'", '"', "”")
