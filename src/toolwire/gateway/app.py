@@ -94,7 +94,7 @@ class Chat:
         entry.model, entry.stream = asked.model, asked.stream
         envelope = Envelope(secrets.token_hex(12), asked.model, int(time.time()))
         turned = Turned(asked, headers, entry, envelope, Ids(asked.taken, new_call_id), send)
-        await while_connected(self._source.answer(turned), receive)
+        await while_connected(self._source.answer(turned), receive, lambda: entry.answered)
 
 
 def _healthy(_: Request) -> Response:

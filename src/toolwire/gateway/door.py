@@ -94,4 +94,6 @@ class _Noted:
             own = self.entry.id.encode()
             added = [(b"x-request-id", own), (b"request-id", own), (b"x-content-type-options", b"nosniff")]
             message = {**message, "headers": [*message.get("headers", ()), *added]}
+        elif not message.get("more_body", False):
+            self.entry.answered = True
         await self._send(message)

@@ -130,18 +130,21 @@ async def send_stream(
     return code
 
 
-async def while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> None:
-    """Do this work as long as somebody waits for it. Raises ClientGone when nobody does."""
+async def while_connected(work: Coroutine[Any, Any, None], receive: Receive, is_answered: Callable[[], bool]) -> None:
+    """Do this work as long as somebody waits for it. Raises ClientGone when nobody does.
+
+    Servers report a client that has its whole answer as gone; what is left to do then is done in peace.
+    """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        if not working.done() and not is_answered():
             raise ClientGone
+        await working
     finally:
         await stopped(leaving)
         await stopped(working)
-    working.result()
 
 
 async def _left(receive: Receive) -> None:

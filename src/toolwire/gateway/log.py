@@ -20,6 +20,7 @@ class Entry:
     stream: bool = False
     status: int = 0
     code: str = ""
+    answered: bool = False
     elapsed_ms: float = 0.0
     tally: Tally = field(default_factory=Tally)
 
