@@ -21,9 +21,8 @@ _TOO_MANY = re.compile(r"[\s}\]]*+")
 _NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _FENCE_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
-_HEAD_SO_FAR = re.compile(
-    r"\s*+(?:[^\s{<]{1,160}|<[^\s{]{0,60})?(?:[ \t]?<[^\s{]{0,160})?(?:\n\s*+`{0,3}\w{0,8}\s*+)?\Z"
-)
+_HEAD_SO_FAR = re.compile(r"\s*+[^\s{]{0,220}+(?:[ \t]<[^\s{]{0,160}+)?(?:\n\s*+`{0,3}+\w{0,8}+\s*+)?\Z")
+_LONGEST_HEAD = 400
 _NESTING = 4
 _PER_VALUE = 4
 
@@ -108,7 +107,7 @@ def read_headed(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     if head is not None:
         groups = head.groupdict()
         return read_named(scan, pos, groups.get("name") or "", head.end(), envelope, groups.get("id"))
-    if _HEAD_SO_FAR.match(scan.text, pos, scan.end):
+    if scan.end - pos < _LONGEST_HEAD and _HEAD_SO_FAR.match(scan.text, pos, scan.end):
         return scan.cut_inside("the text ends before a call's arguments")
     return None
 
@@ -196,11 +195,15 @@ def _take(
 
 
 def _fits(entries: Entries, value: Value) -> bool:
-    if not all(entry.offer is not None and fits(entry.offer, entry.arguments) for entry in entries.calls):
+    """Whether weakly marked JSON counts: some call fits its tool and none misfits; unknown names beside it are told."""
+    known = [(entry.offer, entry.arguments) for entry in entries.calls if entry.offer is not None]
+    if not all(fits(offer, arguments) for offer, arguments in known):
         return False
-    if value.note and not all(_valid(entry.offer, entry.arguments) for entry in entries.calls if entry.offer):
+    if value.note and not all(_valid(offer, arguments) for offer, arguments in known):
         return False
-    return bool(entries.calls) or (entries.cut and entries.known) or bool(entries.content) or not entries.cut
+    if entries.calls and not known:
+        return entries.explicit
+    return bool(known) or (entries.cut and entries.known) or bool(entries.content) or not entries.cut
 
 
 def fits(offer: Offer, arguments: Any) -> bool:

@@ -14,8 +14,10 @@ from toolwire.wire.text.tags import untyped
 _HEADER = re.compile(
     r"(?:<\|start\|>)?\s*+(?:assistant\b)?\s*+(?:to=(?P<to>[^\s<]{1,160}))?\s*+"
     r"(?:<\|channel\|>\s*+(?P<channel>\w{1,32})\s*+(?:to=(?P<late>[^\s<]{1,160}))?)?"
+    r"\s*+(?:<\|channel\|>\s*+\w{1,32})?"
     r"\s*+(?:code|json)?\s*+(?:<\|constrain\|>\s*+\w{0,16})?\s*+(?:json)?\s*+<\|message\|>"
 )
+_TOOL_SPEAKS = re.compile(r"<\|start\|>\s*+(?:functions\.|tool\b)")
 _END_MARKERS = ("<|end|>", "<|call|>", "<|return|>", "<|eom|>", "<|eot|>", "<|start|>")
 _ENDS = re.compile(any_of(_END_MARKERS))
 _HARMONY = Envelope("gptoss_harmony", (), ("<|call|>", "<|end|>", "<|eom|>", "<|eot|>", "<|start|>"))
@@ -25,6 +27,8 @@ _THINKING = frozenset({"analysis", "thought", "self", "thinking"})
 
 def read_message(scan: Scan, pos: int, opened: Opener) -> Step | None:
     """One message with a header: to a tool it is a call, to oneself it is reasoning, else it is text."""
+    if _TOOL_SPEAKS.match(scan.text, pos, scan.end):
+        return Step(scan.end)  # the model goes on in a tool's voice: nothing of that is its own to say
     header = _HEADER.match(scan.text, pos, scan.end)
     if header is None:
         return _cut_header(scan, pos)

@@ -43,13 +43,14 @@ class Entry:
 class Entries:
     """What an object holds: its calls, what it says to the user, and whether a call in it was cut off.
 
-    `known` says that the call that was cut off names an offered tool.
+    `known` says that the call that was cut off names an offered tool; `explicit` that a key says that these are calls.
     """
 
     calls: list[Entry]
     content: str = ""
     cut: bool = False
     known: bool = False
+    explicit: bool = False
 
 
 def entries_in(value: Any, offered: Offered, depth: int = _DEPTH) -> Entries | None:
@@ -107,12 +108,13 @@ def _from_wrapper(value: dict[str, Any], offered: Offered, depth: int) -> Entrie
             elif not inner and key != "tool_requests":
                 return None
             found.cut = found.cut or isinstance(value, PartObject)
+            found.explicit = True
             return found
     for key in _OBJECT_WRAPPERS:
         inner = value.get(key)
         if isinstance(inner, dict) and not _named(value, offered):
             found = entries_in(inner, offered, depth - 1)
-            if found is not None and found.calls and found.calls[0].alias is None:
+            if found is not None and len(found.calls) == 1 and found.calls[0].alias is None:
                 found.calls[0].alias = _alias(value)
             if found is not None:
                 return found

@@ -91,6 +91,8 @@ def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
     stop = following.start() if following else scan.end
     text = scan.text[start:stop].strip()
     text = text.removesuffix("```").strip() if fence else text
+    if not offer.properties:
+        return _found(offer, {}, (begin, stop))
     if (not text and offer.required) or (scan.cut and stop >= scan.end):
         return scan.cut_inside("an action's input was cut off")
     return _found(offer, _unquoted(text) if text else {}, (begin, stop))

@@ -111,7 +111,23 @@ def tool_tag(scan: Scan, mark: Mark) -> Step | None:
 
 _OPENERS = {opener: envelope for envelope in ENVELOPES for opener in envelope.opens}
 _PLAIN_TAGS = ("<tool_call", "<tool_use", "<function_call", "<tools", "<tool_calls")
-_BARE_KEYS = ("name", "tool", "tool_name", "function", "function_call", "tool_calls", "action", "type")
+_BARE_KEYS = (
+    "name", "tool", "tool_name", "function", "function_call", "tool_calls", "action", "type", "message", "command",
+    "recipient_name", "tool_uses",
+)  # fmt: skip
+    "name",
+    "tool",
+    "tool_name",
+    "function",
+    "function_call",
+    "tool_calls",
+    "action",
+    "type",
+    "message",
+    "command",
+    "recipient_name",
+    "tool_uses",
+)
 
 
 def _inline(scan: Scan, mark: Mark) -> Step | None:

@@ -28,7 +28,7 @@ def read_call_syntax(scan: Scan, pos: int, envelope: Envelope | None) -> Step | 
         if head["name"] == "print" and scan.offered.get("print") is None:
             at = scan.space(head.end())
             continue
-        if not _read_one(scan, head, step, envelope, begin=at):
+        if not _read_one(scan, head, step, envelope, begin=at, listed=listed):
             return None
         if step.cut or len(step.found) > MAX_CALLS:
             return step
@@ -42,7 +42,7 @@ def read_call_syntax(scan: Scan, pos: int, envelope: Envelope | None) -> Step | 
 def _closed(scan: Scan, at: int, step: Step, envelope: Envelope | None, *, listed: bool) -> Step | None:
     if listed and scan.at(at, "]"):
         step.end = at + 1
-        return step if step.found or step.problems else None
+        return step if step.found or (step.problems and envelope is not None) else None
     if (
         envelope is not None
         and (at >= scan.end or _UNDECIDED.match(scan.text, at, scan.end))
@@ -62,10 +62,12 @@ def _cut_off(scan: Scan, step: Step) -> Step:
     return step
 
 
-def _read_one(scan: Scan, head: re.Match[str], step: Step, envelope: Envelope | None, *, begin: int) -> bool:
+def _read_one(
+    scan: Scan, head: re.Match[str], step: Step, envelope: Envelope | None, *, begin: int, listed: bool
+) -> bool:
     """Read one call into the step. False when this is no call at all."""
     offer = _offer(scan, head["name"])
-    if offer is None and envelope is None:
+    if offer is None and envelope is None and not listed:
         return False
     reader = ValueReader(scan.text, head.end(), scan.end)
     try:
