@@ -115,19 +115,6 @@ _BARE_KEYS = (
     "name", "tool", "tool_name", "function", "function_call", "tool_calls", "action", "type", "message", "command",
     "recipient_name", "tool_uses",
 )  # fmt: skip
-    "name",
-    "tool",
-    "tool_name",
-    "function",
-    "function_call",
-    "tool_calls",
-    "action",
-    "type",
-    "message",
-    "command",
-    "recipient_name",
-    "tool_uses",
-)
 
 
 def _inline(scan: Scan, mark: Mark) -> Step | None:
