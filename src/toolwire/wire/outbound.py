@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from toolwire.protocol.calls import Image, ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, ResultsMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Tool
@@ -146,7 +146,11 @@ def _lost(call: ToolCall) -> ToolResult:
 
 def words(result: ToolResult) -> str:
     """The result as text: its content, or else its structured output, after the error sentence if it failed."""
-    text = result.text
+    match result.content:
+        case (Text(text),):  # nearly every result
+            pass
+        case _:
+            text = result.text
     if not text and result.structured is not None:
         text = to_json(result.structured).decode()
     if result.error is None:
