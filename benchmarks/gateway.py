@@ -1,7 +1,9 @@
 """CPU that the gateway adds to a request: `python -m benchmarks.gateway`.
 
 The gateway runs as its own process, between a client and an upstream that answers at once; both are this process.
-What is counted is the CPU time of the gateway's process alone, read from the kernel before and after.
+What is counted is the CPU time of the gateway's process alone, read from the kernel before and after. The floor is
+the least that such a process can do with the same server and client libraries: pass the bytes on and back. `own` is
+what toolwire itself does, measured alone.
 
 There is no LiteLLM beside it. `docs/gateway.md` names a recorded figure for its SDK.
 """
@@ -10,10 +12,26 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import httpx2
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchmarks.cpu import cpu_us
+from toolwire.gateway.app import new_call_id
+from toolwire.gateway.asked import ToolLists, read_asked
+from toolwire.gateway.calls import Ids, Tally
+from toolwire.gateway.same_openai import OpenAIStream, repair
+from toolwire.gateway.server import address_of, listen, server_of
+from toolwire.models.payloads import DONE, EventData
 
 TARGET_US = 1000.0
 LEAKED = 'Let me look.\n<tool_call>\n{"name": "tool_7", "arguments": {"query": "the kitchen"}}\n</tool_call>'
@@ -87,7 +105,7 @@ async def read_message(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(int(length.partition(b":")[2]))
 
 
-def cpu_us(process: int) -> float:
+def taken_us(process: int) -> float:
     """CPU time of a single-threaded process so far."""
     return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1000
 
@@ -97,52 +115,105 @@ async def measured(ask: Callable[[], Awaitable[None]], process: int, requests: i
         await ask()
     found = []
     for _ in range(repetitions):
-        before = cpu_us(process)
+        before = taken_us(process)
         for _ in range(requests):
             await ask()
-        found.append((cpu_us(process) - before) / requests)
+        found.append((taken_us(process) - before) / requests)
     return found
+
+
+def own_us(body: bytes, answer: bytes) -> float:
+    """CPU of what toolwire itself does: reading the request, reading and mending the answer."""
+    lists = ToolLists()
+    head, _, payload = answer.partition(b"\r\n\r\n")
+
+    def whole() -> None:
+        asked = read_asked(body, "openai", lists)
+        repair(orjson.loads(payload), asked.tools, Ids(asked.taken, new_call_id), Tally())
+
+    def stream() -> None:
+        asked = read_asked(body, "openai", lists)
+        passing = OpenAIStream(asked.tools, Ids(asked.taken, new_call_id), Tally())
+        for piece in EventData(10**6).feed(payload):
+            if piece != DONE:
+                passing.feed(piece, orjson.loads(piece))
+
+    return cpu_us(stream if b"event-stream" in head else whole, 0.2)
+
+
+async def bare_proxy(port: int) -> None:
+    """The floor: the same libraries, and nothing read, checked or logged."""
+    client = httpx2.AsyncClient(trust_env=False)
+
+    async def passed(request: Request) -> Response:
+        url = f"http://127.0.0.1:{port}{request.url.path}"
+        got = await client.post(url, content=await request.body(), headers={"content-type": "application/json"})
+        return Response(got.content, media_type=got.headers["content-type"])
+
+    sock = listen("127.0.0.1", 0)
+    print(f"bare {address_of(sock)}/v1", flush=True)
+    await server_of(Starlette(routes=[Route("/v1/chat/completions", passed, methods=["POST"])])).serve([sock])
+
+
+@asynccontextmanager
+async def started(*words: str) -> AsyncIterator[tuple[int, int]]:
+    """A process of its own that prints its address; gives its id and port."""
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", *words, stdout=asyncio.subprocess.PIPE, stderr=quiet
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode()
+        yield process.pid, int(line.split()[1].split(":")[2].partition("/")[0])
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def cost(process: int, port: int, body: bytes, requests: int, repetitions: int) -> list[float]:
+    """CPU for each request on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+
+    async def ask() -> None:
+        writer.write(head.encode() + body)
+        assert b" 200 " in (await read_message(reader))[:20]
+
+    try:
+        return await measured(ask, process, requests, repetitions)
+    finally:
+        writer.close()
 
 
 async def run(requests: int, repetitions: int) -> None:
     upstream = Upstream()
     behind = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=2**24)
-    port = behind.sockets[0].getsockname()[1]
-    command = [sys.executable, "-m", "toolwire", "serve", "--upstream", f"http://127.0.0.1:{port}", "--port", "0"]
-    gateway = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    assert gateway.stdout is not None
-    try:
-        url = (await gateway.stdout.readline()).decode().split()[1]
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", int(url.split(":")[2].partition("/")[0]), limit=2**24
-        )
-        print(f"{'CPU of the gateway for one request':<40}{'median us':>10}  [min..max]   target {TARGET_US:.0f}")
+    port = str(behind.sockets[0].getsockname()[1])
+    address = f"http://127.0.0.1:{port}"
+    async with (
+        started("toolwire", "serve", "--upstream", address, "--port", "0") as ours,
+        started("benchmarks.gateway", "--bare", port) as bare,
+    ):
+        print(f"{'CPU for one request, us':<40}{'gateway':>8}{'floor':>8}{'own':>8}   target {TARGET_US:.0f}")
         for name, (body, upstream.answer) in CASES.items():
-            head = (
-                f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            taken = await cost(*ours, body, requests, repetitions)
+            floor = await cost(*bare, body, requests, repetitions)
+            spread = f"[{min(taken):.0f}..{max(taken):.0f}], floor [{min(floor):.0f}..{max(floor):.0f}]"
+            print(
+                f"{name:<40}{median(taken):>8.0f}{median(floor):>8.0f}{own_us(body, upstream.answer):>8.0f}   {spread}",
+                flush=True,
             )
-
-            async def ask(sent: bytes = head + body) -> None:
-                writer.write(sent)
-                assert b" 200 " in (await read_message(reader))[:20]
-
-            found = await measured(ask, gateway.pid, requests, repetitions)
-            print(f"{name:<40}{median(found):>10.0f}  [{min(found):.0f}..{max(found):.0f}]")
-        writer.close()
-    finally:
-        gateway.terminate()
-        await gateway.wait()
-        behind.close()
+    behind.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--bare", type=int, metavar="PORT", help="be the floor, in front of this port")
     options = parser.parse_args()
-    asyncio.run(run(options.requests, options.repetitions))
+    asyncio.run(bare_proxy(options.bare) if options.bare else run(options.requests, options.repetitions))
 
 
 if __name__ == "__main__":

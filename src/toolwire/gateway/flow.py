@@ -28,13 +28,18 @@ async def follow(
             if piece is None:
                 yield KEEP_ALIVE
                 continue
+            frames: list[bytes] = []
             try:
-                found = payloads.feed(piece) if piece else payloads.finish()
+                for payload in payloads.feed(piece) if piece else payloads.finish():
+                    frames += [] if stream.ended else _taken(stream, payload, place, dialect)
             except LineTooLong:
                 raise Refused(too_large(place, bounds.line_bytes)) from None
-            for payload in found:
-                if not stream.ended and (frames := _taken(stream, payload, place, dialect)):
+            except Refused:
+                if frames:
                     yield b"".join(frames)
+                raise
+            if frames:
+                yield b"".join(frames)
             if stream.ended:
                 return
     if not stream.complete:

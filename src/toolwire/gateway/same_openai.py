@@ -122,7 +122,9 @@ class OpenAIStream:
         if not isinstance(delta, dict):
             return [choice]
         index = choice.get("index") if isinstance(choice.get("index"), int) else 0
-        state = self._choices.setdefault(index, _Choice(self._tools))
+        state = self._choices.get(index)
+        if state is None:
+            state = self._choices[index] = _Choice(self._tools)
         if state.over or not isinstance(delta.get("content"), str | None):
             return [choice]
         sent = state.edit(choice, delta)

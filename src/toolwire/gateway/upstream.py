@@ -76,6 +76,8 @@ class Way:
         self.upstream = upstream
         self.place = Place("the upstream", upstream.url, secret=upstream.key)
         self._bounds = bounds
+        self._wait = httpx2.Timeout(bounds.idle_s, connect=bounds.connect_s).as_dict()
+        self._urls: dict[str, httpx2.URL] = {}
         self._client: httpx2.AsyncClient | None = None
 
     @asynccontextmanager
@@ -85,7 +87,9 @@ class Way:
         """Send once and give the answer, to be read inside the block. Raises Refused."""
         client = self._connected()
         try:
-            request = client.build_request(method, self.upstream.url + path, headers=dict(headers), content=body)
+            request = httpx2.Request(
+                method, self._url(path), headers=dict(headers), content=body, extensions={"timeout": self._wait}
+            )
             response = await client.send(request, stream=True)
         except FOREIGN as lost:
             raise Refused(of_lost(self.place, lost)) from None
@@ -121,12 +125,17 @@ class Way:
             with contextlib.suppress(*FOREIGN):
                 await client.aclose()
 
+    def _url(self, path: str) -> httpx2.URL:
+        """The address of one of our few paths, parsed once."""
+        if path not in self._urls:
+            self._urls[path] = httpx2.URL(self.upstream.url + path)
+        return self._urls[path]
+
     def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
-            wait = httpx2.Timeout(self._bounds.idle_s, connect=self._bounds.connect_s)
             limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=64)
             # A proxy of the environment is meant for the world, not for a server on this machine.
-            self._client = httpx2.AsyncClient(timeout=wait, limits=limits, trust_env=not self.upstream.is_here)
+            self._client = httpx2.AsyncClient(limits=limits, trust_env=not self.upstream.is_here)
         return self._client
 
 
