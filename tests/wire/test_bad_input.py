@@ -147,3 +147,22 @@ class Endless:
 @pytest.mark.parametrize("response", [None, 5, [], [1], {}, Endless(), object(), "", "\x00", b""])
 def test_what_is_no_response_gives_an_empty_reply(response: Any) -> None:
     assert parse_reply(response, TOOLS).calls == ()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '<tool_call>\n{"name":"count","arguments":{"n":%s}}\n</tool_call>',
+        '```json\n{"name":"count","arguments":{"n":%s}}\n```',
+        '{"name":"count","arguments":{"n":%s}}',
+        "<function=count><parameter=n>%s</parameter></function>",
+        "[count(n=%s)]",
+    ],
+)
+@pytest.mark.parametrize("number", [2**63, 2**64 + 1, 10**20 + 7, 10**300 + 1])
+def test_an_integer_of_any_length_keeps_all_its_digits(written: str, number: int) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tools = [{"type": "function", "function": {"name": "count", "parameters": schema}}]
+    [call] = parse_reply(written % number, tools=tools).calls
+    assert call.arguments == {"n": number}
+    assert isinstance(call.arguments["n"], int)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import orjson
-
+from toolwire.wire.arguments import read_json
 from toolwire.wire.strings import CutShort, Unreadable
 from toolwire.wire.text.scan import Scan
 from toolwire.wire.values import PartList, PartObject, ValueReader
@@ -105,6 +104,6 @@ def _loose(scan: Scan, pos: int, end: int, *, finished: bool) -> Value | None:
 def read_exact(text: str) -> Any:
     """A whole text as strict JSON, or None."""
     try:
-        return orjson.loads(text)
-    except ValueError:
+        return read_json(text)
+    except (ValueError, RecursionError):
         return None
