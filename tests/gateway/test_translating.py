@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.gateway.clients import CHAT, KINDS, MESSAGES, RESPONSES, Got, Kind
-from tests.gateway.stand import NAME, QUICK, Stand
+from tests.gateway.stand import NAME, QUICK, ROOM, Stand
 from tests.gateway.test_faults import ended, refusal
 from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
@@ -160,6 +160,22 @@ async def test_a_translated_stream_that_breaks_ends_with_an_error(
     upstream.will(half(begun[: len(begun) // 2], kind=kind_of_stream))
 
     assert "closed the connection" in await ended(kind, await stand.gate(dialect, bounds=QUICK))
+
+
+@whole_and_streamed
+async def test_a_tool_whose_name_the_upstream_would_refuse_keeps_its_name_for_the_client(
+    stand: Stand, upstream: Provider, stream: bool
+) -> None:
+    dotted = {"tools": [{"name": "rooms.read", "input_schema": ROOM}]}
+
+    upstream.will(speaks("openai", "Hello.", stream=stream))
+    await MESSAGES.ask(await stand.gate("openai"), stream=stream, more=dotted)
+    on_the_wire = upstream.asked[0].body["tools"][0]["function"]["name"]
+    upstream.will(speaks("openai", "", [("call_1", on_the_wire, '{"room": "kitchen"}')], stream=stream, ending="calls"))
+    got = await MESSAGES.ask(await stand.gate("openai"), stream=stream, more=dotted)
+
+    assert on_the_wire.replace("_", "").isalnum()
+    assert got.calls == [("rooms.read", {"room": "kitchen"})]
 
 
 async def test_what_cannot_cross_is_named(stand: Stand, upstream: Provider) -> None:

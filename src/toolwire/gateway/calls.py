@@ -115,8 +115,9 @@ class Closing:
 class Following:
     """Reads one answer as it comes and says what may be shown; everything else is held until it is certain."""
 
-    def __init__(self, tools: Sequence[Any], provider: str) -> None:
+    def __init__(self, tools: Sequence[Any], provider: str, restore: Callable[[Reply], Reply] | None = None) -> None:
         self._parser = StreamParser(tools, provider)
+        self._restore = restore
         self._text: list[str] = []
         self._thought: list[str] = []
         self._names: dict[int, str] = {}
@@ -139,6 +140,7 @@ class Following:
     def close(self, ids: Ids, tally: Tally) -> Closing:
         """The rest of the text, and the calls."""
         reply = self._parser.finish()
+        reply = self._restore(reply) if self._restore else reply
         shown = "".join(self._text)
         thought = owed("".join(self._thought), reply.reasoning)
         if thought and squeezed(thought) in squeezed(shown):

@@ -1,10 +1,9 @@
 """One request and its answer: passed through in the same API, translated into another, or asked of our own model."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
 from toolwire.errors import ModelError
 from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
@@ -26,11 +25,13 @@ from toolwire.gateway.translate import (
 )
 from toolwire.gateway.upstream import Incoming, Way
 from toolwire.protocol.chat import ChatModel, Delta, Request
+from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import Json, to_json
 from toolwire.wire.reply import parse_reply
 from toolwire.wire.request import encode_request
 
 Headers = list[tuple[bytes, bytes]]
+_LARGE = 256 * 1024  # from here on, reading an answer would keep other clients waiting
 _WHOLE = ("application/json", "text/html", "text/plain")
 _PASSED_BACK = ("x-ratelimit-", "anthropic-ratelimit-", "openai-", "retry-after")
 
@@ -88,7 +89,7 @@ class ByUpstream:
         """Ask as planned. True when the upstream has no such API and nothing was sent."""
         headers = self.keys(turned.headers, plan.api.name) | {"x-request-id": turned.entry.id}
         async with self.way.send("POST", plan.api.path, headers, plan.body) as incoming:
-            if incoming.status == 200:
+            if 200 <= incoming.status < 300:
                 await self._pass_on(turned, plan, incoming)
                 return False
             body = await incoming.beginning()
@@ -111,7 +112,7 @@ class ByUpstream:
         if asked.stream:
             await self._stream_whole(turned, plan, data, headers)
             return
-        made = plan.whole(data)
+        made = plan.whole(data) if len(body) < _LARGE else await asyncio.to_thread(plan.whole, data)
         await send_whole(turned.send, 200, body if made is data else to_json(made), headers)
 
     async def _in_time(self, incoming: Incoming) -> bytes:
@@ -123,7 +124,7 @@ class ByUpstream:
 
     async def _stream_whole(self, turned: Turned, plan: Plan, data: Json, headers: Headers) -> None:
         """The client wanted a stream, but the upstream answered in one piece."""
-        stream = _translating(turned, turned.asked.tools, plan.api)
+        stream = _translating(turned, NameMap(turned.asked.tools, {}), plan.api)
         frames = b"".join([*stream.feed(b"", data), *stream.done()])
         await send_stream(turned.send, _one(frames), stream, headers)
 
@@ -133,14 +134,14 @@ class ByUpstream:
         found = decoded(asked)
         request = found.request
         body = encode_request(written.dialect, request, written.frame(request, found.model, asked.stream))
-        tools = () if request.tools_off else request.tools
+        names = NameMap.of(() if request.tools_off else request.tools, written.dialect.wire_name)
 
         def whole(data: Json) -> Json:
-            reply = parse_reply(data, tools, written.api.name)
+            reply = names.restore(parse_reply(data, names.tools, written.api.name))
             return rendered(asked, turned.envelope, reply, turned.ids, turned.entry.tally)
 
         return Plan(
-            written.api, to_json(body), whole, lambda: _translating(turned, tools, written.api), left_out(found)
+            written.api, to_json(body), whole, lambda: _translating(turned, names, written.api), left_out(found)
         )
 
 
@@ -154,9 +155,9 @@ def _passing(turned: Turned) -> Plan:
     return Plan(spoken.api, asked.body, whole, lambda: spoken.stream(asked.tools, turned.ids, tally))
 
 
-def _translating(turned: Turned, tools: Sequence[Any], api: Api) -> TranslatedStream:
+def _translating(turned: Turned, names: NameMap, api: Api) -> TranslatedStream:
     writer = writer_for(turned.asked, turned.envelope)
-    return TranslatedStream(writer, tools, api.name, api.enough, turned.ids, turned.entry.tally)
+    return TranslatedStream(writer, names, api.name, api.enough, turned.ids, turned.entry.tally)
 
 
 def _has_no_such_api(status: int, body: bytes) -> bool:

@@ -70,7 +70,7 @@ class Bounds:
 
     body_bytes: int = 32 * 1024 * 1024
     body_s: float = 60.0
-    answer_bytes: int = 64 * 1024 * 1024
+    answer_bytes: int = 32 * 1024 * 1024
     line_bytes: int = 8 * 1024 * 1024
     connect_s: float = 10.0
     idle_s: float = 300.0

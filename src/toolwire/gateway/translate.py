@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, owed, settled, spoken
@@ -12,6 +12,7 @@ from toolwire.gateway.render_openai import OpenAIWriter, completion
 from toolwire.gateway.render_responses import ResponsesWriter, response
 from toolwire.protocol.chat import Delta, Reply, Usage
 from toolwire.wire.decode.request import BadRequest, DecodedRequest, decode_request
+from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import Json
 
 # Left out without a word: they change nothing that a client could notice here.
@@ -96,7 +97,7 @@ class TranslatedStream:
     def __init__(
         self,
         writer: Writer,
-        tools: Sequence[Any],
+        names: NameMap,
         provider: str,
         enough: Callable[[Json], bool],
         ids: Ids,
@@ -105,7 +106,7 @@ class TranslatedStream:
         self.ended = False
         self.complete = False
         self._writer = writer
-        self._following = Following(tools, provider)
+        self._following = Following(names.tools, provider, names.restore)
         self._enough = enough
         self._ids = ids
         self._tally = tally
