@@ -39,7 +39,7 @@ class InstantModel:
 
 
 class Ours:
-    """A new agent with its own memory store for each run; tools and model stay."""
+    """One agent on a memory store for all runs, as the peers' agents are made once."""
 
     def __init__(self, answering: Answering, *, encodes: bool) -> None:
         self._answering = answering
@@ -51,9 +51,10 @@ class Ours:
         model = InstantModel(shape, self._answering, encoder)
         limits = Limits(iterations=shape.turns + 2, parallel=shape.parallel)
         grant = Grant(max_calls=shape.tool_calls)
+        agent = Agent(model, toolbox, system=SYSTEM, grant=grant, limits=limits)
 
         async def run() -> str:
-            return (await Agent(model, toolbox, system=SYSTEM, grant=grant, limits=limits).ask(QUESTION)).text
+            return (await agent.ask(QUESTION)).text
 
         return run
 
