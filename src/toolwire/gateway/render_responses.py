@@ -13,9 +13,13 @@ def call_item(call: Ready) -> Json:
     """A call as an output item: the upstream's own where it is right."""
     own: Json = call.raw
     match own:
-        case {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": str(written)} if (
-            call.is_written(written)
-        ):
+        case {
+            "type": "function_call",
+            "id": str(),
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": str(written),
+        } if call.is_written(written):
             return own
         case {"type": "custom_tool_call", "id": str(item_id)}:
             words = str(call.arguments.get("input", ""))
@@ -110,6 +114,11 @@ class Items:
         self._item_id = ""
         self._pieces: list[str] = []
         self._annotations: list[Json] = []
+
+    def passed(self, number: object) -> None:
+        """An event went by with a number of its own; ours come after it."""
+        if isinstance(number, int):
+            self._sent = number + 1
 
     def event(self, kind: str, **fields: object) -> bytes:
         """One event with the next number."""

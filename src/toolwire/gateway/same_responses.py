@@ -98,6 +98,7 @@ class ResponsesStream:
             self._response = response
         self.ended = kind in ("response.completed", "response.incomplete", "response.failed")
         if not self._tools:
+            self._items.passed(event.get("sequence_number"))
             return [frames.named(kind, payload)]
         key = event.get("output_index") if isinstance(event.get("output_index"), int) else None
         match kind.removeprefix("response."):
