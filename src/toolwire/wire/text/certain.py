@@ -10,6 +10,7 @@ from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.triggers import end_of_turn, triggers
 
 _BEGINNINGS = PREFIXES | {token[:size] for token in END_OF_TURN for size in range(1, len(token))}
+_FIRST_CHARACTERS = frozenset(beginning[0] for beginning in _BEGINNINGS)
 _REACH = 400
 _FOLLOWS = re.compile(r"(?:`{1,3}|✿.{0,8}|[^\W\d][\w.-]{0,63})\Z")
 _LABELS = ("Thought:", "Action:", "Final Answer:", "Observation:", "Call:", "**Thought:", "**Action:")
@@ -61,7 +62,6 @@ def _may_name(word: str, offered: Offered) -> bool:
 def before_marker(text: str, at: int = 0, more: frozenset[str] = frozenset()) -> int:
     """Where the longest end of the text begins that is the beginning of a marker."""
     for begin in range(max(at, len(text) - LONGEST), len(text)):
-        rest = text[begin:]
-        if rest in _BEGINNINGS or rest in more:
+        if text[begin] in _FIRST_CHARACTERS and (text[begin:] in _BEGINNINGS or text[begin:] in more):
             return begin
     return len(text)

@@ -14,7 +14,7 @@ _ANNOUNCES = (
 )
 _QUOTES = "`'\"“"
 _LINE = 2_000
-_TOKENS_AT_END = 32
+_TOKENS_AT_END = 8
 _KEPT_LISTS = 64
 
 
