@@ -31,7 +31,7 @@ def types_of(schema: Any, root: Mapping[str, Any], hops: int = _REFERENCES) -> f
         if isinstance(options, list | tuple):
             return frozenset[str]().union(*(types_of(option, root, hops - 1) for option in options))
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    return frozenset(_kind(value) for value in values) if isinstance(values, list | tuple) else frozenset()
+    return frozenset(kind_of(value) for value in values) if isinstance(values, list | tuple) else frozenset()
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -47,7 +47,8 @@ def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
     return schema
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What JSON Schema calls the type of a value."""
     match value:
         case None:
             return "null"

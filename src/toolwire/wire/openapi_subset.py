@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolwire.protocol.tools import JsonObject, Tool
+from toolwire.wire.coerce import kind_of
 from toolwire.wire.losses import Loss
 from toolwire.wire.outbound import to_json
 
@@ -195,25 +196,7 @@ def _kinds(schema: JsonObject) -> list[str]:
     if "items" in schema or "prefixItems" in schema:
         return ["array"]
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    return list(dict.fromkeys(_kind_of(value) for value in values)) if isinstance(values, list) else []
-
-
-def _kind_of(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    return list(dict.fromkeys(kind_of(value) for value in values)) if isinstance(values, list) else []
 
 
 def _merged(schema: JsonObject, part: JsonObject) -> JsonObject:
