@@ -1,6 +1,7 @@
 """Every way in which an upstream fails: the client gets a typed error or a well-formed end, never a hang."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -8,10 +9,11 @@ import anthropic
 import openai
 import pytest
 
-from tests.gateway.clients import CHAT, KINDS, MESSAGES, RESPONSES, Kind
+from tests.gateway.clients import CHAT, KINDS, MESSAGES, RESPONSES, Kind, chunk
 from tests.gateway.stand import BOUND_S, QUICK, Gate, Stand
 from tests.gateway.test_passing import each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
+from toolwire.gateway.settings import Bounds
 
 ERRORS = (openai.APIStatusError, anthropic.APIStatusError)
 SECRET = "sk-own-0123456789"
@@ -158,6 +160,28 @@ async def test_a_stream_without_end_is_bounded(stand: Stand, upstream: Provider,
     assert "more than 200000 bytes" in await ended(kind, await stand.gate(bounds=QUICK))
 
 
+async def test_a_stream_that_trickles_for_ever_is_ended(stand: Stand) -> None:
+    piece = CHAT.framed([chunk({"content": "word "})]).removesuffix(b"data: [DONE]\n\n")
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with asyncio.timeout(BOUND_S):
+        told = await ended(CHAT, await stand.gate(url=url, bounds=Bounds(whole_s=0.3)))
+    server.close()
+
+    assert "in time" in told
+
+
 @each_api
 async def test_a_line_without_end_is_bounded(stand: Stand, upstream: Provider, kind: Kind) -> None:
     upstream.will(half(b"data: " + b"x" * 100_000, kind="text/event-stream", then="hang"))
@@ -203,7 +227,7 @@ async def test_a_silent_upstream_does_not_leave_the_client_without_a_sign_of_lif
 ) -> None:
     """A model that reads a long prompt says nothing for minutes, and clients give up on silent connections."""
     upstream.will(Scripted(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", "hang"))
-    gate = await stand.gate(bounds=type(QUICK)(keep_alive_s=0.05))
+    gate = await stand.gate(bounds=Bounds(keep_alive_s=0.05))
 
     async with gate.http() as client, asyncio.timeout(BOUND_S):
         asked = {"model": "m", "stream": True, "messages": []}

@@ -227,6 +227,15 @@ async def test_every_choice_is_read_by_itself(stand: Stand, upstream: Provider, 
     assert read_completion(completion, 1).calls == ([KITCHEN] if stream else [])
 
 
+async def test_a_very_large_answer_is_read_too(stand: Stand, upstream: Provider) -> None:
+    upstream.will(CHAT.says("word " * 200_000 + LEAKED))
+
+    got = await CHAT.ask(await stand.gate(), stream=False)
+
+    assert got.calls == [KITCHEN]
+    assert len(got.text) > 900_000
+
+
 async def test_log_probabilities_and_vendor_fields_of_a_stream_pass(stand: Stand, upstream: Provider) -> None:
     logprobs: Any = {"content": [{"token": "Hi", "logprob": -0.1, "bytes": None, "top_logprobs": []}], "refusal": None}
     said = chunk({"content": "Hi"})

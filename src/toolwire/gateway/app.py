@@ -1,5 +1,6 @@
 """The gateway as an ASGI application: routes, what every request goes through, and what a client may list."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from toolwire.gateway.asked import ToolLists, read_asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.door import Door, Scope, headers_of
 from toolwire.gateway.exchange import ByModel, ByUpstream, Turned
-from toolwire.gateway.faults import Fault, error_body
+from toolwire.gateway.faults import Fault, Refused, error_body
 from toolwire.gateway.flow import Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
@@ -94,7 +95,11 @@ class Chat:
         entry.model, entry.stream = asked.model, asked.stream
         envelope = Envelope(secrets.token_hex(12), asked.model, int(time.time()))
         turned = Turned(asked, headers, entry, envelope, Ids(asked.taken, new_call_id), send)
-        await while_connected(self._source.answer(turned), receive, lambda: entry.answered)
+        try:
+            async with asyncio.timeout(self._bounds.whole_s + self._bounds.idle_s):
+                await while_connected(self._source.answer(turned), receive, lambda: entry.answered)
+        except TimeoutError:
+            raise Refused(Fault(504, "timeout", "the answer took too long, or nobody read it")) from None
 
 
 def _healthy(_: Request) -> Response:

@@ -59,12 +59,12 @@ async def _pieces(
             while not coming.done():
                 patience = bounds.closing_s if stream.complete else bounds.keep_alive_s
                 await asyncio.wait({coming}, timeout=min(patience, max(0.0, deadline - clock())))
+                if clock() >= deadline:
+                    raise Refused(too_late(place))
                 if not coming.done():
                     if stream.complete:
                         yield b""
                         return
-                    if clock() >= deadline:
-                        raise Refused(too_late(place))
                     yield None
             piece = _come(coming, stream)
         finally:
