@@ -106,3 +106,13 @@ def test_a_code_answer_is_shown_line_by_line() -> None:
     shown = feed(parser, "```python\n", "total = 0\n", "for x in y:\n    total += x\n")
 
     assert "total += x" in _joined(shown, TextDelta)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_long_honest_answer_never_shows_its_markup(size: int) -> None:
+    text = "Adding up.\n" + f"{CALL}\n" * 300
+    parser = StreamParser(tools=[ADD])
+    shown = [delta for at in range(0, len(text), size) for delta in parser.feed(text[at : at + size])]
+
+    assert _joined(shown, TextDelta).strip() == "Adding up."
+    assert len(parser.finish().calls) == 300

@@ -132,13 +132,18 @@ class LiveText:
 
     def _go_through(self, scan: Scan, at: int, out: list[Delta]) -> str:
         text, look, fresh = scan.text, at, self._fresh
-        while (found := self._pass.next(look, fresh=fresh)) is not None:
+        while True:
+            purse = scan.purse
+            found = self._pass.next(look, fresh=fresh)
+            if found is None:
+                break
             begin, after, step = found
-            scan.spend()
             if undecided(scan, begin, after, step):
+                scan.purse = purse  # waiting is no false start, and how often a block is read again is bounded anyway
                 self._say(text[at:begin], out)
                 return self._wait(text[begin:], begin, step, out)
             if step is None:
+                scan.spend()
                 look, fresh = max(after, look + (not fresh)), False
                 continue
             self._say(text[at:begin], out)
