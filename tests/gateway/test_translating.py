@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import anthropic
+import httpx2
 import openai
 import pytest
 
@@ -178,6 +179,46 @@ async def test_a_tool_whose_name_the_upstream_would_refuse_keeps_its_name_for_th
     assert got.calls == [("rooms.read", {"room": "kitchen"})]
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "dialect", "sent"),
+    [
+        (CHAT, {"tool_choice": "required", "stop": ["END"], "top_p": 0.5}, "anthropic",
+         {"tool_choice": {"type": "any"}, "stop_sequences": ["END"], "top_p": 0.5}),
+        (CHAT, {"tool_choice": {"type": "function", "function": {"name": NAME}}, "stop": "END"}, "anthropic",
+         {"tool_choice": {"type": "tool", "name": NAME}, "stop_sequences": ["END"]}),
+        (MESSAGES, {"tool_choice": {"type": "tool", "name": NAME}, "stop_sequences": ["END"]}, "openai",
+         {"tool_choice": {"type": "function", "function": {"name": NAME}}, "stop": ["END"]}),
+        (RESPONSES, {"tool_choice": {"type": "function", "name": NAME}, "top_p": 0.5}, "openai",
+         {"tool_choice": {"type": "function", "function": {"name": NAME}}, "top_p": 0.5}),
+        (CHAT, {"stop": ["END"], "temperature": 0.25}, "ollama", {"options": {"temperature": 0.25, "stop": ["END"]}}),
+    ],
+)  # fmt: skip
+async def test_options_cross_under_their_other_names(
+    stand: Stand, upstream: Provider, kind: Kind, options: Any, dialect: str, sent: Any
+) -> None:
+    upstream.will(speaks(dialect, "Hello.", stream=False))
+
+    await kind.ask(await stand.gate(dialect), stream=False, more=options)
+
+    body = upstream.asked[0].body
+    assert {name: body[name] for name in sent} == sent
+
+
+async def test_a_response_that_builds_on_one_kept_elsewhere_is_refused(stand: Stand, upstream: Provider) -> None:
+    with pytest.raises(openai.BadRequestError, match="send the whole input"):
+        await RESPONSES.ask(await stand.gate("openai"), stream=False, more={"previous_response_id": "resp_1"})
+
+    assert upstream.asked == []
+
+
+async def test_a_translated_stream_from_an_upstream_that_answers_whole(stand: Stand, upstream: Provider) -> None:
+    upstream.will(speaks("openai", LEAKED, stream=False))
+
+    got = await MESSAGES.ask(await stand.gate("openai"), stream=True)
+
+    assert got.calls == [KITCHEN]
+
+
 async def test_what_cannot_cross_is_named(stand: Stand, upstream: Provider) -> None:
     upstream.will(speaks("openai", "A cat.", stream=False))
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
@@ -250,6 +291,25 @@ async def test_the_models_of_an_upstream_are_listed_for_both_sdks(stand: Stand, 
 
     assert chat == messages == ["qwen3:8b", "llama3"]
     assert {asked.path for asked in upstream.asked} == {"/api/tags"}
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings", "/v1/messages/count_tokens"])
+async def test_other_routes_pass_as_they_are(stand: Stand, upstream: Provider, path: str) -> None:
+    gate = await stand.gate()
+    dialect = "error" if "messages" in path else None
+    async with gate.http() as client:
+        upstream.will(answer(b'{"input_tokens":  14}'))
+        got = await client.post(path, content=b'{"model":  "m"}', headers={"x-api-key": "theirs"})
+        upstream.will(says({"detail": "no such model"}, status=404))
+        refused = await client.post(path, json={"model": "m"})
+        upstream.will(half(b"data: {}", kind="text/event-stream"))
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await client.post(path, json={"model": "m", "stream": True})
+
+    assert got.content == b'{"input_tokens":  14}'
+    assert (upstream.asked[0].path, upstream.asked[0].headers["x-api-key"]) == (path, "theirs")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (404, "no such model")
+    assert refused.json().get("type") == dialect
 
 
 async def test_a_list_of_models_passes_with_what_else_it_says(stand: Stand, upstream: Provider) -> None:

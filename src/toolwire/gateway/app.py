@@ -23,6 +23,8 @@ from toolwire.gateway.flow import Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
 from toolwire.gateway.log import Log, silent
+from toolwire.gateway.other import PATHS as OTHER_PATHS
+from toolwire.gateway.other import Passed
 from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
 from toolwire.gateway.translate import Envelope
 from toolwire.gateway.upstream import Way
@@ -63,12 +65,13 @@ def make_app(
         await (source.way.close() if isinstance(source, ByUpstream) else source.model.close())
 
     routes = [Route(path, Chat(source, dialect, lists, bounds), methods=["POST"]) for path, dialect in PATHS.items()]
+    routes += [Route(path, Passed(source, path, bounds), methods=["POST"]) for path in OTHER_PATHS]
     routes += [
         Route("/v1/models", listing.models),
         Route("/healthz", _healthy),
         Route("/readyz", listing.ready),
     ]
-    guarded = Middleware(Door, access=access, log=log, dialects=PATHS, mint=new_request_id)
+    guarded = Middleware(Door, access=access, log=log, dialects=PATHS | OTHER_PATHS, mint=new_request_id)
     return Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
     )

@@ -9,6 +9,7 @@ from toolwire.errors import ModelError
 from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
 from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Ids
+from toolwire.gateway.carried import carry_over
 from toolwire.gateway.faults import Refused, not_an_answer, of_answer, of_model_error, too_late
 from toolwire.gateway.flow import Send, checked, follow, send_stream, send_whole, stopped
 from toolwire.gateway.frames import KEEP_ALIVE
@@ -44,6 +45,7 @@ class Plan:
     body: bytes
     whole: Callable[[Json], Json]
     stream: Callable[[], Stream]
+    names: NameMap
     lost: str = ""
 
 
@@ -124,7 +126,7 @@ class ByUpstream:
 
     async def _stream_whole(self, turned: Turned, plan: Plan, data: Json, headers: Headers) -> None:
         """The client wanted a stream, but the upstream answered in one piece."""
-        stream = _translating(turned, NameMap(turned.asked.tools, {}), plan.api)
+        stream = _translating(turned, plan.names, plan.api)
         frames = b"".join([*stream.feed(b"", data), *stream.done()])
         await send_stream(turned.send, _one(frames), stream, headers)
 
@@ -133,16 +135,17 @@ class ByUpstream:
         written = WRITTEN.get(self.way.upstream.dialect, WRITTEN[CHAT.name])
         found = decoded(asked)
         request = found.request
-        body = encode_request(written.dialect, request, written.frame(request, found.model, asked.stream))
+        frame = written.frame(request, found.model, asked.stream)
+        options, understood = carry_over(found.extras, written.api.name, written.dialect.wire_name)
+        body = encode_request(written.dialect, request, _joined(frame, options))
         names = NameMap.of(() if request.tools_off else request.tools, written.dialect.wire_name)
 
         def whole(data: Json) -> Json:
             reply = names.restore(parse_reply(data, names.tools, written.api.name))
             return rendered(asked, turned.envelope, reply, turned.ids, turned.entry.tally)
 
-        return Plan(
-            written.api, to_json(body), whole, lambda: _translating(turned, names, written.api), left_out(found)
-        )
+        lost = left_out(found, understood)
+        return Plan(written.api, to_json(body), whole, lambda: _translating(turned, names, written.api), names, lost)
 
 
 def _passing(turned: Turned) -> Plan:
@@ -152,7 +155,14 @@ def _passing(turned: Turned) -> Plan:
     def whole(data: Json) -> Json:
         return spoken.repair(data, asked.tools, turned.ids, tally) if asked.tools else data
 
-    return Plan(spoken.api, asked.body, whole, lambda: spoken.stream(asked.tools, turned.ids, tally))
+    names = NameMap(asked.tools, {})
+    return Plan(spoken.api, asked.body, whole, lambda: spoken.stream(asked.tools, turned.ids, tally), names)
+
+
+def _joined(frame: Json, options: Json) -> Json:
+    """Both, with the options inside `options` of both kept."""
+    inner = {**frame.get("options", {}), **options.get("options", {})}
+    return frame | options | ({"options": inner} if inner else {})
 
 
 def _translating(turned: Turned, names: NameMap, api: Api) -> TranslatedStream:

@@ -17,6 +17,7 @@ from toolwire.wire.outbound import Json
 
 # Left out without a word: they change nothing that a client could notice here.
 _HARMLESS = frozenset({"stream_options", "user", "metadata", "store", "parallel_tool_calls", "service_tier", "n"})
+_STATEFUL = ("previous_response_id", "conversation")
 _MOST_LOSSES = 5
 
 
@@ -45,6 +46,9 @@ class Envelope:
 
 def decoded(asked: Asked) -> DecodedRequest:
     """The client's request in our nouns. Raises Refused."""
+    kept = next((name for name in _STATEFUL if asked.data.get(name)), None)
+    if kept is not None:
+        raise Refused(Fault(400, "stateless", f"{kept} needs an upstream that keeps responses; send the whole input"))
     match decode_request(asked.data, asked.dialect):
         case BadRequest(wrong):
             raise Refused(Fault(400, "invalid_request", wrong))
@@ -52,9 +56,10 @@ def decoded(asked: Asked) -> DecodedRequest:
             return found
 
 
-def left_out(found: DecodedRequest) -> str:
+def left_out(found: DecodedRequest, understood: frozenset[str] = frozenset()) -> str:
     """What of a request could not be translated, as the value of a header; empty when nothing was lost."""
-    ignored = [f"{name} was ignored" for name in found.extras if name not in _HARMLESS and name != "tools"]
+    known = _HARMLESS | understood | {"tools"}
+    ignored = [f"{name} was ignored" for name in found.extras if name not in known]
     lost = [*map(str, found.losses), *ignored]
     more = [f"and {len(lost) - _MOST_LOSSES} more"] if len(lost) > _MOST_LOSSES else []
     text = "; ".join([*lost[:_MOST_LOSSES], *more])[:500]
