@@ -16,7 +16,7 @@ from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.labels import read_start, start_undecided
 from toolwire.wire.text.openers import opened
 from toolwire.wire.text.reading import Pass
-from toolwire.wire.text.scan import Flow, Scan, Step
+from toolwire.wire.text.scan import ATTEMPT, Flow, Scan, Step
 from toolwire.wire.text.words import FENCE_END, Words, speak
 
 _QUIET = re.compile(r"[^<\[{`✿>\]\nf]*+\Z")
@@ -146,6 +146,7 @@ class LiveText:
                 scan.spend()
                 look, fresh = max(after, look + (not fresh)), False
                 continue
+            scan.spend(0 if step.found else ATTEMPT)
             self._say(text[at:begin], out)
             self._take(step, out)
             at = look = max(step.end, begin + 1)
