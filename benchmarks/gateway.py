@@ -5,7 +5,7 @@ What is counted is the CPU time of the gateway's process alone, read from the ke
 the least that such a process can do with the same server and client libraries: pass the bytes on and back. `own` is
 what toolwire itself does, measured alone.
 
-There is no LiteLLM beside it. `docs/gateway.md` names a recorded figure for its SDK.
+`python -m benchmarks.gateway_litellm` puts the same requests through LiteLLM's proxy.
 """
 
 import argparse
@@ -106,8 +106,9 @@ async def read_message(reader: asyncio.StreamReader) -> bytes:
 
 
 def taken_us(process: int) -> float:
-    """CPU time of a single-threaded process so far."""
-    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1000
+    """CPU time of a process so far, all its threads together."""
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1000
 
 
 async def measured(ask: Callable[[], Awaitable[None]], process: int, requests: int, repetitions: int) -> list[float]:
