@@ -48,7 +48,10 @@ bench: setup ## measure against floors and peers, as ratios in one run
 bench-peers: setup ## install the peers for `make bench`, beside the project
 	@UV_PROJECT_ENVIRONMENT=.venv-peers $(UV) sync --quiet --frozen --group peers $(EXTRAS)
 
+fuzz: setup ## read a million broken and hostile model outputs; none may raise or hang
+	@$(RUN) python -m benchmarks.fuzz_wire 1000000
+
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help setup demo test check format docs eval-local bench bench-peers clean
+.PHONY: help setup demo test check format docs eval-local bench bench-peers fuzz clean

@@ -451,6 +451,16 @@ async def test_garbage_from_the_model_is_sent_back_and_the_turn_still_ends(store
     assert (answer.reason, answer.text) == (EndReason.FAILURE_LIMIT, "sorry")
 
 
+@pytest.mark.feature("F092")
+async def test_a_call_that_is_only_announced_is_asked_for_in_format(store: Store) -> None:
+    """The parser reports it, nothing runs, and the model is asked to say it properly."""
+    announced = parse_reply("I'll use the add tool to compute this.", tools=[add])
+    model = ScriptedModel(announced, call("add", a=1, b=1), "2")
+    answer = await Agent(model, [add], store=store).ask("1 + 1?")
+    assert "proper format" in str(model.requests[1].messages[-1])
+    assert answer.text == "2"
+
+
 @pytest.mark.requirement("loop.errors-return")
 @pytest.mark.feature("F155", "F265")
 async def test_every_kind_of_error_reaches_the_model_as_a_sentence(store: Store) -> None:

@@ -144,7 +144,7 @@ def test_without_tools_one_reply_is_the_answer() -> None:
     ("reply", "word"),
     [
         (Reply("<tool_call>{", problems=(Problem("truncated", "The call was cut off."),)), "cut off"),
-        (Reply("I will use read", problems=(Problem("mention", "A tool was mentioned."),)), "mentioned"),
+        (Reply("I will use read", problems=(Problem("mentioned", "A tool was mentioned."),)), "mentioned"),
         (Reply("   "), "empty"),
     ],
 )

@@ -35,7 +35,7 @@ from toolwire.protocol.values import changed
 Echo = tuple[str, str]
 
 _PROGRESS = (Status.SUCCESS, Status.PARTIAL)
-_MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mention"}
+_MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned"}
 
 
 @dataclass(frozen=True, slots=True)
