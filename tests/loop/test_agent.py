@@ -20,6 +20,7 @@ from toolwire import (
     Tier,
     ToolFailure,
     Usage,
+    parse_reply,
     tool,
 )  # fmt: skip
 from toolwire.errors import ModelUnavailable, NotKept
