@@ -140,6 +140,14 @@ def test_a_provider_response_is_read(inside: Inside) -> None:
     assert said["finish_reason"] == "tool_calls"
 
 
+def test_an_explanation_shows_which_part_was_read_as_what(inside: Inside) -> None:
+    Path("tools.json").write_text(json.dumps([ECHO]))
+    Path("said.txt").write_text('Hm.\n<tool_call>{"name": "echo", "arguments": {"message": "hi"}}</tool_call>')
+    shown = inside("parse", "said.txt", "--tools", "tools.json", "--explain").out
+    assert [line.split()[1] for line in shown.splitlines()[1:3]] == ["text", "call"]
+    assert 'echo(message="hi")' in shown
+
+
 def test_text_with_bytes_that_are_no_text_is_read(stage: Stage) -> None:
     (stage.folder / "tools.json").write_text(json.dumps([ECHO]))
     call = b'<tool_call>{"name": "echo", "arguments": {"message": "hi"}}</tool_call>'

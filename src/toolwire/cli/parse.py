@@ -4,16 +4,28 @@ import json
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from toolwire.cli.exits import Exit
-from toolwire.cli.options import ToolsFile
+from toolwire.cli.options import NoColor, ToolsFile
 from toolwire.cli.plain import reply_object
 from toolwire.cli.reading import read_bytes
-from toolwire.cli.screen import write_json
+from toolwire.cli.screen import Screen, write_json
+from toolwire.cli.text import arguments_line, clean, one_line
 from toolwire.errors import SettingsError
+from toolwire.protocol.chat import Reply
 from toolwire.wire.reply import parse_reply
+from toolwire.wire.text.spans import spans
 
 PROVIDERS = "auto openai openai_responses anthropic gemini ollama bedrock cohere mistral text".split()
+
+STYLES = {
+    "text": "",
+    "reasoning": "italic blue",
+    "call": "black on green",
+    "refused": "black on yellow",
+    "markup": "dim strike",
+}
 
 
 def parse(
@@ -27,17 +39,44 @@ def parse(
     finish_reason: Annotated[
         str | None, typer.Option("--finish-reason", metavar="R", help="Why the model stopped, if you know better.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show which part of the text was read as what, instead of JSON.")
+    ] = False,
+    no_color: NoColor = False,
 ) -> Exit:
     """Read any model output into content, reasoning, calls and problems.
 
     A JSON object is taken as a provider's response, anything else as text. What is wrong with it is in `problems`.
+    Calls in text count only for tools that were offered, so give them with --tools.
     """
     if provider not in PROVIDERS:
         raise SettingsError(f"--provider {provider!r} is unknown; choose one of {', '.join(PROVIDERS)}")
     offered = _tools_in(tools) if tools else []
     text = read_bytes(file).decode("utf-8", "replace")
-    write_json(reply_object(parse_reply(_response(text), offered, provider, finish_reason)), indent=True)
+    response = _response(text)
+    reply = parse_reply(response, offered, provider, finish_reason)
+    if explain:
+        _explain(response if isinstance(response, str) else reply.content, reply, offered, Screen.of(no_color=no_color))
+    else:
+        write_json(reply_object(reply), indent=True)
     return Exit.DONE
+
+
+def _explain(text: str, reply: Reply, tools: list[Any], screen: Screen) -> None:
+    """The text in colours with a legend, then every call and every problem on a line of its own."""
+    parts = spans(text, tools, cut=reply.finish_reason == "length")
+    if screen.streams:
+        screen.out.print(Text.assemble(*((clean(text[part.start : part.end]), STYLES[part.kind]) for part in parts)))
+        screen.out.print(Text.assemble("\n", *((f" {kind} ", style) for kind, style in STYLES.items())), end="\n\n")
+    rows = [
+        (f"{part.start}-{part.end}", part.kind, part.what or one_line(text[part.start : part.end], 60))
+        for part in parts
+    ]
+    screen.table(("where", "read as", "what"), rows)
+    for call in reply.calls:
+        screen.say(f"call  {call.name}({arguments_line(call.arguments, 100)})  from {call.format}")
+    for problem in reply.problems:
+        screen.say(f"{problem.code}  {problem.message}")
 
 
 def _response(text: str) -> Any:
