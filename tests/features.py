@@ -55,4 +55,3 @@ def page() -> str:
 def _names(tests: list[str]) -> str:
     more = f" and {len(tests) - _MOST_SHOWN} more" if len(tests) > _MOST_SHOWN else ""
     return "<br>".join(f"`{test}`" for test in tests[:_MOST_SHOWN]) + more
-

@@ -18,7 +18,9 @@ MARK = re.compile(r"<!-- snippet: (\S+) -->\n(?:```python\n(.*?)```\n)?", re.DOT
 
 @pytest.mark.parametrize("path", [*SNIPPETS, *EXAMPLES], ids=lambda path: path.name)
 def test_code_in_the_docs_runs(path: Path, tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    ran = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+    )
     assert ran.returncode == 0, ran.stderr
 
 

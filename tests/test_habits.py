@@ -22,7 +22,19 @@ def test_the_features_page_is_current() -> None:
 
 @pytest.mark.feature("F263")
 def test_every_verb_of_the_journey_has_tests_of_its_own() -> None:
-    verbs = ("define", "disclose", "decide", "execute", "record", "loop", "models", "toolbox", "cli", "settings", "wire")
+    verbs = (
+        "define",
+        "disclose",
+        "decide",
+        "execute",
+        "record",
+        "loop",
+        "models",
+        "toolbox",
+        "cli",
+        "settings",
+        "wire",
+    )
     without = [verb for verb in verbs if not list((TESTS / verb).glob("test_*.py"))]
     assert without == []
 

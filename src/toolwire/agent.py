@@ -18,6 +18,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
+from toolwire.protocol.values import changed
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.runtime import Runtime
@@ -92,10 +93,12 @@ class Agent:
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
-        Raises `NotKept` for an unknown turn and `Fenced` when a living process owns it or it has ended.
+        Its deadline begins anew: the time in which nobody ran it is not its own. Raises `NotKept` for an unknown
+        turn and `Fenced` when a living process owns it or it has ended.
         """
         kept = await self.store.resume(turn_id)
-        return _answer(await self._runner(on_event).run(fold(kept, self.runtime), resumed=True))
+        turn = changed(fold(kept, self.runtime), started_at=self.runtime.clock())
+        return _answer(await self._runner(on_event).run(turn, resumed=True))
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.
@@ -108,7 +111,12 @@ class Agent:
         """Take one call through the whole journey, without a model."""
         turn = await self._begin(f"call {name}", "")
         call = ToolCall(name, arguments, id=f"call_{turn.id[-12:]}_1_1", format="direct")
-        result = await self.runtime.execute(call, turn, on_event)
+        try:
+            result = await self.runtime.execute(call, turn, on_event)
+        except asyncio.CancelledError:
+            given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {name!r} was canceled"))
+            await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
+            raise
         done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
         await self.store.end(done, TurnStats(calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms))
         return result

@@ -10,6 +10,7 @@ from toolwire.deliver.endings import canceled, refused, rejected, unknown
 from toolwire.deliver.size import overflow, trimmed
 from toolwire.errors import StoreUnavailable
 from toolwire.execute.contract import Executor
+from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Resources
 from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, CallStarted, Event
 from toolwire.loop.limits import time_left_s
@@ -55,9 +56,22 @@ class Batch:
     def __init__(self, parallel: int) -> None:
         self.peak = 0
         self.waited_s = 0.0
+        self._asked = 0
+        self._asked_since = 0.0
         self._free = parallel
         self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
+
+    def ask(self, now: float) -> None:
+        """A person is being asked. Time counts as waited for while anyone is, however many are asked at once."""
+        if self._asked == 0:
+            self._asked_since = now
+        self._asked += 1
+
+    def heard(self, now: float) -> None:
+        self._asked -= 1
+        if self._asked == 0:
+            self.waited_s += now - self._asked_since
 
     def place(self) -> "asyncio.Future[None] | None":
         """Take a free place; when there is none, what to wait for. Places are given in the order of asking."""
@@ -157,7 +171,7 @@ class Journey:
         if isinstance(decision, Denied):
             return refused(decision), decision.rule
         asked = perf_counter()
-        touched = claims(decision.tool, decision.arguments)
+        touched = claims(decision.tool, decision.arguments, next(iter(self._turn.grant.roots), ""))
         if not touched:
             return await self._run(one, decision, asked), ""
         async with self._hub.resources.holding(touched):
@@ -170,9 +184,13 @@ class Journey:
             return rejected(call, f"{request.reason} Nobody is there to ask; tell the user what you wanted to do.")
         if self._emit:
             self._emit(ApprovalAsked(request))
-        began = hub.clock()
-        approval = await hub.approve(request)
-        self._batch.waited_s += hub.clock() - began
+        self._batch.ask(hub.clock())
+        try:
+            approval = await hub.approve(request)
+        except Exception as error:  # the approver is a door: its failure is an answer to the model, not the turn's end
+            approval = Approval(granted=False, by="nobody", reason=f"asking failed ({type(error).__name__}: {error})")
+        finally:
+            self._batch.heard(hub.clock())
         event = "approved" if approval.granted else "rejected"
         detail = {"by": approval.by, "reason": approval.reason, "digest": request.digest}
         await hub.store.audit([AuditRow.about(card, event, hub.clock(), rule="confirmation", detail=detail)])
@@ -195,8 +213,7 @@ class Journey:
             if self._emit:
                 self._emit(CallStarted(card.call))
             if self._turn.limits.deadline_s is not None:
-                left_s = time_left_s(self._turn, hub.clock()) or 0.0
-                allowed = changed(allowed, timeout_s=min(allowed.timeout_s, left_s))
+                allowed = self._before_the_deadline(allowed)
             result = await hub.executor.execute(allowed, self._context(card, allowed))
         finally:
             self._batch.leave()
@@ -206,6 +223,14 @@ class Journey:
             result = changed(result, delivery=allowed.tool.delivery)
         whole = overflow(result, self._turn.limits.result_chars)
         return result if whole is None else await self._shortened(result, whole)
+
+    def _before_the_deadline(self, allowed: Allowed) -> Allowed:
+        """The call with no more time than its turn has left. Time spent on people's approvals is not the turn's."""
+        turn = changed(self._turn, waited_s=self._turn.waited_s + self._batch.waited_s)
+        left_s = time_left_s(turn, self._hub.clock()) or 0.0
+        if left_s >= allowed.timeout_s:
+            return allowed
+        return changed(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))
 
     async def _shortened(self, result: ToolResult, whole: bytes) -> ToolResult:
         """The result as the model will see it, and the whole kept; a full disk costs the whole, not the result."""

@@ -61,8 +61,10 @@ class Runtime:
     async def execute(self, call: ToolCall, turn: Turn, emit: Emit | None = None) -> ToolResult:
         """One call through the whole journey. The same call of the same turn again gives the stored result."""
         key = (turn.id, call.id)
-        if running := self._running.get(key):
-            return await asyncio.shield(running)
+        while running := self._running.get(key):
+            await asyncio.wait((running,))
+            if not running.cancelled():
+                return running.result()
         answer = self._running[key] = asyncio.get_running_loop().create_future()
         try:
             result = await self._execute(call, turn, emit)

@@ -72,6 +72,10 @@ class Point:
         (Text("block"), "block", None),
         ([Text("one"), Image("QQ==")], "one\n[image image/png]", None),
         ("half a surrogate \ud83d", "half a surrogate ?", None),
+        (Text("half \ud83d"), "half ?", None),
+        (2**70, str(2**70), 2**70),
+        ({"n": 2**70, "s": "\ud83d"}, f'{{"n": {2**70}, "s": "?"}}', {"n": 2**70, "s": "?"}),
+        (float("nan"), "null", None),
     ],
 )
 async def test_what_a_function_returns_becomes_content(
@@ -97,6 +101,10 @@ async def test_what_has_no_json_form_is_a_failure_that_says_what_to_return(
     assert "Return text, numbers, lists" in result.text
 
 
+class Odd(BaseException):
+    """Not even an Exception."""
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -104,19 +112,33 @@ class Unprintable(Exception):
 
 @pytest.mark.feature("F265")
 @pytest.mark.parametrize(
-    "error", [ValueError("bad luck"), SystemExit(3), StopIteration(1), TimeoutError("mine"), Unprintable()]
+    "error",
+    [
+        ValueError("bad luck"),
+        SystemExit(3),
+        StopIteration(1),
+        TimeoutError("mine"),
+        Unprintable(),
+        KeyboardInterrupt(),
+        Odd(),
+    ],
 )
-@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("way", ["async at once", "async", "sync"])
 async def test_a_function_that_raises_gives_a_result(
-    executor: InProcessExecutor, error: BaseException, is_async: bool
+    executor: InProcessExecutor, error: BaseException, way: str
 ) -> None:
+    async def fails_at_once() -> None:
+        raise error
+
     async def fails_async() -> None:
+        await asyncio.sleep(0)
         raise error
 
     def fails_sync() -> None:
         raise error
 
-    result = await run(executor, defined(fails_async if is_async else fails_sync))
+    ways: dict[str, Callable[[], Any]] = {"async at once": fails_at_once, "async": fails_async, "sync": fails_sync}
+    result = await run(executor, defined(ways[way]))
     assert result.error is not None
     assert (result.status, result.error.code) == (Status.FAILED, Code.EXECUTION_FAILED)
 
@@ -218,51 +240,34 @@ async def test_a_tool_that_cancels_itself_has_failed_not_been_canceled(executor:
     assert result.status is Status.FAILED
 
 
-async def test_a_tool_that_once_finished_without_waiting_is_still_bounded_when_it_waits(
-    executor: InProcessExecutor,
-) -> None:
-    """We chose to run such tools without a task of their own; nothing else about them may differ."""
-    lap = 0
+async def test_a_block_with_odd_fields_is_a_failure(executor: InProcessExecutor) -> None:
+    def give() -> Any:
+        return [Text("fine"), Text(123)]  # type: ignore[arg-type]
 
-    async def moody() -> str:
-        nonlocal lap
-        lap += 1
-        if lap in (3, 6):
-            await asyncio.Event().wait()
-        if lap == 4:
-            raise ValueError("on the fourth lap")
-        if lap == 5:
-            await asyncio.sleep(0)
-            async with asyncio.timeout(1):
-                await asyncio.sleep(0)
-        return f"lap {lap}"
-
-    made = defined(moody)
-    results = [await run(executor, made, timeout_s=0.02) for _ in range(6)]
-    assert [result.status.value for result in results] == [
-        "success", "success", "timeout", "failed", "success", "timeout",
-    ]  # fmt: skip
-    assert results[4].text == "lap 5"
+    result = await run(executor, defined(give))
+    assert result.status is Status.FAILED
+    assert "Text block" in result.text
 
 
-async def test_a_tool_that_runs_at_once_can_be_canceled_when_it_waits(executor: InProcessExecutor) -> None:
-    began = asyncio.Event()
-    waits = False
+async def test_a_tool_without_an_await_runs_at_once_and_one_with_is_bounded(executor: InProcessExecutor) -> None:
+    """We chose to run what cannot wait without a task of its own; nothing else about it may differ."""
+    tasks: list[asyncio.Task[Any] | None] = []
 
-    async def moody() -> str:
-        if waits:
-            began.set()
-            await asyncio.Event().wait()
-        return "done"
+    async def computes() -> str:
+        tasks.append(asyncio.current_task())
+        return "computed"
 
-    made = defined(moody)
-    await run(executor, made)
-    waits = True
-    task = asyncio.create_task(executor.execute(allowed(made), Context()))
-    await asyncio.wait_for(began.wait(), BOUND_S)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async def waits() -> str:
+        tasks.append(asyncio.current_task())
+        await asyncio.Event().wait()
+        return "never"
+
+    computed = await run(executor, defined(computes))
+    waited = await run(executor, defined(waits), timeout_s=0.01)
+
+    assert (computed.text, waited.status) == ("computed", Status.TIMEOUT)
+    assert tasks[0] is asyncio.current_task()
+    assert tasks[1] is not asyncio.current_task()
 
 
 async def test_a_tool_without_a_function_here_is_unavailable(executor: InProcessExecutor) -> None:

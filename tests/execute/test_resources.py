@@ -26,6 +26,12 @@ def test_templates_are_filled_from_arguments_and_defaults(
     assert [(claim.resource, claim.writes) for claim in claims(copy, arguments)] == expected
 
 
+def test_a_file_is_one_resource_however_its_path_is_written() -> None:
+    write = Tool("write", "write", SCHEMA, writes=("file:{path}",))
+    ways = ("a.txt", "./a.txt", "x/../a.txt", "/ws/a.txt")
+    assert {claims(write, {"path": way}, "/ws") for way in ways} == {(Claim("file:/ws/a.txt", writes=True),)}
+
+
 async def test_readers_share_and_a_writer_waits_for_them_and_blocks_later_ones() -> None:
     resources, order = Resources(), list[str]()
     gates = {name: asyncio.Event() for name in ("r1", "r2", "w", "r3")}

@@ -553,24 +553,107 @@ async def test_a_turn_gets_the_tier_its_question_asks_for_at_most_the_grants() -
     assert [[tool.name for tool in request.tools] for request in model.requests] == [["add"], ["wipe", "add"]]
 
 
-async def test_approvals_cost_no_deadline() -> None:
-
+@pytest.mark.requirement("execute.approval-free")
+@pytest.mark.parametrize("calls", [1, 3])
+async def test_approvals_cost_no_deadline(calls: int) -> None:
+    """Three people asked at once for an hour cost no more than one, and the tool still has its time."""
     clock = FrozenClock()
+    given: list[float] = []
 
     async def approve(request: NeedsApproval) -> Approval:
-        clock.advance(3600)
+        clock.advance(3600 / calls)
         return Approval(True)
+
+    async def steer(turn: Turn) -> None:
+        clock.advance(3600)
+
+    @tool(requires_confirmation=True, timeout_s=30)
+    async def launch(n: int, context: Context) -> str:
+        """Launch."""
+        given.append(context.timeout_s)
+        return "launched"
+
+    asked = [call("launch", n=n) for n in range(calls)]
+    agent = Agent(ScriptedModel(asked, "ok"), [launch], approve=approve, intervene=steer, limits=Limits(deadline_s=60))
+    agent.runtime.clock = clock
+    answer = await agent.ask("go")
+    assert (answer.reason, answer.text) == (EndReason.ANSWERED, "ok")
+    assert {result.text for result in results_of(answer.turn)} == {"launched"}
+    assert given == [30.0] * calls
+
+
+async def test_time_in_which_nobody_ran_a_turn_is_not_its_own(store: Store) -> None:
+    clock = FrozenClock()
+    model = ScriptedModel(ModelUnavailable("gone"), "back")
+    agent = Agent(model, [add], store=store, limits=Limits(deadline_s=60))
+    agent.runtime.clock = clock
+    with pytest.raises(ModelUnavailable):
+        await agent.ask("go")
+    clock.advance(86_400)
+    [summary] = await store.turns()
+    assert (await agent.resume(summary.id)).text == "back"
+
+
+async def test_an_approver_that_fails_is_a_no_and_leaves_the_siblings_alone(store: Store) -> None:
+    async def approve(request: NeedsApproval) -> Approval:
+        raise ConnectionError("the console is gone")
 
     @tool(requires_confirmation=True)
     async def launch() -> str:
         """Launch."""
-        return "launched"
+        raise AssertionError("must not run")
 
-    agent = Agent(ScriptedModel(call("launch"), "ok"), [launch], approve=approve, limits=Limits(deadline_s=60))
-    agent.runtime.clock = clock
+    agent = Agent(
+        ScriptedModel([call("launch"), call("add", a=1, b=1)], "ok"), [launch, add], store=store, approve=approve
+    )
     answer = await agent.ask("go")
-    assert (answer.reason, answer.text) == (EndReason.ANSWERED, "ok")
-    assert results_of(answer.turn)[0].text == "launched"
+    no, two = results_of(answer.turn)
+    assert "the console is gone" in no.text
+    assert two.text == "2"
+
+
+async def test_a_turn_that_a_watcher_or_a_model_breaks_can_be_resumed(store: Store) -> None:
+    def broken(event: Event) -> None:
+        raise RuntimeError("watcher")
+
+    def buggy(request: Any) -> str:
+        raise ZeroDivisionError
+
+    agent = Agent(ScriptedModel(buggy, "fine"), [add], store=store)
+    with pytest.raises(RuntimeError):
+        await agent.ask("one", on_event=broken)
+    with pytest.raises(ZeroDivisionError):
+        await agent.ask("two")
+    assert {turn.state for turn in await store.turns()} == {"interrupted"}
+    assert (await agent.resume((await store.turns())[0].id)).text == "fine"
+
+
+async def test_a_budget_holds_for_a_model_that_does_not_count(store: Store) -> None:
+    model = ScriptedModel(says("x" * 4000, call("add", a=1, b=1)), "never")
+    answer = await Agent(model, [add], store=store, limits=Limits(tokens=500)).ask("go")
+    assert answer.reason is EndReason.TOKEN_BUDGET
+    assert answer.usage.output_tokens >= 1000
+
+
+async def test_whoever_waits_for_a_call_that_its_caller_gives_up_still_gets_the_result(store: Store) -> None:
+    began = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        began.set()
+        await asyncio.Event().wait()
+
+    agent = Agent(ScriptedModel(), [hang], store=store)
+    turn = await agent._begin("hang", "")
+    named = type(call("hang"))("hang", {}, id="c1")
+    first = asyncio.create_task(agent.runtime.execute(named, turn))
+    await asyncio.wait_for(began.wait(), BOUND_S)
+    second = asyncio.create_task(agent.runtime.execute(named, turn))
+    await asyncio.sleep(0)
+    first.cancel()
+    async with asyncio.timeout(BOUND_S):
+        assert (await second).status is Status.CANCELED
 
 
 async def test_a_deadline_ends_a_turn_whose_model_is_slow() -> None:

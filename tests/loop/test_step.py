@@ -106,6 +106,13 @@ def test_the_same_call_with_the_same_result_is_warned_about_once_and_then_stoppe
 
 
 @pytest.mark.requirement("loop.stuck")
+def test_the_same_call_several_times_in_one_reply_is_no_repetition_yet() -> None:
+    turn = stepped(begun(), wants("a", "a", "a"), text="same")
+    assert not turn.warned
+    assert next_step(turn, NOW) == AskModel()
+
+
+@pytest.mark.requirement("loop.stuck")
 def test_the_same_call_with_new_results_is_progress() -> None:
     turn = begun()
     for n in range(8):

@@ -110,9 +110,8 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
     if missing := tool.needs - grant.permissions:
         yield Denied(call, Code.PERMISSION_DENIED, _permission_sentence(tool, missing), "permissions")
     if call.fault:
-        yield Denied(
-            call, Code.INVALID_PARAMS, f"The arguments of {tool.name!r} could not be read: {call.fault}", "arguments"
-        )
+        sentence = f"The call of {tool.name!r} cannot run: {call.fault}."
+        yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
     elif checked.faults:
         faults = " ".join(fault if fault[-1:] in ".?!" else f"{fault}." for fault in checked.faults)
         sentence = f"Invalid arguments for {tool.name!r}: {faults}"

@@ -1,13 +1,13 @@
 """Tools that are functions of this process: async ones on the loop, sync ones in threads.
 
-A call runs in a task of its own, so that one which ignores its cancellation can be left behind. An async function that
-was seen to finish without ever waiting needs no such care: it is run at once, until the first time that it waits.
+A call runs in a task of its own, so that one which ignores its cancellation can be left behind. An async function
+without a single `await` needs no such care: it cannot wait, so it is run at once.
 """
 
 import asyncio
-import types
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass
+import dis
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -23,7 +23,9 @@ from toolwire.protocol.values import changed
 
 Invoke = Callable[[Mapping[str, Any], Context], Awaitable[Any]]
 GRACE_S = 2.0
+DEADLINE_NOTE = "shortened by the deadline of the turn"
 _LONGEST_MESSAGE = 2_000
+_WAITS = frozenset(("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "SEND", "YIELD_VALUE"))
 
 
 class _OutOfTime(Exception):
@@ -38,21 +40,13 @@ class _Raised(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A function that turned out to wait for something."""
-
-    work: Generator[Any, Any, Any]
-    waits_for: Any
-
-
 class InProcessExecutor:
     """Runs functions. A function that raises, hangs, or returns something odd gives a result like any other."""
 
     def __init__(self, threads: Threads | None = None, *, grace_s: float = GRACE_S) -> None:
         self._threads = threads or Threads()
         self._grace_s = grace_s
-        self._never_waited: dict[int, InProcess] = {}
+        self._at_once: dict[int, tuple[InProcess, bool]] = {}  # the target is kept, so its id stays its own
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         call, target = allowed.call, allowed.tool.target
@@ -60,10 +54,8 @@ class InProcessExecutor:
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} has no function in this process.")
         started = perf_counter()
         try:
-            if id(target) in self._never_waited:
-                value = self._at_once(target, allowed, context)
-                if type(value) is _Waiting:
-                    value = await _within(allowed.timeout_s, _rest(value.work, value.waits_for))
+            if self._runs_at_once(target):
+                value = _run_at_once(target, allowed, context)
             else:
                 value = await self._bounded(target, allowed, context)
             content, structured = present(value)
@@ -87,17 +79,11 @@ class InProcessExecutor:
             given_up.append(True)
             raise
 
-    def _at_once(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
-        """Run a function that so far has never waited for anything: no task, no timer, no round of the loop."""
-        try:
-            work = target.invoke(allowed.arguments, context).__await__()
-            waits_for = next(work)
-        except StopIteration as done:
-            return done.value
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            raise _Raised(error) from None
-        self._never_waited.pop(id(target), None)
-        return _Waiting(work, waits_for)
+    def _runs_at_once(self, target: InProcess) -> bool:
+        known = self._at_once.get(id(target))
+        if known is None:
+            known = self._at_once[id(target)] = (target, target.is_async and _cannot_wait(target.function))
+        return known[1]
 
     async def _bounded(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
@@ -116,15 +102,8 @@ class InProcessExecutor:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
         invoke: Invoke = target.invoke if target.is_async else partial(self._in_thread, target)
         try:
-            work = invoke(allowed.arguments, context).__await__()
-            try:
-                waits_for = next(work)
-            except StopIteration as done:
-                self._never_waited[id(target)] = target
-                value = done.value
-            else:
-                value = await _rest(work, waits_for)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            value = await invoke(allowed.arguments, context)
+        except BaseException as error:  # whatever a tool raises is its own affair, and a result
             if not over.done():
                 over.set_exception(_Raised(error))
         else:
@@ -138,38 +117,23 @@ class InProcessExecutor:
             await asyncio.wait((task,), timeout=self._grace_s)
 
 
-async def _within(timeout_s: float, work: Awaitable[Any]) -> Any:
-    """Await work in the caller's own task, for a limited time."""
+def _cannot_wait(function: Callable[..., Any]) -> bool:
+    """Whether an async function has no `await`, `async for` or `async with`, so that it runs from end to end."""
+    code = getattr(function, "__code__", None)
+    if code is None or not code.co_flags & inspect.CO_COROUTINE:
+        return False
+    return all(instruction.opname not in _WAITS for instruction in dis.get_instructions(code))
+
+
+def _run_at_once(target: InProcess, allowed: Allowed, context: Context) -> Any:
+    """Run a function that cannot wait: no task, no timer, no round of the loop."""
     try:
-        async with asyncio.timeout(timeout_s) as limit:
-            return await work
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        if limit.expired() and isinstance(error, TimeoutError):
-            raise _OutOfTime from None
-        if isinstance(error, asyncio.CancelledError) and _canceled_by_caller():
-            raise
+        next(target.invoke(allowed.arguments, context).__await__())
+    except StopIteration as done:
+        return done.value
+    except BaseException as error:  # whatever a tool raises is its own affair, and a result
         raise _Raised(error) from None
-
-
-@types.coroutine
-def _rest(work: Generator[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
-    """What is left of a coroutine after its first step."""
-    while True:
-        try:
-            sent = yield waits_for
-        except BaseException as thrown:
-            step: Callable[[], Any] = partial(work.throw, thrown)
-        else:
-            step = partial(work.send, sent)
-        try:
-            waits_for = step()
-        except StopIteration as done:
-            return done.value
-
-
-def _canceled_by_caller() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    raise _Raised(RuntimeError("it waited although it has no await"))
 
 
 def _expire(over: "asyncio.Future[Any]") -> None:
@@ -180,6 +144,8 @@ def _expire(over: "asyncio.Future[Any]") -> None:
 def _timed_out(allowed: Allowed, elapsed_ms: float, *, is_async: bool) -> ToolResult:
     longest = allowed.tool.max_timeout_s
     advice = f"It may be given up to {longest:g} s." if allowed.timeout_s < longest else "Ask for less work at once."
+    if DEADLINE_NOTE in allowed.notes:
+        advice = "The deadline of the turn left it no more time."
     still = "" if is_async else " Its thread may still be at work."
     message = f"{allowed.call.name!r} did not finish within {allowed.timeout_s:g} s.{still} {advice}"
     return ToolResult.failed(allowed.call, Code.TIMEOUT, message, elapsed_ms=elapsed_ms)

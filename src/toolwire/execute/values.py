@@ -1,6 +1,8 @@
 """What a tool's function may return, and how it becomes the content of a result."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -22,9 +24,9 @@ def present(value: Any) -> tuple[tuple[Block, ...], Any]:
     if value is None:
         return (Text("done"),), None
     if isinstance(value, _BLOCKS):
-        return (value,), None
+        return (_checked(value),), None
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, _BLOCKS) for item in value):
-        return tuple(value), None
+        return tuple(map(_checked, value)), None
     return _structured(value)
 
 
@@ -37,16 +39,32 @@ def clean(text: str) -> str:
     return text
 
 
+def _checked(block: Block) -> Block:
+    """A content block whose fields are what they must be; a tool may have put anything there."""
+    if any(not isinstance(getattr(block, part.name), str) for part in fields(block)):
+        raise NotPresentable(f"the tool returned a {type(block).__name__} block whose fields are not all text.")
+    return type(block)(clean(block.text)) if type(block) is Text else block
+
+
 def _structured(value: Any) -> tuple[tuple[Block, ...], Any]:
     try:
         body = orjson.dumps(value, default=_plain, option=_OPTIONS)
+        structured = value if type(value) in (int, bool) else orjson.loads(body)
+    except (TypeError, ValueError, RecursionError):
+        return _patiently(value)
+    return (Text(body.decode()),), structured
+
+
+def _patiently(value: Any) -> tuple[tuple[Block, ...], Any]:
+    """The same for what orjson refuses and JSON can say: integers of any length, and text with half a character."""
+    try:
+        text = clean(json.dumps(value, default=_plain, ensure_ascii=False))
+        return (Text(text),), json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise NotPresentable(
             f"the tool returned {_kind(value)}, which has no JSON form ({error}). "
             "Return text, numbers, lists, dicts with plain values, dataclasses, pydantic models or content blocks."
         ) from None
-    structured = value if type(value) in (int, float, bool) else orjson.loads(body)
-    return (Text(body.decode()),), structured
 
 
 def _plain(value: Any) -> Any:

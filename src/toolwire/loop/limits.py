@@ -1,8 +1,10 @@
 """Where a turn stops by itself, and what the model is told when it does."""
 
+from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.turns import EndReason, Turn
 
 ECHOES_KEPT = 20
+CHARS_PER_TOKEN = 4
 
 CLOSING_WORDS = {
     EndReason.ITERATION_LIMIT: "This is the last step and no more tools can be used.",
@@ -49,3 +51,20 @@ def time_left_s(turn: Turn, now: float) -> float | None:
     if turn.limits.deadline_s is None:
         return None
     return max(0.0, turn.limits.deadline_s - (now - turn.started_at - turn.waited_s))
+
+
+def estimated_usage(request: Request, reply: Reply) -> Usage:
+    """About how many tokens a model used that does not say so: a budget must hold for it too."""
+    said = sum(len(_words(message)) for message in request.messages) + len(request.system)
+    defined = sum(len(tool.description) + len(str(tool.input_schema)) for tool in request.tools)
+    return Usage((said + defined) // CHARS_PER_TOKEN + 1, len(_words(reply)) // CHARS_PER_TOKEN + 1)
+
+
+def _words(message: Message) -> str:
+    match message:
+        case Reply():
+            return message.content + message.reasoning + "".join(str(call.arguments) for call in message.calls)
+        case ResultsMessage(results):
+            return "".join(result.text for result in results)
+        case UserMessage(text) | Note(text):
+            return text

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from time import perf_counter
 
 from toolwire.define.canonical import digest
-from toolwire.errors import Fenced, ModelError
+from toolwire.errors import Fenced, StoreError
 from toolwire.journey import Accepted, Batch, Emit
 from toolwire.loop.events import Event, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
-from toolwire.loop.limits import WITHOUT_ANSWER, time_left_s
+from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
     AskModel,
     Echo,
@@ -125,22 +126,23 @@ class Runner:
     async def run(self, turn: Turn, *, resumed: bool = False) -> Turn:
         """Run the turn to its end.
 
-        When it cannot go on (a model that does not answer, a cancellation) the turn is released, so that it can be
-        resumed, and the exception passes through.
+        When it cannot go on (a model that does not answer, a cancellation, a watcher that raises) the turn is released,
+        so that it can be resumed, and the exception passes through.
         """
         self._tools = self._runtime.offer(turn)
         names = tuple(tool.name for tool in self._tools)
         self._names = frozenset(names)
-        self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed))
         held = _Held(turn)
         try:
+            self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed))
             if turn.pending:
                 self._accepted = await self._runtime.reopen(turn, self._names)
             return await self._turn_the_wheel(held)
         except Fenced:
             raise
-        except (ModelError, asyncio.CancelledError):
-            await asyncio.shield(self._runtime.store.release(held.turn))
+        except BaseException:  # whatever it was, the turn is given back, so that it can be resumed
+            with suppress(StoreError):
+                await asyncio.shield(self._runtime.store.release(held.turn))
             raise
 
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
@@ -158,7 +160,9 @@ class Runner:
 
     async def _intervened(self, turn: Turn, intervene: Intervene) -> Turn:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""
+        asked_at = self._runtime.clock()
         word = await intervene(turn)
+        turn = changed(turn, waited_s=turn.waited_s + self._runtime.clock() - asked_at)
         match word:
             case Ending():
                 return stopped(turn, word)
@@ -183,6 +187,8 @@ class Runner:
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         reply = minted(turn, reply)
+        if turn.limits.tokens is not None and not reply.usage.total_tokens:
+            reply = changed(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:
             self._formats.append(tally(self._model.name, self._offered, reply))
         if self._emit:

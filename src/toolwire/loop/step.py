@@ -117,7 +117,9 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     for result in results:
         if result.status not in _PROGRESS:
             failed += 1
-    kept = (*turn.echoes, *echoes)[-ECHOES_KEPT:]
+    # Within one step the same call twice is no repetition yet: the model has not seen the first result.
+    new = echoes if len(echoes) == 1 else tuple(dict.fromkeys(echoes))
+    kept = (*turn.echoes, *new)[-ECHOES_KEPT:]
     repeats = kept.count(echoes[0]) if len(echoes) == 1 else max(map(kept.count, echoes), default=0)
     messages: tuple[Message, ...] = (*turn.messages, ResultsMessage(tuple(results)))
     ending = _delivered(results) if results and results[0].delivery else None
@@ -167,7 +169,8 @@ def _unreadable(reply: Reply) -> str:
     """What to tell a model whose reply is neither an answer nor a call; empty when the reply is fine."""
     for problem in reply.problems:
         if problem.code in _MEANT_A_CALL:
-            return f"{problem.message} If you meant to call a tool, repeat the call in the proper format."
+            ending = "" if problem.message[-1:] in ".!?" else "."
+            return f"{problem.message}{ending} If you meant to call a tool, repeat the call in the proper format."
     if not reply.content.strip():
         return "Your reply was empty. Answer the user, or call a tool."
     return ""

@@ -23,18 +23,21 @@ class Claim:
         return self.resource == other.resource and (self.writes or other.writes)
 
 
-def claims(tool: Tool, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """What a call with these arguments touches. A resource both read and written is claimed for writing."""
+def claims(tool: Tool, arguments: Mapping[str, Any], root: str = "") -> tuple[Claim, ...]:
+    """What a call with these arguments touches; relative file paths are under `root`.
+
+    A resource both read and written is claimed for writing.
+    """
     if not tool.reads and not tool.writes:
         return ()
-    written = {render(template, tool, arguments) for template in tool.writes}
-    read = {render(template, tool, arguments) for template in tool.reads} - written
+    written = {render(template, tool, arguments, root) for template in tool.writes}
+    read = {render(template, tool, arguments, root) for template in tool.reads} - written
     return tuple(Claim(name, writes=True) for name in sorted(written)) + tuple(
         Claim(name, writes=False) for name in sorted(read)
     )
 
 
-def render(template: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
+def render(template: str, tool: Tool, arguments: Mapping[str, Any], root: str = "") -> str:
     """Fill `file:{path}` from the arguments, or from the schema's defaults; file paths are written in one way."""
     defaults = tool.input_schema.get("properties", {})
     filled = "".join(
@@ -42,7 +45,7 @@ def render(template: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
         for literal, name, _, _ in _FORMATTER.parse(template)
     )
     kind, colon, path = filled.partition(":")
-    return f"{kind}:{posixpath.normpath(path)}" if kind == "file" and colon else filled
+    return f"{kind}:{posixpath.normpath(posixpath.join(root, path))}" if kind == "file" and colon else filled
 
 
 def placeholders(template: str) -> Iterator[str]:
