@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Inside
-from tests.cli.stage import Stage
+from tests.cli.stage import Stage, scripted
 from toolwire.cli.exits import Exit
 
 _SCHEMA = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
@@ -163,3 +163,19 @@ def test_calls_are_checked_against_the_given_tools(inside: Inside) -> None:
     Path("tools.json").write_text("[1]")
     assert inside("parse", "said.txt", "--tools", "tools.json").code == Exit.USAGE
     assert inside("parse", "said.txt", "--provider", "nosuch").code == Exit.USAGE
+
+
+def test_what_a_tool_prints_does_not_spoil_the_json(stage: Stage) -> None:
+    source = "from toolwire import tool\n@tool\ndef loud() -> str:\n    'Print.'\n    print('NOISE')\n    return 'done'"
+    (stage.folder / "mine.py").write_text(source)
+    (stage.folder / "toolwire.toml").write_text('[tools]\nmodules = ["mine:loud"]\n')
+    ran = stage.run("call", "loud", "--json")
+    assert ran.json["text"] == "done"
+    assert "NOISE" in ran.err
+
+
+def test_a_recording_on_a_full_disk_is_told_in_a_sentence(stage: Stage) -> None:
+    with scripted("hello") as model:
+        ran = stage.run("ask", "hi", "--record", "/dev/full", *model.flags)
+    assert ran.code == Exit.MODEL
+    assert "cannot be written" in ran.err

@@ -37,9 +37,9 @@ from toolwire.cli.options import Trace as TraceFlag
 from toolwire.cli.person import Person
 from toolwire.cli.plain import turn_object
 from toolwire.cli.reading import read_bytes
-from toolwire.cli.screen import Screen
+from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
-from toolwire.errors import ModelError, NotKept, SettingsError
+from toolwire.errors import ModelError, NotKept, SettingsError, StoreUnavailable
 from toolwire.record.contract import Store
 
 LARGEST_QUESTION = 1024 * 1024
@@ -97,7 +97,8 @@ def ask(
     with Watcher(screen) as watcher:
         shown = [Trace(screen, as_json=as_json)] if trace else []
         relay = Relay(*shown, *([] if as_json else [watcher]))
-        answer = _answered(flags, place, screen, relay, words, thread=thread, resume=resume)
+        with tools_kept_quiet(as_json=as_json):
+            answer = _answered(flags, place, screen, relay, words, thread=thread, resume=resume)
     elapsed_ms = (perf_counter() - began) * 1000
     if as_json:
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
@@ -125,7 +126,7 @@ def _answered(
             raise
         line = flags.resume_line(relay.turn_id)
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
-    except ModelError as error:
+    except (ModelError, StoreUnavailable) as error:
         if not relay.turn_id or place.settings.store.kind == "memory":
             raise
         line = flags.resume_line(relay.turn_id)

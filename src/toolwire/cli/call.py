@@ -13,7 +13,7 @@ from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Projec
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
-from toolwire.cli.screen import Screen
+from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.text import duration
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
@@ -49,12 +49,15 @@ def call(
     arguments = read_arguments(args, pairs or [])
     place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    result = run_sync(_called(place, screen, name, arguments, Granted(allow or [], yes), project))
+    with tools_kept_quiet(as_json=as_json):
+        result = run_sync(_called(place, screen, name, arguments, Granted(allow or [], yes), project))
     if as_json:
         screen.json(result_object(result))
     else:
         _show(screen, result)
-    return Exit.DONE if result.ok else Exit.FAILED
+    if result.ok:
+        return Exit.DONE
+    return Exit.NOT_FOUND if result.error and result.error.detail == {"rule": "exists"} else Exit.FAILED
 
 
 def preflight(

@@ -42,7 +42,7 @@ from toolwire.cli.screen import Screen
 from toolwire.cli.text import one_line
 from toolwire.cli.watch import Watcher
 from toolwire.disclose.offer import offered
-from toolwire.errors import ModelError
+from toolwire.errors import ToolwireError
 
 try:
     import readline
@@ -148,7 +148,7 @@ class _Room:
             show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
         except KeyboardInterrupt:
             self._screen.tell(f"Canceled. Go on with: {self._flags.resume_line(relay.turn_id)}", "yellow")
-        except ModelError as error:
+        except ToolwireError as error:
             self._screen.tell(str(error), "red")
 
     async def _opened(self) -> Agent:

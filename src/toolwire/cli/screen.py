@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +91,13 @@ class Screen:
     def prose(self, text: str, style: str = "") -> None:
         """Words for people, broken between words where there is a terminal."""
         self.out.print(Text(clean(text), style), soft_wrap=not self.streams)
+
+
+@contextmanager
+def tools_kept_quiet(*, as_json: bool) -> Iterator[None]:
+    """With `--json` standard output is for the one JSON value: what tools print goes to standard error."""
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        yield
 
 
 def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:

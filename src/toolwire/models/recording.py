@@ -5,6 +5,7 @@ error. A print holds digests and short excerpts, so that a replay can say what d
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class RecordingModel:
 
     async def close(self) -> None:
         """Close the file and the other model. Harmless when called twice."""
-        self._file.close()
+        with suppress(OSError):  # what could not be written was said when it was written
+            self._file.close()
         await self._inner.close()
 
     def _write(self, line: Json) -> None:
