@@ -1,4 +1,8 @@
-"""The one thread that writes: it takes every change that waits and makes them durable with one commit."""
+"""Who writes: one thread that makes all waiting changes durable with one commit, or the loop itself for a lone one.
+
+Handing a change to a thread and back takes longer than a commit on a quick disk. So a change that comes alone, while
+the thread has nothing to do, is committed on the spot; where that takes long, it is left to the thread for a while.
+"""
 
 import asyncio
 import contextlib
@@ -7,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Any, TypeVar
 
 from toolwire.errors import StoreError, StoreUnavailable
@@ -17,29 +22,41 @@ T = TypeVar("T")
 Change = Callable[[Page], Any]
 Waiting = tuple[Change, asyncio.Future[Any]]
 MAX_BATCH = 1024
+LONG_S = 0.002
+LONGEST_PAUSE_S = 1.0
 
 
 class Writer:
-    """Applies changes from any number of event loops, in the order in which they came."""
+    """Applies changes from any number of event loops."""
 
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
         self._path = path
-        self._connect = connect
-        self._connection: sqlite3.Connection | None = None
-        self._known = Known()
+        self._far = _Pen(connect)
+        self._near = _Pen(connect)
+        self._near_lock = threading.Lock()
+        self._near_again_at = 0.0
+        self._near_long = 0
+        self._pending: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
         self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._idle = True
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="toolwire-store-writer", daemon=True)
         self._thread.start()
 
     async def write(self, change: Callable[[Page], T | StoreError]) -> T:
         """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self._path} was closed; open the store again")
-            self._queue.put((change, future))
+            pending = self._pending.get(loop)
+            if pending is None:
+                self._pending[loop] = [(change, future)]
+                loop.call_soon(self._pass_on, loop)
+            else:
+                pending.append((change, future))
         return await future
 
     def close(self) -> None:
@@ -47,16 +64,65 @@ class Writer:
         with self._lock:
             if not self._closed:
                 self._closed = True
+                for pending in self._pending.values():
+                    self._enqueue(pending)
+                self._pending.clear()
                 self._queue.put(None)
         self._thread.join()
+        with self._near_lock:
+            self._near.drop()
+
+    def _pass_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called once everyone who is ready has spoken: several changes go to the thread, a lone one need not."""
+        with self._lock:
+            pending = self._pending.pop(loop, [])
+            alone = len(pending) == 1 and self._idle
+            if not alone:
+                self._enqueue(pending)
+        if alone and not self._written_here(pending[0]):
+            with self._lock:
+                self._enqueue(pending)
+
+    def _enqueue(self, pending: Sequence[Waiting]) -> None:
+        for waiting in pending:
+            self._idle = False
+            self._queue.put(waiting)
+
+    def _written_here(self, waiting: Waiting) -> bool:
+        """Commit one change on the spot, if nobody else is writing. Whatever goes wrong is left to the thread."""
+        change, future = waiting
+        began = perf_counter()
+        if began < self._near_again_at or not self._near_lock.acquire(blocking=False):
+            return False
+        try:
+            outcome = self._near.write([change], patient=False)[0]
+        except Exception:  # the thread tries again, and says what is wrong
+            self._near.drop()
+            self._pause()
+            return False
+        finally:
+            self._near_lock.release()
+        if perf_counter() - began > LONG_S:
+            self._pause()
+        else:
+            self._near_long = 0
+        _wake([(future, outcome)])
+        return True
+
+    def _pause(self) -> None:
+        """Leave lone changes to the thread for a while, longer each time in a row."""
+        self._near_long = min(self._near_long + 1, 10)
+        self._near_again_at = perf_counter() + min(LONGEST_PAUSE_S, LONG_S * 2**self._near_long)
 
     def _run(self) -> None:
         while batch := self._take():
             self._serve(batch)
-        self._drop_connection()
+        self._far.drop()
 
     def _take(self) -> list[Waiting]:
         """Everything that waits now, at least one; nothing once the store is closed."""
+        with self._lock:
+            self._idle = self._queue.empty()
         first = self._queue.get()
         if first is None:
             return []
@@ -72,11 +138,11 @@ class Writer:
 
     def _serve(self, batch: Sequence[Waiting]) -> None:
         try:
-            outcomes = self._transact([change for change, _ in batch])
+            outcomes = self._far.write([change for change, _ in batch], patient=True)
         except Exception as error:  # whatever it was, those who wait must hear of it and the thread must go on
             refusal = translated(error, self._path)
             if isinstance(refusal, StoreUnavailable):
-                self._drop_connection()
+                self._far.drop()
                 outcomes = [StoreUnavailable(*refusal.args) for _ in batch]
             elif len(batch) > 1:
                 for waiting in batch:
@@ -86,8 +152,22 @@ class Writer:
                 outcomes = [refusal]
         _wake_all(zip((future for _, future in batch), outcomes, strict=True))
 
-    def _transact(self, changes: Sequence[Change]) -> list[Any]:
-        self._connection = connection = self._connection or self._connect()
+
+class _Pen:
+    """A connection that writes, and what it has learned about the store."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._known = Known()
+
+    def write(self, changes: Sequence[Change], *, patient: bool) -> list[Any]:
+        """Apply changes in one transaction. The impatient raise at once when another connection is writing."""
+        if self._connection is None:
+            self._connection = self._connect()
+            if not patient:
+                self._connection.execute("PRAGMA busy_timeout = 0")
+        connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
             self._known = self._known.still_true(connection)
@@ -103,8 +183,8 @@ class Writer:
             raise
         return outcomes
 
-    def _drop_connection(self) -> None:
-        """Begin anew with the next batch: after an error of the disk a connection may stay unusable."""
+    def drop(self) -> None:
+        """Begin anew with the next write: after an error of the disk a connection may stay unusable."""
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
