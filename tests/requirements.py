@@ -5,7 +5,7 @@ REQUIREMENTS = {
     "protocol.outcomes": "Statuses and error codes are closed lists, and every code maps to every other system's word.",
     "call.minted-id": "The runtime mints call ids; repeated or missing provider ids never merge or lose calls.",
     "call.one-result": "Every accepted call ends in exactly one terminal result, whatever happens.",
-    "decide.ladder": "A call climbs exists, offered, tier, permissions, arguments, confirmation, limits, in this order.",
+    "decide.ladder": "A call climbs exists, offered, tier, permissions, arguments, confirmation, limits, in order.",
     "decide.no-ask-for-refused": "A person is never asked to approve a call that would be refused anyway.",
     "disclose.offer": "Only tools that the grant covers are offered.",
     "execute.siblings": "A failing or canceled call never takes its siblings with it.",

@@ -51,12 +51,13 @@ class Writer:
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self._path} was closed; open the store again")
-            pending = self._pending.get(loop)
-            if pending is None:
+            if not self._idle:
+                self._queue.put((change, future))
+            elif (pending := self._pending.get(loop)) is not None:
+                pending.append((change, future))
+            else:
                 self._pending[loop] = [(change, future)]
                 loop.call_soon(self._pass_on, loop)
-            else:
-                pending.append((change, future))
         return await future
 
     def close(self) -> None:
