@@ -34,6 +34,9 @@ class NotRead:
     cut: bool = False
 
 
+_MAY_LOSE = frozenset((float, dict, list))
+
+
 def read_json(text: str) -> Any:
     """Strict JSON as a value; integers stay exact. Raises ValueError."""
     value = orjson.loads(text)
@@ -42,11 +45,14 @@ def read_json(text: str) -> Any:
 
 def _lost_digits(value: Any) -> bool:
     """Whether an integer too long for 64 bits was rounded to a float."""
-    if isinstance(value, float):
-        return abs(value) >= 2**63 and value.is_integer()
-    if isinstance(value, dict):
-        return any(_lost_digits(item) for item in value.values() if not isinstance(item, str))
-    return isinstance(value, list) and any(_lost_digits(item) for item in value if not isinstance(item, str))
+    kind = type(value)
+    if kind is float:
+        return bool(abs(value) >= 2**63 and value.is_integer())
+    if kind is dict or kind is list:
+        for item in value.values() if kind is dict else value:
+            if type(item) in _MAY_LOSE and _lost_digits(item):
+                return True
+    return False
 
 
 def is_complete(text: str) -> bool:
