@@ -9,8 +9,7 @@ help: ## list the verbs
 
 .tools/bin/uv:
 	@echo "Fetching uv …"
-	@$(PYTHON) -m venv .tools
-	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.7
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools uv==0.13.7
 
 setup: .tools/bin/uv ## install everything the other verbs need
 	@$(UV) sync --quiet --frozen $(EXTRAS)
