@@ -132,9 +132,7 @@ def _loop(
     label: str, unit: str, derive: Derive, target: Target | None = None, *, ours: str = "toolwire",
     floor: str = "bare_safe",
 ) -> Measure:  # fmt: skip
-    # Their instant models write no request either, so peers stand beside ours without it.
-    compared = floor == "bare_safe" and (target is not None or not label.startswith("…"))
-    peers = {name: Source(name, derive) for name in PEERS} if compared else {}
+    peers = {name: Source(name, derive) for name in PEERS} if ours == "toolwire" and floor == "bare_safe" else {}
     return Measure(label, unit, Source(ours, derive), floor, Source(floor, derive), target, peers)
 
 
@@ -160,12 +158,9 @@ def _durable(label: str, unit: str, figure: str, floor: str, floor_name: str, ta
 
 
 MEASURES = (
-    _loop(
-        "CPU per model call, 10 turns × 1 tool", "µs", _per_model_call, Target("≤ 6 × floor", 6, of_ratio=True),
-        ours="toolwire_unencoded",
-    ),
-    _loop("… beside a loop without any safety", "µs", _per_model_call, ours="toolwire_unencoded", floor="bare"),
-    _loop("… and the request written, as for HTTP", "µs", _per_model_call),
+    _loop("CPU per model call, 10 turns × 1 tool", "µs", _per_model_call, Target("≤ 6 × floor", 6, of_ratio=True)),
+    _loop("… beside a loop without any safety", "µs", _per_model_call, floor="bare"),
+    _loop("… request not encoded", "µs", _per_model_call, ours="toolwire_unencoded", floor="bare"),
     _loop("… and the reply parsed from JSON values", "µs", _per_model_call, ours="toolwire_parsed"),
     _loop("CPU per extra parallel call, 16 in a turn", "µs", _per_extra_call, Target("≤ 40 µs", 40)),
     _loop("CPU of a run of 200 turns", "ms", _total_ms, Target("≤ 50 ms", 50)),
