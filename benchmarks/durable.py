@@ -24,6 +24,7 @@ from toolwire.record.sqlite import SqliteStore
 from toolwire.runtime import Runtime
 
 IN_FLIGHT = 64
+CALLS_OF_A_TURN = 10
 HOME = Path(__file__).parent / "results"
 INSERT = "insert into calls (turn, call, arguments) values (?, ?, ?)"
 UPDATE = "update calls set result = ? where turn = ? and call = ?"
@@ -50,13 +51,15 @@ def floor_figures(seconds: float) -> dict[str, float]:
 async def _ours(home: Path, seconds: float) -> dict[str, float]:
     async with await SqliteStore.at(home / "store") as store:
         runtime = Runtime(Toolbox.of(*functions(2)), store)
-        turns = [Turn(runtime.new_id(), messages=(UserMessage("Weather?"),)) for _ in range(1 + IN_FLIGHT)]
-        for turn in turns:
-            await store.begin(turn)
+        turns: dict[int, Turn] = {}
 
-        async def call(turn: int, number: int) -> None:
+        async def call(place: int, number: int) -> None:
+            """The next call at this place; after ten of them comes a new turn, which is written down too."""
+            if number % CALLS_OF_A_TURN == 0:
+                turns[place] = Turn(runtime.new_id(), messages=(UserMessage("Weather?"),))
+                await store.begin(turns[place])
             arguments = {"city": "Rome", "days": 3, "units": "metric"}
-            result = await runtime.execute(ToolCall("lookup_0", arguments, id=f"call_{number}"), turns[turn])
+            result = await runtime.execute(ToolCall("lookup_0", arguments, id=f"call_{number}"), turns[place])
             assert result.ok, result.text
 
         found = {"alone_us": await _alone_us(call, seconds), "per_s": await _per_s(call, seconds)}
@@ -124,7 +127,7 @@ async def _alone_us(call: Call, seconds: float) -> float:
 
 
 async def _per_s(call: Call, seconds: float) -> float:
-    """Each of the turns makes one call after the other until the time is over."""
+    """At each of the places one call comes after the other until the time is over."""
     began = time.perf_counter()
     ends = began + seconds
 

@@ -78,8 +78,9 @@ _TALLIES = """
     FROM tool_metrics ORDER BY tool
 """
 _NEWEST_MS = """
-    SELECT json_extract(context, '$.elapsed_ms') FROM records
-    WHERE schema_name = 'tool.result' AND title = ? ORDER BY seq DESC LIMIT ?
+    SELECT json_extract(r.context, '$.elapsed_ms')
+    FROM records c JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    WHERE c.schema_name = 'tool.call' AND c.title = ? ORDER BY c.seq DESC LIMIT ?
 """
 Alive = Callable[[str], bool]
 
