@@ -188,6 +188,17 @@ def test_what_is_not_arithmetic_is_refused_as_the_callers_fault(expression: str,
 
 
 @pytest.mark.feature("F239")
+def test_the_limits_of_factorials_are_those_that_the_refusal_names() -> None:
+    said = refusal("1001!")
+    assert "a result holds at most 170!" in said
+    assert "on the way 1000!" in said
+    assert CALCULATOR("170!")["formatted"] == str(math.factorial(170))
+    assert CALCULATOR("1000! / 998!")["result"] == 999_000
+    assert "the largest is about 1.8e308" in refusal("171!")
+    assert "the largest is about 1.8e308" in refusal("1000!")
+
+
+@pytest.mark.feature("F239")
 @pytest.mark.parametrize(
     "expression",
     [

@@ -175,7 +175,9 @@ def factorial(number: Number) -> Number:
     if not isinstance(number, Fraction) or number.denominator != 1 or number < 0:
         raise ToolFailure("only whole numbers from 0 on have a factorial")
     if number > 1000:
-        raise ToolFailure(f"the factorial of {_short(number)} is too large; nothing above 1000! is computed")
+        raise ToolFailure(
+            f"the factorial of {_short(number)} is too large; a result holds at most 170!, a value on the way 1000!"
+        )
     return _kept(Fraction(math.factorial(number.numerator)))
 
 

@@ -31,7 +31,8 @@ def show(number: Number) -> Shown:
         raise ToolFailure("too many digits cancel each other out for a certain result")
     result = float(near.value)
     if math.isinf(result) or result == 0.0:
-        raise ToolFailure(f"the result is too {'large' if result else 'small'} to be written down")
+        bound = "large to be written down; the largest is about 1.8e308" if result else "small to be written down"
+        raise ToolFailure(f"the result is too {bound}")
     exact = isinstance(number, Fraction) and Fraction(repr(result)) == number
     return Shown(result, _digits(number, result), exact)
 
