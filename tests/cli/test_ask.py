@@ -112,6 +112,22 @@ def test_what_was_recorded_can_be_replayed_without_the_model(inside: Inside) -> 
     assert (broken.code, "record it again" in broken.err) == (Exit.USAGE, True)
 
 
+def test_a_recording_replaces_no_file(inside: Inside) -> None:
+    Path("tape.jsonl").write_text("precious")
+    with scripted("Hello.") as model:
+        ran = inside("ask", "Hi", *model.flags, "--record", "tape.jsonl")
+    assert (ran.code, "choose another name, or delete it" in ran.err) == (Exit.USAGE, True)
+    assert Path("tape.jsonl").read_text() == "precious"
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("command", [["ask", "Hi"], ["chat"]])
+def test_a_replay_cannot_be_recorded(inside: Inside, command: list[str]) -> None:
+    ran = inside(*command, "--replay", "old.jsonl", "--record", "new.jsonl")
+    assert (ran.code, "there is nothing to record" in ran.err) == (Exit.USAGE, True)
+    assert not Path("new.jsonl").exists()
+
+
 def test_a_turn_that_runs_into_a_limit_says_so_and_does_not_count_as_done(inside: Inside) -> None:
     with scripted(MULTIPLY, "I could not finish.") as model:
         ran = inside("ask", "Go on", *model.flags, "--iterations", "2")

@@ -11,7 +11,7 @@ from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, he
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration, one_line
-from toolwire.errors import ModelRefused
+from toolwire.errors import ModelRefused, SettingsError
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
@@ -55,7 +55,11 @@ class Flags:
     project: str = "default"
 
     def place(self) -> Place:
-        """The settings with these flags on top."""
+        """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
+        if self.record and self.replay:
+            raise SettingsError(
+                "--record keeps what a model says and --replay asks none, so there is nothing to record; leave one out"
+            )
         settings: dict[str, Any] = {
             "model": self.model,
             "profile": self.profile,
@@ -87,13 +91,14 @@ async def agent_of(
     flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice
 ) -> AsyncIterator[Agent]:
     """An agent made from settings and flags, closed at the end; the store stays open."""
+    toolbox, grant = toolbox_of(place), grant_of(place, Granted(flags.allow, flags.yes))
     asked = Asked(flags.base_url, flags.record, flags.replay)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
     agent = Agent(
         model,
-        toolbox_of(place),
+        toolbox,
         system=flags.system,
-        grant=grant_of(place, Granted(flags.allow, flags.yes)),
+        grant=grant,
         limits=place.settings.limits(),
         store=store,
         approve=person.approve,

@@ -44,7 +44,9 @@ Deadline = Annotated[float | None, typer.Option("--deadline", metavar="S", help=
 Tokens = Annotated[int | None, typer.Option("--tokens", metavar="N", help="Tokens that the turn may use.")]
 NoTools = Annotated[bool, typer.Option("--no-tools", help="Offer no tools: a plain question to the model.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show every event on standard error (JSON lines with --json).")]
-Record = Annotated[str | None, typer.Option("--record", metavar="FILE", help="Keep what the model says in this file.")]
+Record = Annotated[
+    str | None, typer.Option("--record", metavar="FILE", help="Keep what the model says in this new file.")
+]
 Replay = Annotated[
     str | None, typer.Option("--replay", metavar="FILE", help="Answer from a recorded file instead of a model.")
 ]
