@@ -90,6 +90,25 @@ def test_a_mistake_is_one_clear_sentence_and_its_exit_code(
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tokens", "0"], "--tokens 0: must be a whole number, at least 1"),
+        (["--iterations", "2000"], "--iterations 2000: must be a whole number, at least 1, at most 1000"),
+        (["--deadline", "-1"], "--deadline -1.0: must be a number, more than 0"),
+        (["--tier", "fly"], "--tier 'fly': must be one of crawl, walk, run"),
+        (["--model", "gpt"], "--model 'gpt': must be \"provider:model\""),
+        (["--home", ""], "--home '': must be text"),
+        (["--profile", "x"], "--profile 'x': no such profile"),
+        (["--profile", "x", "--model", "a:b"], "--profile 'x': no such profile"),
+    ],
+)
+def test_a_wrong_flag_is_named_as_it_was_typed(inside: Inside, words: list[str], said: str) -> None:
+    ran = inside("ask", "Hi", *words)
+    assert (ran.code, said in ran.err) == (Exit.USAGE, True), ran
+    assert "loop." not in ran.err
+
+
 def test_with_json_a_mistake_is_an_object_on_standard_output_too(inside: Inside) -> None:
     ran = inside("ask", "hi", "--model", "openai:gpt-4o-mini", "--json")
     assert ran.json["error"]["exit_code"] == ran.code == Exit.MODEL

@@ -57,7 +57,7 @@ def test_each_layer_is_stronger_than_the_one_before_it(project: Path, tmp_path: 
 
     loop = settings.loop
     assert (loop.iterations, loop.parallel, loop.repeats, loop.calls_per_step) == (4, 3, 2, 1)
-    assert str(settings.origin("loop.iterations")) == "flag loop.iterations"
+    assert str(settings.origin("loop.iterations")) == "--iterations"
     assert str(settings.origin("loop.parallel")) == "TOOLWIRE_LOOP__PARALLEL"
     assert str(settings.origin("loop.repeats")) == f"{file}, line 4"
     assert settings.origin("loop.calls_per_step").layer is Layer.USER_FILE
@@ -156,7 +156,7 @@ def test_a_model_from_a_stronger_layer_takes_the_place_of_a_profile(project: Pat
 
 def test_model_and_profile_in_one_layer_are_refused_as_ambiguous(project: Path) -> None:
     write(project, '[profiles.p]\nprovider = "ollama"\nmodel = "m"')
-    with pytest.raises(SettingsError, match=r"flag model.*flag profile.*keep one"):
+    with pytest.raises(SettingsError, match=r"--model and --profile are both set; keep one"):
         load(project, {}, {"model": "openai:x", "profile": "p"}).chosen()
 
 

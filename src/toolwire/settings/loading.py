@@ -125,9 +125,8 @@ def _settings(entries: list[Entry], folder: Path | None) -> Settings:
 def _require_profile(settings: Settings) -> None:
     if settings.profile is not None and settings.profile not in settings.profiles:
         names = ", ".join(sorted(settings.profiles)) or "none is defined"
-        raise SettingsError(
-            f"profile = {settings.profile[:80]!r} ({settings.origin('profile')}): no such profile. Profiles: {names}"
-        )
+        named = settings.origin("profile").shows("profile", repr(settings.profile[:80]))
+        raise SettingsError(f"{named}: no such profile. Profiles: {names}")
 
 
 def _sentences(wrong: ValidationError, entries: list[Entry]) -> list[str]:
@@ -148,8 +147,8 @@ def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[Entry]
         return f"{key} is missing ({origin}): a profile needs a provider and a model"
     origin = _any_origin(path, entries)
     if fault["type"] == "value_error":  # such a value may hold a secret, so it is not repeated
-        return f"{key} ({origin}) {fault['ctx']['error']}"
-    return f"{key} = {_shown(fault['input'])} ({origin}): {_expected(path)}"
+        return f"{origin.names(key)} {fault['ctx']['error']}"
+    return f"{origin.shows(key, _shown(fault['input']))}: {_expected(path)}"
 
 
 def _any_origin(prefix: tuple[str, ...], entries: list[Entry]) -> Origin:

@@ -37,6 +37,14 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         return self.place
 
+    def names(self, key: str) -> str:
+        """The key and its place, as whoever set it knows them: of a flag that is the flag alone."""
+        return self.place if self.layer is Layer.FLAGS else f"{key} ({self.place})"
+
+    def shows(self, key: str, value: str) -> str:
+        """The same with the value that was set."""
+        return f"{self.place} {value}" if self.layer is Layer.FLAGS else f"{key} = {value} ({self.place})"
+
 
 BUILT_IN = Origin(Layer.BUILT_IN, "built-in default")
 
@@ -203,7 +211,8 @@ class Settings(Section):
         if self.profile is None or by_model.layer > by_profile.layer:
             return ModelChoice(self.model, temperature=self.temperature, max_tokens=self.max_tokens)
         if by_model.layer == by_profile.layer:
-            raise SettingsError(f"model ({by_model}) and profile ({by_profile}) are both set; keep one of them")
+            both = f"{by_model.names('model')} and {by_profile.names('profile')}"
+            raise SettingsError(f"{both} are both set; keep one of them")
         return _of_profile(self.profile, self.profiles[self.profile], self.temperature, self.max_tokens)
 
 

@@ -14,6 +14,19 @@ PREFIX = "TOOLWIRE_"
 LARGEST_FILE = 64 * 1024
 LONGEST_LINE = 2000  # tomllib takes quadratic time for a dotted key
 
+# How the command line spells the keys that have a flag; a complaint shows what was typed.
+FLAGS = {
+    "model": "--model",
+    "profile": "--profile",
+    "store.home": "--home",
+    "grant.tier": "--tier",
+    "grant.roots": "--root",
+    "loop.iterations": "--iterations",
+    "loop.deadline_s": "--deadline",
+    "loop.tokens": "--tokens",
+    "loop.enabled": "--no-tools",
+}
+
 KEY_WORDS = frozenset({"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials", "auth"})
 KEY_SHAPES = ("sk-", "sk_", "pk-", "rk-", "xai-", "gsk_", "ghp_", "github_pat_", "hf_", "AIza", "AKIA", "Bearer ")
 
@@ -126,7 +139,7 @@ def flag_entries(flags: Mapping[str, Any]) -> list[Entry]:
 
 def _of_flag(key: str, value: Any) -> Entry:
     path = tuple(key.split("."))
-    entry = checked(Entry(path, value, Origin(Layer.FLAGS, f"flag {key}")))
+    entry = checked(Entry(path, value, Origin(Layer.FLAGS, FLAGS.get(key, f"flag {key}"))))
     return entry._replace(value=known_keys()[pattern_of(path)].read_text(value)) if isinstance(value, str) else entry
 
 
@@ -135,7 +148,7 @@ def checked(entry: Entry) -> Entry:
     known = pattern_of(entry.path) in known_keys()
     if _is_secret(entry, known):
         raise SettingsError(
-            f"{entry.key[:128]} ({entry.origin}) looks like a secret; settings keep none. "
+            f"{entry.origin.names(entry.key[:128])} looks like a secret; settings keep none. "
             "Put it in an environment variable and write the name of that variable in api_key_env of a profile."
         )
     if known:
