@@ -19,7 +19,7 @@ _LONGEST_NAME = 130
 
 def undecided(scan: Scan, begin: int, after: int, step: Step | None) -> bool:
     """Whether more text could change what was read between two positions."""
-    if scan.text[begin:] in _BEGINNINGS:
+    if len(scan.text) - begin < LONGEST and scan.text[begin:] in _BEGINNINGS:
         return True
     if step is None:
         return scan.end - after < _REACH and (not scan.at(begin, "```") or may_call(scan, begin))

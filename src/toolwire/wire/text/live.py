@@ -4,8 +4,6 @@ The reply itself is read from the whole text at the end, so nothing here can cha
 only when its end may have come or when it has grown by half, so that the work stays linear in the text.
 """
 
-import re
-
 import orjson
 
 from toolwire.protocol.chat import CallDelta, Delta, TextDelta
@@ -16,14 +14,16 @@ from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.labels import read_start, start_undecided
 from toolwire.wire.text.openers import opened
 from toolwire.wire.text.reading import Pass
-from toolwire.wire.text.scan import ATTEMPT, Flow, Scan, Step
+from toolwire.wire.text.scan import ATTEMPT, MAX_CALLS, Flow, Scan, Step
+from toolwire.wire.text.triggers import triggers
 from toolwire.wire.text.words import FENCE_END, Words, speak
 
-_QUIET = re.compile(r"[^<\[{`✿>\]\nf]*+\Z")
 _HEADER = 256
 _CONTEXT = 160
-_PATIENCE = 60_000
-_CHARACTERS_PER_COIN = 8
+_PATIENCE = 20_000
+_CHARACTERS_PER_COIN = 32
+_READ = 10
+_ENOUGH = 256
 
 
 class LiveText:
@@ -31,7 +31,7 @@ class LiveText:
 
     __slots__ = (
         "_all", "_before", "_block", "_calls", "_elsewhere", "_fresh", "_held", "_offered", "_offset", "_pass", "_size",
-        "_spent", "_started", "_tired", "_words",
+        "_spent", "_started", "_triggers", "_unread", "_words", "_work",
     )  # fmt: skip
 
     def __init__(self, offered: Offered) -> None:
@@ -43,10 +43,10 @@ class LiveText:
         self._before = ""
         self._offset = 0
         self._calls = self._elsewhere = 0
-        self._spent = 0
+        self._spent = self._work = self._unread = 0
         self._fresh = True
         self._started = False
-        self._tired = False
+        self._triggers = triggers(offered)
         self._words: Words | None = None
         self._block: OpenBlock | None = None
 
@@ -58,18 +58,38 @@ class LiveText:
         """Take more text; say what became certain. `elsewhere` counts the calls that are not in the text."""
         self._all.append(text)
         self._elsewhere = elsewhere
+        if self._calls >= MAX_CALLS:
+            return []
         block = self._block
         if block is not None:
             return self._feed_block(block, text)
-        if self._tired or (not self._held and not self._fresh and self._words is None and _QUIET.match(text)):
+        if not self._held and self._words is None and self._is_plain(text):
             self._before = (self._before + text)[-_CONTEXT:]
             self._offset += len(text)
-            return [TextDelta(text)] if text else []
+            out: list[Delta] = []
+            self._say(text, out)
+            return out
         self._held.append(text)
         self._size += len(text)
         if self._words is not None and not self._words.worth_reading(text):
             return []
-        return self._read([])
+        return self._read([]) if self._affords_reading(text) else []
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether nothing in the text could begin anything, or nobody looks any more."""
+        if self._started and self._triggers.quiet[self._fresh].match(text):
+            return True
+        # So many false starts are no answer: what comes is shown as it is until there is more of it.
+        return self._spent > _PATIENCE + self._offset // _CHARACTERS_PER_COIN
+
+    def _affords_reading(self, text: str) -> bool:
+        """Whether to look now. Small pieces are looked at one by one only as long as that takes little time."""
+        self._unread += len(text)
+        if self._work > _PATIENCE + self._offset // _CHARACTERS_PER_COIN and self._unread < _ENOUGH:
+            return False
+        self._unread = 0
+        self._work += _READ
+        return True
 
     def _feed_block(self, block: OpenBlock, text: str) -> list[Delta]:
         self._held.append(text)
@@ -81,7 +101,7 @@ class LiveText:
             out: list[Delta] = []
             block.argue(text, self._elsewhere + self._calls, out)
             return out if block.arguments is not None else self._read(out)
-        return self._read([]) if block.worth_reading(text, self._size) else []
+        return self._read([]) if block.worth_reading(text, self._size) and self._affords_reading(text) else []
 
     def _read(self, out: list[Delta]) -> list[Delta]:
         text = rest = "".join(self._held)
@@ -90,9 +110,8 @@ class LiveText:
         if self._words is None:
             rest = self._advance(rest, out, len(text) - len(rest))
         if self._spent > _PATIENCE + (self._offset + len(text)) // _CHARACTERS_PER_COIN:
-            self._tired = True  # so many false starts are no answer: what comes is shown as it is
             self._block = None
-            speak(rest, out)
+            self._say(rest, out)
             rest = ""
         consumed = len(text) - len(rest)
         self._before = (self._before + text[:consumed])[-_CONTEXT:]
@@ -128,6 +147,7 @@ class LiveText:
         purse = scan.purse
         rest = self._go_through(scan, at, out)
         self._spent += purse - scan.purse
+        self._work += purse - scan.purse
         return rest
 
     def _go_through(self, scan: Scan, at: int, out: list[Delta]) -> str:
@@ -139,6 +159,7 @@ class LiveText:
                 break
             begin, after, step = found
             if undecided(scan, begin, after, step):
+                self._work += purse - scan.purse
                 scan.purse = purse  # waiting is no false start, and how often a block is read again is bounded anyway
                 self._say(text[at:begin], out)
                 return self._wait(text[begin:], begin, step, out)
@@ -151,6 +172,8 @@ class LiveText:
             self._take(step, out)
             at = look = max(step.end, begin + 1)
             fresh = self._fresh = True
+            if self._calls >= MAX_CALLS:
+                return ""
         held = certain_until(text, at, self._offered, fresh=self._fresh)
         self._say(text[at:held], out)
         self._block = None
@@ -172,7 +195,9 @@ class LiveText:
     def _say(self, text: str, out: list[Delta]) -> None:
         if text:
             out.append(TextDelta(text))
-            self._fresh = text.endswith("\n") or (self._fresh and text.isspace())
+            line = text.rfind("\n")
+            if line >= 0 or self._fresh:
+                self._fresh = text[line + 1 :].strip() == ""
 
     def _take(self, step: Step, out: list[Delta]) -> None:
         if not step.retro:

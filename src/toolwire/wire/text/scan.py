@@ -7,8 +7,8 @@ from typing import Any
 from toolwire.wire.offered import Offer, Offered
 
 _SPACE = re.compile(r"\s*+")
-_ALLOWANCE = 4_000
-_CHARACTERS_PER_COIN = 10
+_ALLOWANCE = 16_000
+_CHARACTERS_PER_COIN = 20
 _SEARCHED_PER_COIN = 250
 ATTEMPT = 10
 MAX_CALLS = 4_096

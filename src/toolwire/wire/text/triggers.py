@@ -1,12 +1,14 @@
 """Where a text may stop being plain: the patterns that find it, made once for each list of tools."""
 
 import re
+from collections.abc import Iterable
 
 from toolwire.wire.offered import Offered
 from toolwire.wire.text.marks import END_OF_TURN, any_of
 from toolwire.wire.text.openers import HANDLERS, MARKERS
 from toolwire.wire.text.scan import Scan
 
+_LINE_STARTS = "TAFOC*_{["
 _LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
 _ANNOUNCES = (
     r"\b(?:I will|I'll|I am going to|I'm going to|I need to|Let me|Let us|Let's)\b[^.\n]{0,60}?"
@@ -21,7 +23,7 @@ _KEPT_LISTS = 64
 class Triggers:
     """Where a text may stop being plain: patterns made once for each list of tools."""
 
-    __slots__ = ("announced", "here", "line", "strong", "tag_beginnings")
+    __slots__ = ("announced", "here", "line", "quiet", "strong", "tag_beginnings")
 
     def __init__(self, offered: Offered) -> None:
         names = [name for name in offered.by_name if name]
@@ -32,7 +34,24 @@ class Triggers:
         body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
         self.here = re.compile(rf"\s*+{body}")
         self.line = re.compile(rf"\n[ \t]*+{body}")
+        self.quiet = _quiet([*MARKERS, *END_OF_TURN, *tags], _LINE_STARTS + "".join(name[0] for name in names))
         self.announced = re.compile(rf"{_ANNOUNCES}[`\"']?(?P<name>{any_of(names)})\b") if names else None
+
+
+def _quiet(markers: Iterable[str], line_starts: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Pieces of text in which nothing can begin, by two characters: in the middle of a line, and at its beginning."""
+    following: dict[str, set[str]] = {}
+    for marker in markers:
+        following.setdefault(marker[0], set()).add(marker[1])
+    passing = "|".join(f"{re.escape(char)}(?=[^{_set(after)}])" for char, after in following.items())
+    words = rf"[^{_set(following)}\n]*+"
+    line = rf"{words}(?:(?:{passing}){words})*+"
+    begin = rf"\s*+(?![{_set(line_starts)}]){line}"
+    return re.compile(rf"{line}(?:\n{begin})*+\Z"), re.compile(rf"{begin}(?:\n{begin})*+\Z")
+
+
+def _set(characters: Iterable[str]) -> str:
+    return "".join(map(re.escape, sorted(set(characters))))
 
 
 _triggers: dict[int, tuple[Offered, Triggers]] = {}
