@@ -116,7 +116,7 @@ def test_a_recording_replaces_no_file(inside: Inside) -> None:
     Path("tape.jsonl").write_text("precious")
     with scripted("Hello.") as model:
         ran = inside("ask", "Hi", *model.flags, "--record", "tape.jsonl")
-    assert (ran.code, "choose another name, or delete it" in ran.err) == (Exit.USAGE, True)
+    assert (ran.code, "choose another name" in ran.err) == (Exit.USAGE, True)
     assert Path("tape.jsonl").read_text() == "precious"
     assert model.requests == []
 

@@ -188,5 +188,5 @@ def test_a_file_that_is_no_recording_is_told_with_its_line(tmp_path: Path, line:
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
         ReplayModel(tmp_path / "missing")
-    with pytest.raises(SettingsError, match="cannot be written: a folder has this name"):
+    with pytest.raises(SettingsError, match="cannot be written: Is a directory"):
         RecordingModel(Says(), tmp_path)

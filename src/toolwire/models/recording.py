@@ -17,21 +17,22 @@ from toolwire.wire.outbound import Json
 from toolwire.wire.stored import read_reply, write_reply
 
 LARGEST_FILE = 256 * 1024 * 1024
-_EXISTS = "the file exists already; choose another name, or delete it"
 _ERRORS = {kind.__name__: kind for kind in (ModelError, ModelRefused, ModelUnavailable)}
 _DELTAS: dict[str, Callable[..., Delta]] = {"text": TextDelta, "reasoning": ReasoningDelta, "call": CallDelta}
 
 
 class RecordingModel:
-    """Another model, with every answer written to a new file as it comes. What exists is never replaced."""
+    """Another model, with every answer written to a new file as it comes. No file is ever replaced."""
 
     def __init__(self, inner: ChatModel, path: Path | str) -> None:
         self._inner = inner
+        mode = "wb" if (path := Path(path)).exists() and not path.is_file() else "xb"  # a device has nothing to lose
         try:
-            self._file = Path(path).open("xb")  # noqa: SIM115 -- it lives until close
+            self._file = path.open(mode)
         except FileExistsError:
-            what = "a folder has this name; choose another" if Path(path).is_dir() else _EXISTS
-            raise SettingsError(f"the recording {path} cannot be written: {what}") from None
+            raise SettingsError(
+                f"the recording {path} exists already; choose another name for the new one, or delete it"
+            ) from None
         except OSError as wrong:
             raise SettingsError(f"the recording {path} cannot be written: {wrong.strerror}") from None
 
