@@ -71,6 +71,28 @@ def test_a_call_takes_its_arguments_in_several_ways(inside: Inside, words: list[
     assert (ran.code, ran.json["ok"], ran.json["structured"]["result"]) == (Exit.DONE, True, 4)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--root", "sorce"], "there is no such folder; did you mean source?"),
+        (["--root", "nothing/like/it"], "there is no such folder"),
+        (["--root", "file.txt"], "this is no folder"),
+        (["--root", "source", "--root", "nosuch"], "nosuch: there is no such folder"),
+        (["--allow", "file_raed"], "--allow file_raed: no tool needs such a permission; did you mean file_read?"),
+        (["--allow", "teleport"], "no tool needs such a permission; tools need: file_read"),
+    ],
+)
+@pytest.mark.parametrize("command", ["call", "preflight", "explain"])
+def test_a_folder_or_permission_that_does_not_exist_is_refused(
+    inside: Inside, command: str, words: list[str], said: str
+) -> None:
+    Path("source").mkdir()
+    Path("file.txt").touch()
+    ran = inside(command, "echo", "message=hi", *words)
+    assert (ran.code, said in ran.err) == (Exit.USAGE, True), ran
+    assert not Path(".toolwire").exists()
+
+
 def test_arguments_come_from_standard_input_too(stage: Stage) -> None:
     ran = stage.run("call", "echo", "--args", "-", stdin=b'{"message": "gr\xc3\xbc\xc3\x9fe"}')
     assert json.loads(ran.out) == {"echo": "grüße"}

@@ -93,7 +93,7 @@ def preflight(
 def case_of(place: Place, name: str, arguments: dict[str, Any], granted: Granted) -> Case:
     """The call as the ladder judges it, on its own and outside any turn."""
     toolbox = toolbox_of(place)
-    return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted))
+    return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted, toolbox))
 
 
 def read_arguments(text: str | None, pairs: list[str]) -> dict[str, Any]:
@@ -135,11 +135,13 @@ def _kind(value: Any) -> str:
 async def _called(
     place: Place, screen: Screen, name: str, arguments: dict[str, Any], granted: Granted, project: str
 ) -> ToolResult:
+    toolbox = toolbox_of(place)
+    grant = grant_of(place, granted, toolbox)
     async with store_of(place) as store:
         agent = Agent(
             NoModel(),
-            toolbox_of(place),
-            grant=grant_of(place, granted),
+            toolbox,
+            grant=grant,
             limits=place.settings.limits(),
             store=store,
             approve=Person(screen).approve,

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
 from toolwire.models.providers import split_name
@@ -19,7 +20,7 @@ from toolwire.protocol.tools import Grant, Tool
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
-from toolwire.settings import ModelChoice, Settings, load, user_folder
+from toolwire.settings import Layer, ModelChoice, Settings, load, user_folder
 from toolwire.toolbox import standard
 from toolwire.wire.format_tally import FormatTally
 
@@ -55,12 +56,18 @@ class Granted:
 def here(flags: Mapping[str, Any] | None = None) -> Place:
     """The place of this process. Raises SettingsError."""
     cwd = Path.cwd()
-    return Place(cwd, os.environ, load(cwd, os.environ, flags, user_folder()))
+    place = Place(cwd, os.environ, load(cwd, os.environ, flags, user_folder()))
+    if place.settings.origin("grant.roots").layer is Layer.FLAGS:
+        for root in place.settings.grant(cwd).roots:
+            _require_folder(Path(root))
+    return place
 
 
-def grant_of(place: Place, granted: Granted) -> Grant:
-    """The settings' grant with what the flags add to it."""
+def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
+    """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs."""
     grant = place.settings.grant(place.cwd)
+    for name in granted.allow:
+        _require_permission(name, grant.permissions.union(*(tool.needs for tool in toolbox)))
     confirmed = frozenset({"*"}) if granted.yes else grant.confirmed
     return replace(
         grant, permissions=grant.permissions | set(granted.allow), confirmed=confirmed, platform=sys.platform
@@ -128,6 +135,25 @@ def choice_for(place: Place, model: str) -> ModelChoice:
                 model, name, profile.url, profile.api_key_env, profile.temperature, profile.max_tokens, profile.tools
             )
     return ModelChoice(model)
+
+
+def _require_folder(root: Path) -> None:
+    if root.is_dir():
+        return
+    if root.exists():
+        raise SettingsError(f"--root {root}: this is no folder; file tools reach what is beneath a folder")
+    beside = root.parent.iterdir() if root.parent.is_dir() else ()
+    near = nearest(root.name, (each.name for each in beside if each.is_dir()))
+    advice = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise SettingsError(f"--root {root}: there is no such folder{advice}")
+
+
+def _require_permission(name: str, known: Iterable[str]) -> None:
+    names = sorted(known)
+    if name not in names:
+        near = nearest(name, names)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"tools need: {', '.join(names) or 'none at all'}"
+        raise SettingsError(f"--allow {name[:80]}: no tool needs such a permission; {advice}")
 
 
 def _timed(tool: Tool, timeout_s: float) -> Tool:

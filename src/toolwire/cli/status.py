@@ -83,12 +83,10 @@ def _overview(place: Place, turns: list[TurnSummary]) -> dict[str, Any]:
 
 
 def _health(place: Place, measured: list[ToolMetrics]) -> list[dict[str, Any]]:
-    grant = grant_of(place, Granted())
+    toolbox = toolbox_of(place)
+    grant = grant_of(place, Granted(), toolbox)
     by_name = {each.tool: each for each in measured}
-    return [
-        {"tool": tool.name, "offered": covers(grant, tool), **_fared(by_name.get(tool.name))}
-        for tool in toolbox_of(place)
-    ]
+    return [{"tool": tool.name, "offered": covers(grant, tool), **_fared(by_name.get(tool.name))} for tool in toolbox]
 
 
 def _fared(each: ToolMetrics | None) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def list_tools(
     """List all tools: which are offered, and why the others are not."""
     place = here({"grant.tier": tier})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    toolbox, grant = toolbox_of(place), grant_of(place, Granted(allow or []))
+    toolbox = toolbox_of(place)
+    grant = grant_of(place, Granted(allow or []), toolbox)
     withheld = {tool.name: _why_not(tool, toolbox, grant) for tool in toolbox}
     if compact:
         screen.say(compact_catalogue(tool for tool in toolbox if not withheld[tool.name]))
@@ -76,7 +77,7 @@ def show_tool(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     tool = _required(toolbox, name)
-    withheld = _why_not(tool, toolbox, grant_of(place, Granted()))
+    withheld = _why_not(tool, toolbox, grant_of(place, Granted(), toolbox))
     if as_json:
         screen.json({**tool_object(tool), **_offer_object(withheld)})
     else:
