@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
 from toolwire.cli.exits import Exit
 
@@ -99,6 +100,28 @@ def test_killed_while_the_model_ponders_the_turn_goes_on_and_marks_once(
     assert (ran.code, ran.json["answer"]) == (Exit.DONE, "Three marks.")
     assert ledger.marks == Counter(["one", "two", "three"])
     assert [call["result"]["ok"] for call in ran.json["calls"]] == [True, True, True]
+
+
+@pytest.mark.parametrize("spelling", ["{id} --resume", "--resume {id}", "--resume={id}", "--resume"])
+def test_the_turn_to_resume_can_be_named_in_several_ways(stage: Stage, ledger: Ledger, spelling: str) -> None:
+    with scripted("never shown", "Here I am.") as model:
+        killed(stage, model, 1)
+        turn_id = stage.run("status", "--json").json["newest"][0]["id"]
+        ran = stage.run("ask", *spelling.format(id=turn_id).split(), *model.flags, "--json")
+    assert (ran.code, ran.json["turn_id"], ran.json["answer"]) == (Exit.DONE, turn_id, "Here I am.")
+
+
+def test_an_empty_id_resumes_nothing(inside: Inside) -> None:
+    """A script whose variable is empty must not go on with whatever turn is the newest."""
+    ran = inside("ask", "--resume=")
+    assert (ran.code, "is empty" in ran.err) == (Exit.USAGE, True)
+
+
+def test_after_two_dashes_a_question_may_look_like_a_flag(inside: Inside) -> None:
+    with scripted("It names a turn.") as model:
+        ran = inside("ask", *model.flags, "--", "--resume=1")
+    assert ran.out == "It names a turn.\n"
+    assert model.requests[0]["messages"][-1]["content"] == "--resume=1"
 
 
 def test_killed_while_a_tool_runs_its_outcome_is_unknown_and_it_is_not_run_again(stage: Stage, ledger: Ledger) -> None:

@@ -90,7 +90,7 @@ def ask(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
         no_tools, step, system, project,
     )  # fmt: skip
-    words = question if resume else read_question(question)
+    words = turn_named(question) if resume else read_question(question)
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     began = perf_counter()
@@ -113,6 +113,13 @@ def read_question(words: str | None) -> str:
     if not asked.strip():
         raise SettingsError('there is no question; write for example: toolwire ask "What is 23 * 19?"')
     return asked.strip()
+
+
+def turn_named(words: str | None) -> str | None:
+    """The id after `--resume`; None stands for the newest turn. Raises SettingsError for an empty one."""
+    if words is not None and not words.strip():
+        raise SettingsError("the id after --resume is empty; leave it out to go on with the newest interrupted turn")
+    return words
 
 
 def _answered(

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 
 ERRORS_LOG = "errors.log"
+RESUME = "--resume"
 _LARGEST_LOG = 1_000_000
 
 
@@ -25,6 +27,9 @@ class Command(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         return coloured(super().get_help(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(_two_words(args)))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -67,6 +72,15 @@ def nearest_home(given: str | None) -> Path:
         return Path(given).expanduser()
     here = Path.cwd()
     return next((at / ".toolwire" for at in (here, *here.parents) if (at / ".toolwire").is_dir()), here / ".toolwire")
+
+
+def _two_words(args: list[str]) -> Iterator[str]:
+    """`--resume=ID` as the flag and the id that may follow it, since a flag cannot have a value only sometimes."""
+    words = args[: args.index("--")] if "--" in args else args
+    for word in words:
+        flag, equals, value = word.partition("=")
+        yield from (flag, value) if equals and flag == RESUME else (word,)
+    yield from args[len(words) :]
 
 
 def _wants_json(ctx: Any) -> bool:
