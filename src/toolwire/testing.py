@@ -30,8 +30,11 @@ class ScriptedModel:
     often fails with a sentence.
     """
 
-    def __init__(self, *script: Line | Callable[[Request], Line], name: str = "scripted:test") -> None:
+    def __init__(
+        self, *script: Line | Callable[[Request], Line], name: str = "scripted:test", most_tools: int | None = None
+    ) -> None:
         self.name = name
+        self.most_tools = most_tools
         self.requests: list[Request] = []
         self._script = list(script)
 

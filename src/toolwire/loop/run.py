@@ -8,6 +8,7 @@ from hashlib import blake2b
 from time import perf_counter
 
 from toolwire.define.canonical import digest
+from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import Fenced, StoreError
 from toolwire.journey import Accepted, Batch, Emit
 from toolwire.loop.events import Event, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
@@ -129,7 +130,7 @@ class Runner:
         When it cannot go on (a model that does not answer, a cancellation, a watcher that raises) the turn is released,
         so that it can be resumed, and the exception passes through.
         """
-        self._tools = self._runtime.offer(turn)
+        self._tools = self._offer(turn)
         names = tuple(tool.name for tool in self._tools)
         self._names = frozenset(names)
         held = _Held(turn)
@@ -144,6 +145,12 @@ class Runner:
             with suppress(StoreError):
                 await asyncio.shield(self._runtime.store.release(held.turn))
             raise
+
+    def _offer(self, turn: Turn) -> tuple[Tool, ...]:
+        """What the turn may see; a model that cannot be shown so many tools gets the ones most likely meant."""
+        offered = self._runtime.offer(turn)
+        most: int | None = getattr(self._model, "most_tools", None)
+        return offered if most is None else likeliest(offered, wish_of(turn.messages), most)
 
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
         while True:

@@ -40,10 +40,16 @@ class RecordingModel:
     def name(self) -> str:
         return self._inner.name
 
+    @property
+    def most_tools(self) -> int | None:
+        """As many as the other model can be shown."""
+        most: int | None = getattr(self._inner, "most_tools", None)
+        return most
+
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """Answer as the other model does. Raises what it raises, and ModelError when it cannot be written down."""
         shown: list[Delta] = []
-        line: Json = {"model": self.name, "request": print_of(request)}
+        line: Json = {"model": self.name, "most_tools": self.most_tools, "request": print_of(request)}
         try:
             reply = await self._inner.ask(request, None if on_delta is None else _both(shown.append, on_delta))
         except ModelError as error:
@@ -74,6 +80,7 @@ class ReplayModel:
         self._lines = _load(Path(path))
         self._count = len(self._lines)
         self._name = str(self._lines[0]["model"]) if self._lines else f"replay:{path}"
+        self.most_tools: int | None = self._lines[0]["most_tools"] if self._lines else None
 
     @property
     def name(self) -> str:
@@ -148,6 +155,7 @@ def _read_line(path: Path, number: int, line: bytes) -> Json:
     try:
         data = load(line)
         read: Json = {"model": data["model"], "request": dict(data["request"]), "deltas": []}
+        read["most_tools"] = None if (most := data.get("most_tools")) is None else int(most)
         read["deltas"] = [_DELTAS[kind](*fields) for kind, *fields in data["deltas"]]
         if "error" in data:
             kind, sentence = data["error"]

@@ -130,7 +130,10 @@ Delta = TextDelta | ReasoningDelta | CallDelta
 
 
 class ChatModel(Protocol):
-    """Anything that can answer a request. `name` is its `provider:model` string."""
+    """Anything that can answer a request. `name` is its `provider:model` string.
+
+    A model that can be shown only so many tools says so in an attribute `most_tools`.
+    """
 
     @property
     def name(self) -> str: ...
