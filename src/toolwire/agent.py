@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.intent import unlock
+from toolwire.errors import NotKept
 from toolwire.execute.contract import Executor
 from toolwire.journey import Approve, Emit
 from toolwire.loop.events import Event
@@ -24,6 +25,7 @@ from toolwire.record.memory import MemoryStore
 from toolwire.runtime import Runtime
 
 T = TypeVar("T")
+NO_MODEL = "none"  # the model of a turn that is a single call
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,31 @@ class Agent:
 
     async def call(self, name: str, arguments: dict[str, Any], *, on_event: Emit | None = None) -> ToolResult:
         """Take one call through the whole journey, without a model."""
-        turn = await self._begin(f"call {name}", "")
+        turn = await self._begin(f"call {name}", "", NO_MODEL)
         call = ToolCall(name, arguments, id=f"call_{turn.id[-12:]}_1_1", format="direct")
+        return await self._concluded(turn, call, on_event)
+
+    async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
+        """Settle a single call whose process died: its result on record, or another run where its tool allows that.
+
+        Any other call that had begun ends as `outcome_unknown`. Raises `NotKept` for a turn that is no single call
+        and for a call that was never written down, `Fenced` as `resume` does.
+        """
+        if (await self.store.turn(turn_id)).opening.model != NO_MODEL:
+            raise NotKept(f"turn {turn_id} is a question, not a single call")
+        turn = (await self.store.resume(turn_id)).opening
+        for card in await self.store.calls(turn_id=turn_id, limit=1):
+            return await self._concluded(changed(turn, started_at=self.runtime.clock()), card.call, on_event)
+        never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
+        await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
+        raise NotKept(never)
+
+    async def _concluded(self, turn: Turn, call: ToolCall, on_event: Emit | None) -> ToolResult:
+        """The result of the one call of a turn, which ends with it."""
         try:
             result = await self.runtime.execute(call, turn, on_event)
         except asyncio.CancelledError:
-            given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {name!r} was canceled"))
+            given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
             raise
         done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
@@ -143,14 +164,14 @@ class Agent:
             temperature=self._temperature,
         )
 
-    async def _begin(self, question: str, thread: str) -> Turn:
+    async def _begin(self, question: str, thread: str, model: str = "") -> Turn:
         history = await self.store.thread(thread) if thread else ()
         turn = Turn(
             id=self.runtime.new_id(),
             project=self.project,
             agent=self.name,
             thread=thread,
-            model=self.model.name,
+            model=model or self.model.name,
             system=self.system,
             grant=unlock(self.grant, question) if self._tier_by_intent else self.grant,
             limits=self.limits,

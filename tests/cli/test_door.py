@@ -70,6 +70,8 @@ def test_a_misspelled_command_or_flag_gets_the_nearest_one(inside: Inside, words
         (["call", "echo", "--args", "{1"], Exit.USAGE, "is not JSON"),
         (["call", "echo", "--args", "@nofile"], Exit.USAGE, "cannot be read"),
         (["call", "echo", "message"], Exit.USAGE, "KEY=VALUE"),
+        (["call"], Exit.USAGE, "there is no tool to call"),
+        (["call", "--resume"], Exit.NOT_FOUND, "no interrupted call"),
         (["call", "ehco", "message=1"], Exit.NOT_FOUND, "Did you mean 'echo'"),
         (["call", "echo", "mesage=1"], Exit.FAILED, "did you mean 'message'"),
         (["tools", "show", "ehco"], Exit.NOT_FOUND, "Did you mean echo"),

@@ -173,15 +173,53 @@ def test_a_turn_that_ended_is_not_resumed(stage: Stage) -> None:
     assert (ran.code, turn_id in ran.err) == (Exit.FAILED, True)
 
 
-def test_a_single_call_that_was_interrupted_is_no_turn_to_resume(stage: Stage, ledger: Ledger) -> None:
-    process = stage.start("call", "mark", "name=hang")
+def killed_call(stage: Stage, ledger: Ledger, tool: str) -> str:
+    """Call a tool that hangs, kill the process with SIGKILL, and give the id of the turn that it left."""
+    process = stage.start("call", tool, "name=hanging")
     ledger.wait_until_a_tool_hangs()
-    turn_id = stage.run("status", "--json").json["newest"][0]["id"]
     process.kill()
     process.communicate(timeout=LIMIT_S)
+    turn_id: str = stage.run("status", "--json").json["newest"][0]["id"]
+    return turn_id
+
+
+def test_a_killed_call_is_no_question_to_resume(stage: Stage, ledger: Ledger) -> None:
+    turn_id = killed_call(stage, ledger, "mark")
     assert stage.run("ask", "--resume").code == Exit.NOT_FOUND
     ran = stage.run("ask", "--resume", turn_id)
-    assert (ran.code, "toolwire call" in ran.err) == (Exit.USAGE, True)
+    assert (ran.code, f"toolwire call --resume {turn_id}" in ran.err) == (Exit.USAGE, True)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_killed_call_of_an_unsafe_tool_is_settled_as_unknown_and_not_run_again(
+    stage: Stage, ledger: Ledger, named: bool
+) -> None:
+    turn_id = killed_call(stage, ledger, "mark")
+    ran = stage.run("call", "--resume", *([turn_id] if named else []), "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (Exit.FAILED, "outcome_unknown")
+    assert ledger.marks == Counter(["hanging"])
+    assert stage.run("status", "--json").json["turns"] == {"running": 0, "interrupted": 0, "ended": 1}
+    assert stage.run("call", "--resume").code == Exit.NOT_FOUND
+    assert stage.run("call", "--resume", turn_id).code == Exit.FAILED
+
+
+def test_a_killed_call_of_a_tool_that_may_run_again_runs_again(stage: Stage, ledger: Ledger) -> None:
+    killed_call(stage, ledger, "mark_again")
+    (stage.folder / "calm").touch()
+    ran = stage.run("call", "--resume", "--json")
+    assert (ran.code, ran.json["ok"]) == (Exit.DONE, True)
+    assert sum(ledger.marks.values()) == 2
+    assert stage.run("status", "--json").json["turns"]["ended"] == 1
+
+
+def test_what_cannot_be_resumed_as_a_call_is_left_alone(stage: Stage, ledger: Ledger) -> None:
+    with scripted("never shown", "Here I am.") as model:
+        killed(stage, model, 1)
+        turn_id = stage.run("status", "--json").json["newest"][0]["id"]
+        ran = stage.run("call", "--resume", turn_id)
+        assert (ran.code, "is a question" in ran.err) == (Exit.NOT_FOUND, True)
+        assert stage.run("call", "--resume", turn_id, "name=x").code == Exit.USAGE
+        assert stage.run("ask", "--resume", turn_id, *model.flags).out == "Here I am.\n"
 
 
 def test_killed_again_and_again_the_turn_still_ends_with_every_mark_once(stage: Stage, ledger: Ledger) -> None:

@@ -540,6 +540,17 @@ async def test_a_tool_is_called_without_a_model(store: Store) -> None:
     assert [turn.state for turn in await store.turns()] == ["ended", "ended"]
 
 
+async def test_a_single_call_that_was_never_written_down_did_not_run_and_its_turn_ends(store: Store) -> None:
+    """Its process died after the turn began and before the call was on record."""
+    turn = Turn("t1", "default", "agent", model="none", messages=(UserMessage("call add"),))
+    await store.begin(turn)
+    await store.release(turn)
+    agent = Agent(ScriptedModel(), [add], store=store)
+    with pytest.raises(NotKept, match="did not run; make it again"):
+        await agent.resume_call("t1")
+    assert [(turn.state, turn.reason) for turn in await store.turns()] == [("ended", "canceled")]
+
+
 @pytest.mark.feature("F112")
 async def test_a_turn_gets_the_tier_its_question_asks_for_at_most_the_grants() -> None:
     @tool(tier=Tier.RUN)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from toolwire.agent import Answer, run_sync
-from toolwire.cli.asking import ENDED_WELL, Flags, NoModel, agent_of, show_summary
+from toolwire.agent import NO_MODEL, Answer, run_sync
+from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, newest_interrupted, show_summary, turn_named
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
@@ -25,6 +25,7 @@ from toolwire.cli.options import (
     Project,
     Record,
     Replay,
+    Resume,
     Root,
     Step,
     System,
@@ -39,20 +40,15 @@ from toolwire.cli.plain import turn_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
-from toolwire.errors import ModelError, NotKept, SettingsError, StoreUnavailable
-from toolwire.record.contract import Store
+from toolwire.errors import ModelError, SettingsError, StoreUnavailable
 
 LARGEST_QUESTION = 1024 * 1024
-_MOST_TURNS = 1_000
 
 Question = Annotated[
     str | None,
     typer.Argument(
         metavar="QUESTION", help="The question; - reads it from standard input. With --resume: a turn's id."
     ),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with an interrupted turn: the newest, or the one named after it.")
 ]
 
 
@@ -115,13 +111,6 @@ def read_question(words: str | None) -> str:
     return asked.strip()
 
 
-def turn_named(words: str | None) -> str | None:
-    """The id after `--resume`; None stands for the newest turn. Raises SettingsError for an empty one."""
-    if words is not None and not words.strip():
-        raise SettingsError("the id after --resume is empty; leave it out to go on with the newest interrupted turn")
-    return words
-
-
 def _answered(
     flags: Flags, place: Place, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
@@ -148,17 +137,10 @@ async def _turn(
         if not resume:
             async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=relay)
-        turn_id = words or await _newest_interrupted(store)
+        turn_id = words or await newest_interrupted(store, single_call=False)
         kept = (await store.turn(turn_id)).opening.model
-        if kept == NoModel.name:
-            raise SettingsError(f"turn {turn_id} is a single call, not a question; make it again with `toolwire call`")
+        if kept == NO_MODEL:
+            raise SettingsError(f"turn {turn_id} is a single call; go on with: toolwire call --resume {turn_id}")
         choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
         async with agent_of(flags, place, store, person, choice) as agent:
             return await agent.resume(turn_id, on_event=relay)
-
-
-async def _newest_interrupted(store: Store) -> str:
-    for turn in await store.turns(limit=_MOST_TURNS, state="interrupted"):
-        if turn.model != NoModel.name:
-            return turn.id
-    raise NotKept("there is no interrupted turn to resume; `toolwire status` shows the turns on record")

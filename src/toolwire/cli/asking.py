@@ -6,24 +6,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire.agent import Agent, Answer
+from toolwire.agent import NO_MODEL, Agent, Answer
 from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration, one_line
-from toolwire.errors import ModelRefused, SettingsError
+from toolwire.errors import ModelRefused, NotKept, SettingsError
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
+_MOST_TURNS = 1_000
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
 
 
 class NoModel:
     """Stands where a model would be, in work that needs none."""
 
-    name = "none"
+    name = NO_MODEL
 
     async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
         raise ModelRefused("this command asks no model")
@@ -114,6 +115,22 @@ async def agent_of(
     finally:
         await model.close()
         await agent.runtime.close()
+
+
+def turn_named(words: str | None) -> str | None:
+    """The id after `--resume`; None stands for the newest turn. Raises SettingsError for an empty one."""
+    if words is not None and not words.strip():
+        raise SettingsError("the id after --resume is empty; leave it out to go on with the newest interrupted turn")
+    return words
+
+
+async def newest_interrupted(store: Store, *, single_call: bool) -> str:
+    """The turn that `--resume` means without an id: of `call` a single call, of `ask` a question. Raises NotKept."""
+    for turn in await store.turns(limit=_MOST_TURNS, state="interrupted"):
+        if (turn.model == NO_MODEL) == single_call:
+            return turn.id
+    what = "call" if single_call else "turn"
+    raise NotKept(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")
 
 
 def show_summary(screen: Screen, place: Place, answer: Answer, elapsed_ms: float, *, where: bool = True) -> None:

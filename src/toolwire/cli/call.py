@@ -1,15 +1,15 @@
 """`toolwire call` and `toolwire preflight`: one tool, without a model."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from toolwire.agent import Agent, run_sync
-from toolwire.cli.asking import NoModel
+from toolwire.cli.asking import NoModel, newest_interrupted, turn_named
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
-from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Project, Root, Tier, Yes
+from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
@@ -23,6 +23,7 @@ from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
+NameOrTurn = Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name. With --resume: a turn's id.")]
 Pairs = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Arguments one by one; values are read as the tool's schema says."),
@@ -30,9 +31,10 @@ Pairs = Annotated[
 
 
 def call(
-    name: Name,
+    name: NameOrTurn = None,
     pairs: Pairs = None,
     args: Arguments = None,
+    resume: Resume = False,
     tier: Tier = None,
     allow: Allow = None,
     root: Root = None,
@@ -44,13 +46,15 @@ def call(
 ) -> Exit:
     """Take one call through the whole journey: judged, recorded, run, recorded again.
 
-    Ends with 0 only when the call succeeded.
+    Ends with 0 only when the call succeeded. A call whose process died is settled with --resume: it runs again only
+    if its tool is pure or idempotent; otherwise its outcome is unknown, and is recorded as such.
     """
     arguments = read_arguments(args, pairs or [])
+    wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume)
     place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with tools_kept_quiet(as_json=as_json):
-        result = run_sync(_called(place, screen, name, arguments, Granted(allow or [], yes), project))
+        result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes), project))
     if as_json:
         screen.json(result_object(result))
     else:
@@ -132,9 +136,28 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-async def _called(
-    place: Place, screen: Screen, name: str, arguments: dict[str, Any], granted: Granted, project: str
-) -> ToolResult:
+class _Wanted(NamedTuple):
+    """What to do: call the tool of this name, or go on with the turn of this id."""
+
+    name: str | None
+    arguments: dict[str, Any]
+    resume: bool
+
+    async def of(self, agent: Agent) -> ToolResult:
+        if not self.resume:
+            return await agent.call(self.name or "", self.arguments)
+        if self.arguments:
+            raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
+        return await agent.resume_call(self.name or await newest_interrupted(agent.store, single_call=True))
+
+
+def _tool_named(name: str | None) -> str:
+    if name is None:
+        raise SettingsError("there is no tool to call; write for example: toolwire call calculator expression=2+2")
+    return name
+
+
+async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
     toolbox = toolbox_of(place)
     grant = grant_of(place, granted, toolbox)
     async with store_of(place) as store:
@@ -144,12 +167,12 @@ async def _called(
             grant=grant,
             limits=place.settings.limits(),
             store=store,
-            approve=Person(screen).approve,
+            approve=Person(screen, agrees=granted.yes).approve,
             name="cli",
             project=project,
         )
         async with agent:
-            return await agent.call(name, arguments)
+            return await wanted.of(agent)
 
 
 def _show(screen: Screen, result: ToolResult) -> None:

@@ -60,3 +60,6 @@ ToolsFile = Annotated[
 Step = Annotated[
     bool, typer.Option("--step", help="Pause before each further step: go on, say something to the model, or stop.")
 ]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with an interrupted turn: the newest, or the one named after it.")
+]
