@@ -10,7 +10,7 @@ from toolwire.wire.text.openers import STRONG
 
 _SMALL = 600
 _EARLY_READS = 12
-_GROWTH = 2
+_GROWTH = 4 / 3
 _NAMED = re.compile(
     r'"(?:name|tool_name|tool|function)"\s*+:\s*+"(?P<name>[^"\\]{1,128})"\s*+,\s*+'
     r'"(?:arguments|parameters|input|args)"\s*+:\s*+(?=\{)'
@@ -20,14 +20,14 @@ _HEADS = {opener: envelope.head for envelope in ENVELOPES for opener in envelope
 
 
 class OpenBlock:
-    """Follows one open block. It is read again when it is small, has grown by half, or seems to end."""
+    """Follows one open block. It is read again when it is small, has grown fourfold, or seems to end."""
 
     __slots__ = ("_brackets", "_credit", "_early", "announced", "arguments")
 
     def __init__(self, text: str) -> None:
         self.announced = False
         self.arguments: Brackets | None = None
-        self._credit = 0
+        self._credit = 0.0
         self._early = _EARLY_READS
         self._brackets = Brackets() if text[:1] in "{[" else None
         if self._brackets is not None:

@@ -7,28 +7,25 @@ _WORDS = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
 class Brackets:
-    """Says where a bracketed value that comes in pieces ends.
+    """Says where a bracketed value that comes in pieces ends. Only a piece with a closing bracket can end it."""
 
-    While `in_words`, the last piece ended inside a string and not behind a backslash: a piece without a quote or a
-    backslash changes nothing then.
-    """
-
-    __slots__ = ("_depth", "_escaped", "_in_string", "in_words")
+    __slots__ = ("_depth", "_escaped", "_in_string", "_pieces")
 
     def __init__(self) -> None:
         self._depth = 0
         self._escaped = False
         self._in_string = False
-        self.in_words = False
+        self._pieces: list[str] = []
 
-    def feed(self, text: str) -> int:
-        """Take more of the value. The position behind its last bracket, or -1 while it is open."""
-        at = 0
-        if self._in_string and text:
-            at = self._past_string(text, int(self._escaped))
-        end = self._find_end(text, at) if at < len(text) else -1
-        self.in_words = self._in_string and not self._escaped
-        return end
+    def feed(self, piece: str) -> int:
+        """Take more of the value. The position in this piece behind the last bracket, or -1 while it is open."""
+        self._pieces.append(piece)
+        if "}" not in piece and "]" not in piece:
+            return -1
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        end = self._find_end(text, self._past_string(text, int(self._escaped)) if self._in_string else 0)
+        return end if end < 0 else end - len(text) + len(piece)
 
     def _past_string(self, text: str, at: int) -> int:
         """Where an open string ends, or the end of the text."""
@@ -39,15 +36,10 @@ class Brackets:
         return len(text) if self._in_string else at + 1
 
     def _find_end(self, text: str, at: int) -> int:
-        if '"' not in text:
-            closing = text.count("}") + text.count("]")
-            if closing < self._depth:
-                self._depth += text.count("{") + text.count("[") - closing
-                return -1
         for token in _TOKENS.finditer(text, at):
             found = token.group()
             if found[0] == '"':
-                if token.end() >= len(text):
+                if token.end() >= len(text) - 1:  # only the last string can be open
                     self._past_string(text, token.start() + 1)
             else:
                 self._depth += 1 if found in "{[" else -1

@@ -4,6 +4,8 @@ The reply itself is read from the whole text at the end, so nothing here can cha
 only when its end may have come or when it has grown by half, so that the work stays linear in the text.
 """
 
+import re
+
 import orjson
 
 from toolwire.protocol.chat import CallDelta, Delta, TextDelta
@@ -18,11 +20,12 @@ from toolwire.wire.text.scan import ATTEMPT, MAX_CALLS, Flow, Scan, Step
 from toolwire.wire.text.triggers import triggers
 from toolwire.wire.text.words import FENCE_END, Words, speak
 
+_NEVER = (re.compile("(?!)"), re.compile("(?!)"))
 _HEADER = 256
 _CONTEXT = 160
 _PATIENCE = 20_000
 _CHARACTERS_PER_COIN = 32
-_READ = 10
+_READ = 20
 _ENOUGH = 256
 
 
@@ -30,8 +33,8 @@ class LiveText:
     """Takes text as it comes and shows what is certain."""
 
     __slots__ = (
-        "_all", "_before", "_block", "_calls", "_elsewhere", "_fresh", "_held", "_offered", "_offset", "_pass", "_size",
-        "_spent", "_started", "_triggers", "_unread", "_words", "_work",
+        "_all", "_before", "_block", "_calls", "_elsewhere", "_fresh", "_held", "_offered", "_offset", "_pass",
+        "_quiet", "_size", "_spent", "_unread", "_weary_until", "_words", "_work",
     )  # fmt: skip
 
     def __init__(self, offered: Offered) -> None:
@@ -43,10 +46,9 @@ class LiveText:
         self._before = ""
         self._offset = 0
         self._calls = self._elsewhere = 0
-        self._spent = self._work = self._unread = 0
+        self._spent = self._work = self._unread = self._weary_until = 0
         self._fresh = True
-        self._started = False
-        self._triggers = triggers(offered)
+        self._quiet = _NEVER
         self._words: Words | None = None
         self._block: OpenBlock | None = None
 
@@ -60,27 +62,26 @@ class LiveText:
         self._elsewhere = elsewhere
         if self._calls >= MAX_CALLS:
             return []
-        block = self._block
-        if block is not None:
-            return self._feed_block(block, text)
-        if not self._held and self._words is None and self._is_plain(text):
-            self._before = (self._before + text)[-_CONTEXT:]
-            self._offset += len(text)
-            out: list[Delta] = []
-            self._say(text, out)
-            return out
+        if self._block is not None:
+            return self._feed_block(self._block, text)
+        if not self._held and self._words is None:
+            if self._offset < self._weary_until:
+                self._fresh = False
+                return self._shown(text)
+            if self._quiet[self._fresh].match(text):
+                if self._fresh or "\n" in text:
+                    self._fresh = _ends_fresh(text, fresh=self._fresh)
+                return self._shown(text)
         self._held.append(text)
         self._size += len(text)
         if self._words is not None and not self._words.worth_reading(text):
             return []
         return self._read([]) if self._affords_reading(text) else []
 
-    def _is_plain(self, text: str) -> bool:
-        """Whether nothing in the text could begin anything, or nobody looks any more."""
-        if self._started and self._triggers.quiet[self._fresh].match(text):
-            return True
-        # So many false starts are no answer: what comes is shown as it is until there is more of it.
-        return self._spent > _PATIENCE + self._offset // _CHARACTERS_PER_COIN
+    def _shown(self, text: str) -> list[Delta]:
+        self._before = (self._before + text)[-_CONTEXT:]
+        self._offset += len(text)
+        return [TextDelta(text)] if text else []
 
     def _affords_reading(self, text: str) -> bool:
         """Whether to look now. Small pieces are looked at one by one only as long as that takes little time."""
@@ -94,10 +95,7 @@ class LiveText:
     def _feed_block(self, block: OpenBlock, text: str) -> list[Delta]:
         self._held.append(text)
         self._size += len(text)
-        arguments = block.arguments
-        if arguments is not None:
-            if arguments.in_words and '"' not in text and "\\" not in text:
-                return [CallDelta(self._elsewhere + self._calls, "", text)]
+        if block.arguments is not None:
             out: list[Delta] = []
             block.argue(text, self._elsewhere + self._calls, out)
             return out if block.arguments is not None else self._read(out)
@@ -109,10 +107,6 @@ class LiveText:
             rest = self._flow_on(self._words, text, out)
         if self._words is None:
             rest = self._advance(rest, out, len(text) - len(rest))
-        if self._spent > _PATIENCE + (self._offset + len(text)) // _CHARACTERS_PER_COIN:
-            self._block = None
-            self._say(rest, out)
-            rest = ""
         consumed = len(text) - len(rest)
         self._before = (self._before + text[:consumed])[-_CONTEXT:]
         self._offset += consumed
@@ -133,22 +127,34 @@ class LiveText:
         scan.before, scan.offset = self._before, self._offset + behind
         self._pass.rebase(scan)
         at = 0
-        if not self._started:
+        if self._quiet is _NEVER:
             if scan.end < _HEADER and start_undecided(text):
                 return text
             first = read_start(scan, opened)
             if first is not None and undecided(scan, 0, 0, first):
-                self._started = first.flow is not None
-                return self._wait(text, 0, first, out) if self._started else text
-            self._started = True
+                if first.flow is None:
+                    return text
+                self._quiet = triggers(self._offered).quiet
+                return self._wait(text, 0, first, out)
+            self._quiet = triggers(self._offered).quiet
             if first is not None:
                 self._take(first, out)
                 at = first.end
-        purse = scan.purse
+        purse = scan.purse = min(scan.purse, self._patience())
         rest = self._go_through(scan, at, out)
         self._spent += purse - scan.purse
         self._work += purse - scan.purse
+        if self._patience() <= 0 and self._words is None:
+            # So many false starts are no answer: what comes is shown as it is until there is more of it.
+            self._weary_until = _CHARACTERS_PER_COIN * (self._spent - _PATIENCE // 2)
+            self._block = None
+            self._say(rest, out)
+            return ""
         return rest
+
+    def _patience(self) -> int:
+        """The coins left for false starts: some to begin with, and more as the text grows."""
+        return _PATIENCE + self._offset // _CHARACTERS_PER_COIN - self._spent
 
     def _go_through(self, scan: Scan, at: int, out: list[Delta]) -> str:
         text, look, fresh = scan.text, at, self._fresh
@@ -164,7 +170,8 @@ class LiveText:
                 self._say(text[at:begin], out)
                 return self._wait(text[begin:], begin, step, out)
             if step is None:
-                scan.spend()
+                if not scan.spend():
+                    break
                 look, fresh = max(after, look + (not fresh)), False
                 continue
             scan.spend(0 if step.found else ATTEMPT)
@@ -195,9 +202,7 @@ class LiveText:
     def _say(self, text: str, out: list[Delta]) -> None:
         if text:
             out.append(TextDelta(text))
-            line = text.rfind("\n")
-            if line >= 0 or self._fresh:
-                self._fresh = text[line + 1 :].strip() == ""
+            self._fresh = _ends_fresh(text, fresh=self._fresh)
 
     def _take(self, step: Step, out: list[Delta]) -> None:
         if not step.retro:
@@ -213,6 +218,12 @@ class LiveText:
         if step.reasoning:
             self._pass.thoughts.append("")
         self._block = None
+
+
+def _ends_fresh(text: str, *, fresh: bool) -> bool:
+    """Whether nothing but white space stands on the last line."""
+    line = text.rfind("\n")
+    return (line >= 0 or fresh) and not text[line + 1 :].strip()
 
 
 def _written(arguments: object) -> str:

@@ -28,6 +28,7 @@ _TAG_CALL = Envelope("tags", (), ("</invoke>",))
 _CLINE = Envelope("cline_xml", ())
 _LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
+_IN_VAIN = 6
 LONGEST_CLOSER = max(map(len, CLOSERS))
 
 
@@ -159,4 +160,7 @@ def opened(scan: Scan, at: int, depth: int) -> Step | None:
     match = STRONG.match(scan.text, at, scan.end)
     if match is None or match.group() not in CALL_OPENERS:
         return None
-    return HANDLERS[match.group()](scan, Mark(match.group(), at, match.end(), depth))
+    step = HANDLERS[match.group()](scan, Mark(match.group(), at, match.end(), depth))
+    if step is None:
+        scan.spend(_IN_VAIN)
+    return step
