@@ -84,8 +84,12 @@ def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
             return Read(({},))
         case dict():
             return Read((written,), "unwrapped text in text" if layers > 1 else "")
+        case []:
+            return Read(({},), "took an empty list for no arguments")
         case [dict() as only]:
             return Read((only,), "took the only object of a list")
+        case [dict(), *_] if all(isinstance(item, dict) for item in written):
+            return Read(tuple(written), "took every object of a list")
         case Mapping():
             return Read((dict(written),))
         case _:
@@ -93,7 +97,7 @@ def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
 
 
 def _read_loosely(text: str, *, finished: bool) -> Read | NotRead:
-    body = unfenced(text)
+    body = unfenced(text.lstrip("\ufeff"))
     if body[:1] not in _OPENERS:
         return NotRead("the arguments are not an object")
     reader = ValueReader(body, close_at_end=finished)

@@ -5,7 +5,17 @@ from typing import Any
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Usage
 
-CUT_REASONS = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "incomplete", "model_length"})
+CUT_REASONS = frozenset(
+    {
+        "length",
+        "max_tokens",
+        "max_output_tokens",
+        "MAX_TOKENS",
+        "incomplete",
+        "model_length",
+        "model_context_window_exceeded",
+    }
+)
 _COMPLETENESS_CHECKS = 8
 
 
@@ -25,6 +35,11 @@ class OpenCall:
         self.checks = _COMPLETENESS_CHECKS
         self.raw: Any = None
 
+    @property
+    def half_built(self) -> bool:
+        """Whether a provider that sends arguments value by value has not said that these are all."""
+        return self.cut and not self.fragments
+
     def written(self) -> Any:
         """The arguments as they arrived: joined fragments if there were any, else the whole value."""
         joined = "".join(self.fragments)
@@ -32,7 +47,10 @@ class OpenCall:
 
 
 class Draft:
-    """Collects text, reasoning, calls and the rest of one reply; `deltas` is what a watcher has not seen yet."""
+    """Collects text, reasoning, calls and the rest of one reply; `deltas` is what a watcher has not seen yet.
+
+    `heard` names the items whose words came piece by piece, so that nobody reads them again where they are repeated.
+    """
 
     __slots__ = (
         "_break",
@@ -43,6 +61,7 @@ class Draft:
         "carrier",
         "deltas",
         "finish_reason",
+        "heard",
         "model",
         "new_text",
         "problems",
@@ -65,6 +84,7 @@ class Draft:
         self.usage = Usage()
         self.model = ""
         self.said = False
+        self.heard: set[Any] = set()
         self._break = False
 
     def say(self, text: Any) -> None:

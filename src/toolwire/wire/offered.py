@@ -7,7 +7,7 @@ import jsonschema_rs
 
 from toolwire.protocol.tools import Tool
 
-_PREFIXES = ("functions.", "default_api.", "tools.", "functions:")
+_PREFIXES = ("functions.", "default_api.", "tools.", "functions:", "default_api:")
 _KEPT_LISTS = 64
 _UNCHECKED: Mapping[str, Any] = {}
 # The validator cannot take lone surrogates, integers beyond its range, or very deep values.

@@ -29,7 +29,7 @@ def parse_reply(
             _read(draft, plain(piece), provider)
     else:
         _read(draft, data, provider)
-    return _reply(offered(tools), draft, "".join(draft.new_text), response)
+    return _reply(offered(tools), draft, "".join(draft.new_text), response, streamed=isinstance(data, list))
 
 
 class StreamParser:
@@ -59,7 +59,7 @@ class StreamParser:
     def finish(self) -> Reply:
         """The whole reply. Calls that were not finished are reported, never made up."""
         text = self._text.whole()
-        return _reply(self._offered, self._draft, text, text)
+        return _reply(self._offered, self._draft, text, text, streamed=True)
 
 
 def _read(draft: Draft, data: Any, provider: str) -> None:
@@ -73,15 +73,22 @@ def _read(draft: Draft, data: Any, provider: str) -> None:
         draft.say(data)
 
 
-def _reply(offers: Offered, draft: Draft, text: str, raw: Any) -> Reply:
-    """Settle the native calls, then those in the text, which come after them."""
+def _reply(offers: Offered, draft: Draft, text: str, raw: Any, *, streamed: bool = False) -> Reply:
+    """Settle the native calls, then those in the text, which come after them.
+
+    A stream that never said why it ended has broken off: a call without any argument may be one whose were lost.
+    """
     settled = Settled(offers)
     settled.problems.extend(draft.problems)
     cut = draft.cut
     finished = draft.finish_reason is not None and not cut
+    broken_off = streamed and draft.finish_reason is None
     for call in draft.calls:
+        if call.half_built:
+            settled.report("truncated", f"a call of {call.name!r} was cut off")
+            continue
         written = {"input": call.written()} if call.free_text else call.written()
-        settled.native(call.name, written, call.alias, call.raw, finished=finished, cut=cut or call.cut)
+        settled.native(call.name, written, call.alias, call.raw, finished=finished, cut=cut or call.cut or broken_off)
     reading = read_text(text, offers, cut=cut)
     for code, message in reading.problems:
         settled.report(code, message)

@@ -11,7 +11,7 @@ from toolwire.wire.text.scan import Found
 
 _MARKED, _WEAK = 0.95, 0.7
 _PARALLEL = frozenset({"multi_tool_use.parallel", "parallel", "multi_tool_use"})
-_WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params")
+_WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params", "properties")
 
 
 class Settled:
@@ -51,22 +51,21 @@ class Settled:
         known = [(call.name, call.arguments) for call in self.calls]
         marked: list[tuple[str, Any]] = []
         for item in found:
-            arguments = _object_of(item)
-            if arguments is None:
+            objects = _objects_of(item)
+            if not objects:
                 self.report("malformed", f"the arguments of {item.offer.name!r} could not be read")
-                continue
-            same = (item.offer.name, arguments)
-            if known and same in known:
-                known.remove(same)
-                continue
-            if item.weak and same in marked:
-                continue
-            if not item.weak:
-                marked.append(same)
-            self.accept(
-                item.offer, item.offer.name, arguments, item.alias, text[item.span[0] : item.span[1]],
-                note=item.note, dialect=item.dialect, confidence=_WEAK if item.weak else _MARKED,
-            )  # fmt: skip
+            for arguments in objects:
+                same = (item.offer.name, arguments)
+                if known and _among(known, item.offer, arguments):
+                    continue
+                if item.weak and same in marked:
+                    continue
+                if not item.weak:
+                    marked.append(same)
+                self.accept(
+                    item.offer, item.offer.name, arguments, item.alias, text[item.span[0] : item.span[1]],
+                    note=item.note, dialect=item.dialect, confidence=_WEAK if item.weak else _MARKED,
+                )  # fmt: skip
 
     def _resolve(self, name: str) -> Offer | None:
         offer = self.offered.get(name) or self.offered.nearest(name)
@@ -115,18 +114,27 @@ class Settled:
         return arguments, note
 
 
-def _object_of(found: Found) -> dict[str, Any] | None:
-    """The arguments of a call in text; a bare text is the value of a tool's only parameter."""
+def _among(known: list[tuple[str, Any]], offer: Offer, arguments: dict[str, Any]) -> bool:
+    """Whether one of the known calls is this one, as the schema types it; that call is then taken off the list."""
+    for same in ((offer.name, arguments), (offer.name, coerced(arguments, offer.schema))):
+        if same in known:
+            known.remove(same)
+            return True
+    return False
+
+
+def _objects_of(found: Found) -> tuple[dict[str, Any], ...]:
+    """The arguments of a call in text, none if unreadable; a bare text is the value of a tool's only parameter."""
     if type(found.arguments) is dict:
-        return found.arguments
+        return (found.arguments,)
     offer = found.offer
     read = read_arguments(found.arguments, finished=True)
     if isinstance(read, Read):
-        return read.objects[0]
+        return read.objects
     if not isinstance(found.arguments, str):
-        return None
+        return ()
     only = list(offer.required) if len(offer.required) == 1 else list(offer.properties)
-    return {only[0]: found.arguments} if len(only) == 1 else None
+    return ({only[0]: found.arguments},) if len(only) == 1 else ()
 
 
 def _inner(arguments: dict[str, Any], offer: Offer) -> dict[str, Any] | None:

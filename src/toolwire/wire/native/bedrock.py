@@ -35,7 +35,7 @@ def _read_block(draft: Draft, block: dict[str, Any], by: Any) -> None:
         draft.think(said.get("text") if isinstance(said, dict) else reasoning.get("text"))
         draft.keep("bedrock", {"reasoningContent": reasoning})
     use = block.get("toolUse")
-    if isinstance(use, dict):
+    if isinstance(use, dict) and use.get("type") != "server_tool_use":
         draft.add(draft.open(by, use.get("name"), use.get("toolUseId"), use), use.get("input"))
 
 

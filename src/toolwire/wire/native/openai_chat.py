@@ -15,19 +15,28 @@ def read(draft: Draft, data: dict[str, Any]) -> None:
     if isinstance(model, str):
         draft.model = model
     read_usage(draft, data.get("usage"))
-    choices = data.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict):
+    choice = _first_choice(data.get("choices"))
+    if choice is None:
         return
     delta = choice.get("delta")
+    message = choice.get("message")
     if isinstance(delta, dict):
         read_message(draft, delta, streamed=True)
-    message = choice.get("message")
+        # Some servers repeat in `message` all that was streamed so far.
+        message = None if delta or draft.said or draft.calls else message
     if isinstance(message, dict):
         read_message(draft, message)
     elif isinstance(choice.get("text"), str):
         draft.say(choice["text"])
     draft.ended(choice.get("finish_reason"))
+
+
+def _first_choice(choices: Any) -> dict[str, Any] | None:
+    """The first of several answers to one request; chunks of the others come between its own."""
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+            return choice
+    return None
 
 
 def read_usage(draft: Draft, usage: Any) -> None:

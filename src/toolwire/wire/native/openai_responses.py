@@ -88,13 +88,14 @@ def _read_summary(draft: Draft, item: dict[str, Any]) -> None:
 
 
 def _read_event(draft: Draft, kind: str, data: dict[str, Any]) -> None:
-    by = key(data.get("output_index"))
-    by = key(data.get("item_id")) if by is None else by
     item = data.get("item")
+    by = _place(data, item)
     match kind.removeprefix("response."):
         case "output_text.delta" | "refusal.delta":
+            draft.heard.add(by)
             draft.say(data.get("delta"))
         case "reasoning_summary_text.delta" | "reasoning_text.delta":
+            draft.heard.add(by)
             draft.think(data.get("delta"))
         case "output_item.added" if isinstance(item, dict):
             if item.get("type") in ("function_call", "custom_tool_call"):
@@ -106,11 +107,19 @@ def _read_event(draft: Draft, kind: str, data: dict[str, Any]) -> None:
         case "output_item.done" if isinstance(item, dict):
             _finish_item(draft, item, by)
         case "completed" | "incomplete" | "failed":
-            _read_response(draft, data.get("response"), items=not (draft.calls or draft.said))
+            _read_response(draft, data.get("response"), items=not (draft.calls or draft.heard))
         case "error" | "failed.error":
             draft.problems.append(Problem("provider_error", str(data.get("message"))[:300]))
         case _:
             pass
+
+
+def _place(data: dict[str, Any], item: Any) -> Any:
+    """What an event belongs to: its place in the output, or the id of its item where a server leaves that out."""
+    place = key(data.get("output_index"))
+    if place is not None:
+        return place
+    return key(item.get("id") if isinstance(item, dict) else data.get("item_id"))
 
 
 def _extend(draft: Draft, by: Any, fragment: Any) -> None:
@@ -127,12 +136,13 @@ def _complete(draft: Draft, by: Any, whole: Any) -> None:
 
 
 def _finish_item(draft: Draft, item: dict[str, Any], by: Any) -> None:
-    if item.get("type") == "reasoning":
-        draft.keep("openai_responses", item)
     call = draft.by_key.get(by)
     if call is None:
-        if item.get("type") in ("function_call", "custom_tool_call"):
+        if by not in draft.heard:
+            draft.heard.add(by)
             _read_item(draft, item, by)
+        elif item.get("type") == "reasoning":
+            draft.keep("openai_responses", item)
         return
     call.cut = item.get("status") == "incomplete"
     _complete(draft, by, item.get("arguments", item.get("input")))
