@@ -91,7 +91,9 @@ class Stage:
 
 @dataclass(slots=True)
 class Script:
-    """What the model says, one entry for each request: text, or a list of (tool, arguments) pairs.
+    """What the model says, one entry for each request: text, a list of (tool, arguments) pairs, or a status.
+
+    After a status the server asks for a pause of `pause_s`, if there is one.
 
     A request is counted in `arrived`; one with a gate is answered when that opens.
     """
@@ -101,6 +103,7 @@ class Script:
     requests: list[dict[str, Any]] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     gates: dict[int, threading.Event] = field(default_factory=dict)
+    pause_s: str = ""
 
     def wait_for_request(self, process: "subprocess.Popen[bytes]") -> None:
         """Until the process has sent its next request; one that does not is shown with what it said."""
@@ -147,6 +150,8 @@ def scripted(*lines: Any) -> Iterator[Script]:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            if script.pause_s and status != 200:
+                self.send_header("Retry-After", script.pause_s)
             self.end_headers()
             self.wfile.write(body)
 

@@ -187,6 +187,32 @@ def test_a_person_can_steer_between_steps_or_stop(stage: Stage) -> None:
     assert "Stopped by the user." in terminal.seen
 
 
+def test_a_long_wait_for_a_provider_is_shown_before_it_begins(stage: Stage) -> None:
+    with scripted(429, "never asked for") as model:
+        model.pause_s = "45"
+        process = stage.start("ask", "Hi", *model.flags)
+        assert process.stderr is not None
+        shown = [process.stderr.readline().decode() for _ in range(2)]
+    assert "asking again in 45.0 s" in shown[1]
+    assert "over its rate limit (429)" in shown[1]
+
+
+def test_a_long_wait_for_a_provider_is_shown_at_a_terminal_too(stage: Stage) -> None:
+    with scripted(429, "never asked for") as model:
+        model.pause_s = "45"
+        with Terminal(stage, "ask", "Hi", *model.flags) as terminal:
+            terminal.wait_for("asking again in 45.0 s")
+
+
+def test_a_wait_for_a_provider_is_an_event_too(inside: Inside) -> None:
+    with scripted(503, "Back again.") as model:
+        model.pause_s = "0.01"
+        ran = inside("ask", "Hi", *model.flags, "--json", "--trace")
+    [waited] = [event for event in map(json.loads, ran.err.splitlines()) if event["event"] == "model_waited_for"]
+    assert (waited["wait_s"], "503" in waited["reason"]) == (0.01, True)
+    assert ran.json["answer"] == "Back again."
+
+
 def test_at_a_terminal_the_answer_is_streamed_once(stage: Stage) -> None:
     with scripted(MULTIPLY, "It is 437.") as model, Terminal(stage, "ask", "23*19?", *model.flags) as terminal:
         assert terminal.end() == Exit.DONE

@@ -20,7 +20,7 @@ from toolwire.loop.events import (
     TurnStarted,
 )
 from toolwire.protocol.calls import NeedsApproval
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta
+from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
 
 _NAMES: dict[type, str] = {
     TurnStarted: "turn_started",
@@ -28,6 +28,7 @@ _NAMES: dict[type, str] = {
     TextDelta: "text",
     ReasoningDelta: "reasoning",
     CallDelta: "call_written",
+    Waiting: "model_waited_for",
     ModelReplied: "model_replied",
     ApprovalAsked: "approval_asked",
     CallStarted: "call_started",
@@ -101,6 +102,8 @@ def event_line(event: Event, most: int = 160) -> str:
         case ModelReplied(iteration, reply, elapsed_ms):
             said = f"{len(reply.calls)} calls" if reply.calls else one_line(reply.content, 60)
             return f"step {iteration} after {duration(elapsed_ms)}: {said}"
+        case Waiting(wait_s, reason):
+            return one_line(f"{duration(wait_s * 1000)}: {reason}", most)
         case ApprovalAsked(request):
             return one_line(request.reason, most)
         case CallStarted(call):

@@ -24,10 +24,11 @@ from toolwire.loop.events import (
     TurnStarted,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import TextDelta
+from toolwire.protocol.chat import TextDelta, Waiting
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red")}
 _WIDEST = 160
+_NOTICEABLE_S = 1.0
 
 
 class Watcher:
@@ -62,6 +63,10 @@ class Watcher:
                 self._animate()
             case TextDelta(text):
                 self._stream(text)
+            case Waiting(wait_s, reason):
+                if wait_s >= _NOTICEABLE_S:
+                    again = f"asking again in {duration(wait_s * 1000)}"
+                    self._screen.tell(f"· {again}: {one_line(reason, self._width)}", "yellow")
             case ApprovalAsked():
                 self._rest()
                 self._end_line()

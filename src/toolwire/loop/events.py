@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta
+from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta, Waiting
 from toolwire.protocol.turns import Ending, EndReason
 
 
@@ -75,6 +75,7 @@ Event = (
     | TextDelta
     | ReasoningDelta
     | CallDelta
+    | Waiting
     | ModelReplied
     | ApprovalAsked
     | CallStarted

@@ -27,6 +27,7 @@ from toolwire.loop.step import (
     replied,
     stopped,
 )
+from toolwire.models.waits import waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
@@ -138,7 +139,8 @@ class Runner:
             self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed))
             if turn.pending:
                 self._accepted = await self._runtime.reopen(turn, self._names)
-            return await self._turn_the_wheel(held)
+            with waits_told_to(self._emit):
+                return await self._turn_the_wheel(held)
         except Fenced:
             raise
         except BaseException:  # whatever it was, the turn is given back, so that it can be resumed

@@ -12,6 +12,7 @@ from typing import TypeVar
 import httpx2
 
 from toolwire.models.failures import FOREIGN, LARGEST_ERROR, Place, Trouble, of_exception, of_status, too_large
+from toolwire.models.waits import tell_wait
 
 T = TypeVar("T")
 
@@ -123,6 +124,7 @@ class Endpoint:
                 if not trouble.again or attempt >= self._patience.tries or not may_repeat():
                     raise
                 wait_s = self._patience.wait_s(attempt, trouble.wait_s, self._world.chance())
+                tell_wait(wait_s, str(trouble.error))
             await self._world.sleep(wait_s)
             attempt += 1
 

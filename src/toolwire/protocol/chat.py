@@ -129,6 +129,15 @@ class CallDelta:
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 
+@quick
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A provider cannot answer now, and is asked again after so many seconds. `reason` is what it said."""
+
+    wait_s: float
+    reason: str
+
+
 class ChatModel(Protocol):
     """Anything that can answer a request. `name` is its `provider:model` string.
 
