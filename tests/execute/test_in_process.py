@@ -251,23 +251,84 @@ async def test_a_block_with_odd_fields_is_a_failure(executor: InProcessExecutor)
 
 async def test_a_tool_without_an_await_runs_at_once_and_one_with_is_bounded(executor: InProcessExecutor) -> None:
     """We chose to run what cannot wait without a task of its own; nothing else about it may differ."""
-    tasks: list[asyncio.Task[Any] | None] = []
+    rounds: list[str] = []
+    names: list[str] = []
 
     async def computes() -> str:
-        tasks.append(asyncio.current_task())
+        names.append(current().get_name())
         return "computed"
 
     async def waits() -> str:
-        tasks.append(asyncio.current_task())
+        names.append(current().get_name())
         await asyncio.Event().wait()
         return "never"
 
-    computed = await run(executor, defined(computes))
+    caller = current()
+    asyncio.get_running_loop().call_soon(rounds.append, "a round of the loop")
+    computed = await executor.execute(allowed(defined(computes)), Context())
+    assert rounds == []
+    assert current() is caller
     waited = await run(executor, defined(waits), timeout_s=0.01)
 
     assert (computed.text, waited.status) == ("computed", Status.TIMEOUT)
-    assert tasks[0] is asyncio.current_task()
-    assert tasks[1] is not asyncio.current_task()
+    assert names == ["toolwire-call", "toolwire-call"]
+
+
+def current() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+@pytest.mark.parametrize("ending", ["returns", "raises", "waits"])
+async def test_a_tool_that_cancels_its_own_task_gives_a_result_and_the_caller_goes_on(
+    executor: InProcessExecutor, ending: str
+) -> None:
+    async def returns() -> str:
+        current().cancel()
+        return "lost"
+
+    async def raises() -> None:
+        current().cancel()
+        raise ValueError("and more")
+
+    async def waits() -> None:
+        current().cancel()
+        await asyncio.sleep(0)
+
+    ways: dict[str, Callable[[], Any]] = {"returns": returns, "raises": raises, "waits": waits}
+    result = await run(executor, defined(ways[ending]))
+    await asyncio.sleep(0)
+    assert result.status is Status.FAILED
+    assert current().cancelling() == 0
+    assert ending == "raises" or "canceled itself" in result.text
+
+
+async def test_a_tool_that_changes_its_mind_about_canceling_itself_has_succeeded(executor: InProcessExecutor) -> None:
+    async def hesitates() -> int:
+        current().cancel()
+        return current().uncancel()
+
+    assert (await run(executor, defined(hesitates))).structured == 0
+
+
+async def test_the_callers_cancellation_while_a_tool_runs_at_once_is_not_taken_for_the_tools(
+    executor: InProcessExecutor,
+) -> None:
+    """As Ctrl-C does it: a signal handler cancels the main task in the middle of the tool's code."""
+
+    async def interrupted() -> str:
+        outer.cancel()
+        return "finished"
+
+    async def work() -> list[str]:
+        done = [(await executor.execute(allowed(defined(interrupted)), Context())).text]
+        await asyncio.sleep(0)
+        return done
+
+    outer = asyncio.create_task(work())
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(outer, BOUND_S)
 
 
 async def test_a_tool_without_a_function_here_is_unavailable(executor: InProcessExecutor) -> None:

@@ -533,6 +533,21 @@ async def test_leaving_a_stream_early_stops_the_work(store: Store) -> None:
     assert (await store.turns())[0].state == "interrupted"
 
 
+async def test_a_tool_that_cancels_its_own_task_leaves_the_turn_alone(store: Store) -> None:
+    @tool
+    async def give_up() -> str:
+        """Give up."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return "lost"
+
+    model = ScriptedModel(call("give_up"), "It gave up.")
+    async with asyncio.timeout(BOUND_S):
+        answer = await Agent(model, [give_up], store=store).ask("go")
+    assert (answer.text, answer.turn.failed_calls) == ("It gave up.", 1)
+
+
 async def test_a_tool_is_called_without_a_model(store: Store) -> None:
     agent = Agent(ScriptedModel(), [add], store=store)
     assert (await agent.call("add", {"a": "2", "b": 3})).structured == 5

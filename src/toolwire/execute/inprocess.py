@@ -23,6 +23,7 @@ from toolwire.protocol.values import changed
 
 Invoke = Callable[[Mapping[str, Any], Context], Awaitable[Any]]
 GRACE_S = 2.0
+TASK_NAME = "toolwire-call"
 DEADLINE_NOTE = "shortened by the deadline of the turn"
 _LONGEST_MESSAGE = 2_000
 _WAITS = frozenset(("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "SEND", "YIELD_VALUE"))
@@ -89,7 +90,7 @@ class InProcessExecutor:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Any] = loop.create_future()
-        task = loop.create_task(self._carry(target, allowed, context, over), name="toolwire-call")
+        task = loop.create_task(self._carry(target, allowed, context, over), name=TASK_NAME)
         timer = loop.call_later(allowed.timeout_s, _expire, over)
         try:
             return await over
@@ -125,14 +126,47 @@ def _cannot_wait(function: Callable[..., Any]) -> bool:
     return all(instruction.opname not in _WAITS for instruction in dis.get_instructions(code))
 
 
+class _OwnTask:
+    """What a function that runs at once finds as its current task, so that it cannot cancel its caller's."""
+
+    requests = 0
+
+    def cancel(self, msg: Any = None) -> bool:  # noqa: ARG002 -- the signature of a task
+        self.requests += 1
+        return True
+
+    def cancelling(self) -> int:
+        return self.requests
+
+    def uncancel(self) -> int:
+        self.requests = max(0, self.requests - 1)
+        return self.requests
+
+    def get_name(self) -> str:
+        return TASK_NAME
+
+    def done(self) -> bool:
+        return False
+
+
 def _run_at_once(target: InProcess, allowed: Allowed, context: Context) -> Any:
-    """Run a function that cannot wait: no task, no timer, no round of the loop."""
+    """Run a function that cannot wait: no task to schedule, no timer, no round of the loop."""
+    loop = asyncio.get_running_loop()
+    callers: Any = asyncio.current_task(loop)
+    own: Any = _OwnTask()
+    asyncio._leave_task(loop, callers)
+    asyncio._enter_task(loop, own)
     try:
         next(target.invoke(allowed.arguments, context).__await__())
     except StopIteration as done:
+        if own.requests:
+            raise _Raised(asyncio.CancelledError()) from None
         return done.value
     except BaseException as error:  # whatever a tool raises is its own affair, and a result
         raise _Raised(error) from None
+    finally:
+        asyncio._leave_task(loop, own)
+        asyncio._enter_task(loop, callers)
     raise _Raised(RuntimeError("it waited although it has no await"))
 
 
@@ -155,7 +189,9 @@ def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolRe
     call = allowed.call
     if isinstance(error, ToolFailure):
         return ToolResult.failed(call, error.code, _sentence(error), detail=error.detail, elapsed_ms=elapsed_ms)
-    if isinstance(error, SystemExit):
+    if isinstance(error, asyncio.CancelledError):
+        message = f"{call.name!r} canceled itself before it had a result."
+    elif isinstance(error, SystemExit):
         message = f"{call.name!r} tried to end the process (exit code {error.code})."
     else:
         message = f"{call.name!r} failed: {type(error).__name__}: {_sentence(error)}"
