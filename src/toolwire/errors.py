@@ -11,6 +11,7 @@ ToolwireError
 │   ├── NotKept              no turn, call or artifact with that id
 │   └── Fenced               another process owns this turn now; stop all side effects
 └── ToolFailure          raised by tool code to fail with a chosen code and sentence
+    └── SandboxUnavailable   the sandbox that a command must run in is missing or does not hold
 """
 
 from typing import Any
@@ -65,3 +66,10 @@ class ToolFailure(ToolwireError):
         super().__init__(message)
         self.code = code
         self.detail = detail
+
+
+class SandboxUnavailable(ToolFailure):
+    """The sandbox that a command must run in is missing or does not hold. Nothing was run; nothing weaker is tried."""
+
+    def __init__(self, message: str, *, detail: Any = None) -> None:
+        super().__init__(message, code=Code.SANDBOX_UNAVAILABLE, detail=detail)

@@ -47,6 +47,7 @@ def test_the_five_statuses_are_a_closed_list() -> None:
         ("timeout", "timeout", "tool_timeout", "timeout"),
         ("canceled", "canceled", "canceled", "canceled"),
         ("unavailable", "failed", "upstream_unavailable", "execution_failed"),
+        ("sandbox_unavailable", "failed", "upstream_unavailable", "execution_failed"),
         ("execution_failed", "failed", "internal_error", "execution_failed"),
         ("outcome_unknown", "failed", "internal_error", "execution_failed"),
         ("internal_error", "failed", "internal_error", "execution_failed"),

@@ -25,6 +25,7 @@ class Code(StrEnum):
     TIMEOUT = "timeout"
     CANCELED = "canceled"
     UNAVAILABLE = "unavailable"
+    SANDBOX_UNAVAILABLE = "sandbox_unavailable"
     EXECUTION_FAILED = "execution_failed"
     OUTCOME_UNKNOWN = "outcome_unknown"
     INTERNAL_ERROR = "internal_error"
@@ -53,6 +54,7 @@ OUTCOMES: dict[Code, Outcome] = {
         Outcome(Code.TIMEOUT, Status.TIMEOUT, "tool_timeout", "timeout", retryable=True),
         Outcome(Code.CANCELED, Status.CANCELED, "canceled", "canceled", retryable=False),
         Outcome(Code.UNAVAILABLE, Status.FAILED, "upstream_unavailable", "execution_failed", retryable=True),
+        Outcome(Code.SANDBOX_UNAVAILABLE, Status.FAILED, "upstream_unavailable", "execution_failed", retryable=False),
         Outcome(Code.EXECUTION_FAILED, Status.FAILED, "internal_error", "execution_failed", retryable=False),
         Outcome(Code.OUTCOME_UNKNOWN, Status.FAILED, "internal_error", "execution_failed", retryable=False),
         Outcome(Code.INTERNAL_ERROR, Status.FAILED, "internal_error", "execution_failed", retryable=False),

@@ -1,0 +1,116 @@
+"""What tools do to the world, as contracts: the same tool runs on this machine, in a box, far away or in a test."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ExecLimits:
+    """What one command may use. `tmp_files` counts names in /tmp; `output_bytes` are kept of each stream."""
+
+    wall_s: float = 30.0
+    cpu_s: int = 0
+    cores: float = 1.0
+    memory_bytes: int = 512 * MIB
+    processes: int = 128
+    open_files: int = 256
+    file_bytes: int = 1024 * MIB
+    tmp_bytes: int = 256 * MIB
+    tmp_files: int = 50_000
+    output_bytes: int = 10 * MIB
+
+
+LIMITS: Mapping[str, ExecLimits] = {
+    "file": ExecLimits(5, 5, 1, 256 * MIB, 8, 64, 100 * MIB, 16 * MIB, 5_000, 10 * MIB),
+    "web": ExecLimits(30, 10, 1, 256 * MIB, 8, 64, 256 * MIB, 64 * MIB, 5_000, 10 * MIB),
+    "bash": ExecLimits(30),
+    "git": ExecLimits(60, processes=64),
+    "browser": ExecLimits(60, cores=2, memory_bytes=2048 * MIB, processes=256, open_files=1024, tmp_bytes=512 * MIB),
+}
+LONGEST_WALL_S: Mapping[str, float] = {"file": 30, "web": 120, "bash": 300, "git": 300, "browser": 300}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to run. `argv` is never read by a shell; shell text is an argument of bash like any other.
+
+    `workspace` is the one folder of the host that the command sees, `cwd` a path inside it. `engine` asks for a
+    stronger sandbox than usual; asking for less changes nothing. `door` is the socket of an egress proxy, if any.
+    """
+
+    argv: tuple[str, ...]
+    workspace: str = ""
+    cwd: str = "."
+    writable: bool = True
+    stdin: bytes = b""
+    env: Mapping[str, str] = field(default_factory=dict)
+    limits: ExecLimits = ExecLimits()
+    engine: str = ""
+    door: str = ""
+
+
+def shell(text: str) -> tuple[str, ...]:
+    """The argv that runs text in bash, with no start-up file read."""
+    return "/bin/bash", "--noprofile", "--norc", "-c", text
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What came out of one stream: its beginning and end, how long all of it was, and the digest of all of it."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    size: int = 0
+    sha256: str = ""
+
+    @property
+    def truncated(self) -> bool:
+        return self.size > len(self.head) + len(self.tail)
+
+    @property
+    def text(self) -> str:
+        """The words, with a line that says how much is missing in the middle."""
+        if not self.truncated:
+            return (self.head + self.tail).decode("utf-8", "replace")
+        missing = self.size - len(self.head) - len(self.tail)
+        return (
+            f"{self.head.decode('utf-8', 'replace')}\n"
+            f"[… {missing} of {self.size} bytes left out, sha256 of all {self.sha256} …]\n"
+            f"{self.tail.decode('utf-8', 'replace')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended. `limit` names the limit that ended it: wall, cpu, memory, file_size, or nothing.
+
+    `engine` and `profile` say what confined it; `weaker` lists what was promised and could not be had here.
+    """
+
+    exit_code: int | None
+    signal: int | None = None
+    stdout: Output = Output()
+    stderr: Output = Output()
+    elapsed_s: float = 0.0
+    limit: str = ""
+    engine: str = ""
+    profile: str = ""
+    weaker: tuple[str, ...] = ()
+
+
+Listener = Callable[[str, bytes], None]
+"""Told the name of a stream (`stdout` or `stderr`) and each piece of its bytes, as it comes."""
+
+
+class ExecOps(Protocol):
+    """Runs commands somewhere: in a sandbox of this machine, on another machine, in a test."""
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        """Run to the end, or to a limit. When this returns, or is canceled, nothing of the command is left alive.
+
+        Raises SandboxUnavailable when it cannot be confined as it must be, ToolFailure when it cannot be started.
+        """
+        ...
