@@ -72,9 +72,9 @@ def coerced(value: Any, schema: Any, root: Any = None, depth: int = _DEPTH) -> A
     schema = resolved(schema, root)
     if not isinstance(schema, Mapping) or depth <= 0:
         return value
-    if isinstance(value, str):
-        value = typed(value, schema, root)
     allowed = types_of(schema, root)
+    if isinstance(value, str):
+        value = typed(value, allowed)
     if isinstance(value, float) and value.is_integer() and "integer" in allowed and "number" not in allowed:
         return int(value)
     if isinstance(value, dict):
@@ -107,9 +107,8 @@ def _object(value: dict[str, Any], schema: Mapping[str, Any], root: Any, depth: 
     }
 
 
-def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """The value that a raw text stands for under a schema; text where the schema wants or allows text."""
-    allowed = types_of(schema, root)
+def typed(text: str, allowed: frozenset[str]) -> Any:
+    """The value that a raw text stands for among these types; text where text is wanted or allowed, or none is told."""
     if not allowed:
         return text
     bare = text.strip()

@@ -6,10 +6,12 @@ from typing import Any
 import jsonschema_rs
 
 from toolwire.protocol.tools import Tool
+from toolwire.wire.coerce import types_of
 
 _PREFIXES = ("functions.", "default_api.", "tools.", "functions:", "default_api:")
 _KEPT_LISTS = 64
 _UNCHECKED: Mapping[str, Any] = {}
+_ANY: frozenset[str] = frozenset()
 # The validator cannot take lone surrogates, integers beyond its range, or very deep values.
 _UNCHECKABLE = (ValueError, TypeError, OverflowError, RecursionError)
 
@@ -17,7 +19,7 @@ _UNCHECKABLE = (ValueError, TypeError, OverflowError, RecursionError)
 class Offer:
     """One offered tool: its name, the names of its parameters, and the check of its schema."""
 
-    __slots__ = ("_validator", "closed", "name", "properties", "required", "schema")
+    __slots__ = ("_types", "_validator", "closed", "name", "properties", "required", "schema")
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties")
@@ -30,6 +32,15 @@ class Offer:
         if "patternProperties" in schema:
             self.closed = False
         self._validator: Any = None
+        self._types: dict[str, frozenset[str]] = {}
+
+    def types(self, parameter: str) -> frozenset[str]:
+        """The JSON types that a parameter may have; empty when the schema does not say."""
+        if parameter not in self.properties:
+            return _ANY
+        if parameter not in self._types:
+            self._types[parameter] = types_of(self.properties[parameter], self.schema)
+        return self._types[parameter]
 
     def accepts(self, arguments: Mapping[str, Any]) -> bool:
         """Whether the arguments satisfy the schema and name nothing that it does not know."""

@@ -9,6 +9,7 @@ from typing import Any
 from toolwire.protocol.calls import Block, ErrorText, Image, Problem, Resource, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
+from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 
@@ -226,6 +227,8 @@ def write_grant(grant: Grant) -> Json:
         "platform": grant.platform,
         "confirmed": sorted(grant.confirmed),
         "max_calls": grant.max_calls,
+        "autonomy": grant.autonomy.name,
+        "rules": [_write_rule(rule) for rule in grant.rules],
     }
 
 
@@ -239,7 +242,19 @@ def read_grant(data: Mapping[str, Any]) -> Grant:
         platform=data.get("platform", ""),
         confirmed=frozenset(data.get("confirmed", ())),
         max_calls=data.get("max_calls", 0),
+        autonomy=Autonomy[data.get("autonomy", Autonomy.SUPERVISED.name)],
+        rules=tuple(_read_rule(rule) for rule in data.get("rules", ())),
     )
+
+
+def _write_rule(rule: Rule) -> Json:
+    named = {name: getattr(rule, name) for name in ("permission", "argument", "pattern", "reason")}
+    return {"verdict": rule.verdict.value, "tools": sorted(rule.tools), **{k: v for k, v in named.items() if v}}
+
+
+def _read_rule(data: Mapping[str, Any]) -> Rule:
+    named = {name: data[name] for name in ("permission", "argument", "pattern", "reason") if name in data}
+    return Rule(Verdict(data["verdict"]), frozenset(data.get("tools", ())), **named)
 
 
 def write_limits(limits: Limits) -> Json:

@@ -3,7 +3,7 @@
 import re
 from json import decoder
 
-MAX_STEPS = 20_000
+MAX_STEPS = 12_000
 _LOOK_AHEAD = 240
 _scan_string = decoder.scanstring  # type: ignore[attr-defined]  # the type stubs leave it out
 
@@ -39,6 +39,9 @@ class StringReader:
 
     def peek(self) -> str:
         """The next character that is neither white space nor comment; empty at the end."""
+        char = self.text[self.pos] if self.pos < self.end else ""
+        if "#" < char < "\x7f" and char != "/":
+            return char
         while True:
             match = _SPACE.match(self.text, self.pos, self.end)
             self.pos = match.end() if match else self.pos

@@ -112,7 +112,7 @@ def read_call(draft: Draft, entry: dict[str, Any], *, streamed: bool = False) ->
     call = _continued(draft, entry, name, alias, arguments) if streamed else None
     if call is None:
         key = entry.get("index")
-        call = draft.open(key if isinstance(key, int) else len(draft.calls), name, alias, None if streamed else entry)
+        call = draft.open(key if isinstance(key, int) else len(draft.calls), name, alias, entry)
         call.free_text = isinstance(custom, dict)
     draft.add(call, arguments)
 

@@ -10,7 +10,7 @@ from toolwire.wire.text.openers import STRONG
 
 _SMALL = 600
 _EARLY_READS = 12
-_GROWTH = 4 / 3
+_GROWTH = 8 / 7
 _NAMED = re.compile(
     r'"(?:name|tool_name|tool|function)"\s*+:\s*+"(?P<name>[^"\\]{1,128})"\s*+,\s*+'
     r'"(?:arguments|parameters|input|args)"\s*+:\s*+(?=\{)'
@@ -20,7 +20,7 @@ _HEADS = {opener: envelope.head for envelope in ENVELOPES for opener in envelope
 
 
 class OpenBlock:
-    """Follows one open block. It is read again when it is small, has grown fourfold, or seems to end."""
+    """Follows one open block. It is read again when it is small, has grown eightfold, or seems to end."""
 
     __slots__ = ("_brackets", "_credit", "_early", "announced", "arguments")
 
@@ -61,8 +61,8 @@ class OpenBlock:
         out.append(CallDelta(position, offer.name))
         self.argue(text[match.end() :], position, out)
 
-    def argue(self, text: str, position: int, out: list[Delta]) -> None:
-        """Show a piece of the arguments that are being written, up to their last bracket."""
+    def argue(self, text: str, position: int, out: list[Delta]) -> bool:
+        """Show a piece of the arguments that are being written, up to their last bracket. Whether it came."""
         assert self.arguments is not None
         end = self.arguments.feed(text)
         shown = text if end < 0 else text[:end]
@@ -71,3 +71,4 @@ class OpenBlock:
         if end >= 0:
             self.arguments = self._brackets = None
             self._early = _EARLY_READS
+        return end >= 0

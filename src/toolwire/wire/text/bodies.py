@@ -11,7 +11,7 @@ from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, entries_in
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import OPENING, Envelope
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
 from toolwire.wire.values import PartList, PartObject
@@ -141,7 +141,7 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
     """One or more JSON values that stand for calls. `weak` ones must name offered tools and fit them."""
     step = Step(pos)
     at = pos
-    while at < scan.end and scan.text[at] in "{[\"'“" and scan.spend(_PER_VALUE):
+    while at < scan.end and scan.text[at] in "{[\"'“" and scan.spend(_PER_VALUE) and len(step.found) < MAX_CALLS:
         value = _value(scan, at, closes)
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
         if value is None or entries is None or (weak and not _fits(entries, value)):

@@ -36,6 +36,11 @@ class Brackets:
         return len(text) if self._in_string else at + 1
 
     def _find_end(self, text: str, at: int) -> int:
+        if '"' not in text:
+            closing = text.count("}") + text.count("]")
+            if closing < self._depth:
+                self._depth += text.count("{") + text.count("[") - closing
+                return -1
         for token in _TOKENS.finditer(text, at):
             found = token.group()
             if found[0] == '"':

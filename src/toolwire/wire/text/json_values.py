@@ -38,6 +38,8 @@ def read_value(scan: Scan, pos: int, closers: tuple[str, ...] = ()) -> Value | N
 
     A value with brackets missing must end before one of `closers`, which shows that the writer had finished.
     """
+    if pos == scan.hopeless and not closers:
+        return None
     strict = _strict(scan, pos)
     if strict is not None:
         return strict
@@ -45,7 +47,10 @@ def read_value(scan: Scan, pos: int, closers: tuple[str, ...] = ()) -> Value | N
         repaired = _loose(scan, pos, stop, finished=True)
         if repaired is not None:
             return repaired
-    return _loose(scan, pos, scan.end, finished=scan.finished)
+    rest = _loose(scan, pos, scan.end, finished=scan.finished)
+    if rest is None:
+        scan.hopeless = pos
+    return rest
 
 
 def _strict(scan: Scan, pos: int) -> Value | None:

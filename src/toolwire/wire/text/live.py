@@ -1,7 +1,7 @@
 """The view of a text that is still being written: what is certain is shown, the rest is held.
 
 The reply itself is read from the whole text at the end, so nothing here can change it. An open block is read again
-only when its end may have come or when it has grown by half, so that the work stays linear in the text.
+only when its end may have come or when it has grown eightfold, so that the work stays linear in the text.
 """
 
 import re
@@ -23,7 +23,7 @@ from toolwire.wire.text.words import FENCE_END, Words, speak
 _NEVER = (re.compile("(?!)"), re.compile("(?!)"))
 _HEADER = 256
 _CONTEXT = 160
-_PATIENCE = 20_000
+_PATIENCE = 12_000
 _CHARACTERS_PER_COIN = 32
 _READ = 20
 _ENOUGH = 256
@@ -66,22 +66,20 @@ class LiveText:
             return self._feed_block(self._block, text)
         if not self._held and self._words is None:
             if self._offset < self._weary_until:
-                self._fresh = False
-                return self._shown(text)
+                self._before, self._fresh = text[-_CONTEXT:], False
+                self._offset += len(text)
+                return [TextDelta(text)] if text else []
             if self._quiet[self._fresh].match(text):
                 if self._fresh or "\n" in text:
                     self._fresh = _ends_fresh(text, fresh=self._fresh)
-                return self._shown(text)
+                self._before = (self._before + text)[-_CONTEXT:]
+                self._offset += len(text)
+                return [TextDelta(text)] if text else []
         self._held.append(text)
         self._size += len(text)
         if self._words is not None and not self._words.worth_reading(text):
             return []
         return self._read([]) if self._affords_reading(text) else []
-
-    def _shown(self, text: str) -> list[Delta]:
-        self._before = (self._before + text)[-_CONTEXT:]
-        self._offset += len(text)
-        return [TextDelta(text)] if text else []
 
     def _affords_reading(self, text: str) -> bool:
         """Whether to look now. Small pieces are looked at one by one only as long as that takes little time."""
@@ -97,8 +95,8 @@ class LiveText:
         self._size += len(text)
         if block.arguments is not None:
             out: list[Delta] = []
-            block.argue(text, self._elsewhere + self._calls, out)
-            return out if block.arguments is not None else self._read(out)
+            ended = block.argue(text, self._elsewhere + self._calls, out)
+            return self._read(out) if ended else out
         return self._read([]) if block.worth_reading(text, self._size) and self._affords_reading(text) else []
 
     def _read(self, out: list[Delta]) -> list[Delta]:
@@ -174,13 +172,14 @@ class LiveText:
                     break
                 look, fresh = max(after, look + (not fresh)), False
                 continue
-            scan.spend(0 if step.found else ATTEMPT)
             self._say(text[at:begin], out)
             self._take(step, out)
             at = look = max(step.end, begin + 1)
             fresh = self._fresh = True
             if self._calls >= MAX_CALLS:
                 return ""
+            if not scan.spend(0 if step.found else ATTEMPT):
+                break
         held = certain_until(text, at, self._offered, fresh=self._fresh)
         self._say(text[at:held], out)
         self._block = None

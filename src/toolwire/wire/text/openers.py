@@ -28,7 +28,7 @@ _TAG_CALL = Envelope("tags", (), ("</invoke>",))
 _CLINE = Envelope("cline_xml", ())
 _LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
-_IN_VAIN = 6
+_IN_VAIN, _READ_IN_VAIN = 6, 20
 LONGEST_CLOSER = max(map(len, CLOSERS))
 
 
@@ -121,8 +121,12 @@ _BARE_KEYS = (
 def _inline(scan: Scan, mark: Mark) -> Step | None:
     """JSON in the middle of a line is a call only where it ends the message and no example was announced."""
     step = read_json(scan, mark.at, "bare_json", (), weak=True)
-    ends = step is not None and scan.space(step.end) >= scan.end
-    return step if ends and not illustrates(scan, mark.at) else None
+    if step is None:
+        return None
+    if scan.space(step.end) >= scan.end and not illustrates(scan, mark.at):
+        return step
+    scan.spend(_READ_IN_VAIN)
+    return None
 
 
 HANDLERS: dict[str, Handler] = {

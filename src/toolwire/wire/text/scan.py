@@ -57,10 +57,13 @@ class Scan:
     """One text, the tools that may be called in it, and a purse that bounds the work spent on false starts.
 
     A stretch of a longer text begins at `offset` of it and has the words `before` it; while it is `growing`, nothing
-    is guessed that more text could refute. It is `cut` when the length limit is known to have ended it.
+    is guessed that more text could refute. It is `cut` when the length limit is known to have ended it. No value can be
+    read at `hopeless`, where it was tried last.
     """
 
-    __slots__ = ("before", "cut", "end", "finished", "growing", "notes", "offered", "offset", "purse", "text")
+    __slots__ = (
+        "before", "cut", "end", "finished", "growing", "hopeless", "notes", "offered", "offset", "purse", "text",
+    )  # fmt: skip
 
     def __init__(self, text: str, offered: Offered, *, end: int | None = None, finished: bool = False) -> None:
         self.text = text
@@ -71,6 +74,7 @@ class Scan:
         self.offset = 0
         self.growing = False
         self.cut = False
+        self.hopeless = -1
         self.notes: list[tuple[str, str]] = []
         self.purse = _ALLOWANCE + self.end // _CHARACTERS_PER_COIN
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwire.wire.arguments import Read, read_arguments
-from toolwire.wire.coerce import literal, typed, types_of
+from toolwire.wire.coerce import literal, typed
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import Envelope
@@ -201,13 +201,9 @@ def typed_text(text: str, key: str, offer: Offer | None, is_string: str | None =
     """A raw text as the schema types it; a dialect that says `string` is believed."""
     if is_string == "true" or offer is None:
         return text
-    schema = offer.properties.get(key)
-    if is_string == "false":
-        value = typed(text, schema, offer.schema)
-        return untyped(text) if value is text else value
-    if schema is None or not types_of(schema, offer.schema):
-        return untyped(text)
-    return typed(text, schema, offer.schema)
+    allowed = offer.types(key)
+    value = typed(text, allowed)
+    return untyped(text) if not allowed or (is_string == "false" and value is text) else value
 
 
 def untyped(text: str) -> Any:
