@@ -1,0 +1,1 @@
+"""The one door to the network: rules, addresses that may be reached, connections, and the proxy for boxes."""

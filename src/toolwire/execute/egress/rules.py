@@ -1,0 +1,149 @@
+"""Which places a grant allows: reading its network rules, and judging a place by them.
+
+A rule is `host`, `host:port`, `*.host` (everything below it, not itself), an IP literal, any of these after `!` (never)
+or after a list of methods (`GET,HEAD host`). Without a port it stands for the usual one, 443 for https and 80 for http;
+a `!` rule without a port stands for all. `http://` or `https://` in front chooses the usual port. There is no rule for
+everything: neither `*` nor `*.com` can be written. Deny wins, and no rule means no.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolwire.execute.egress.hosts import BadHost, Host, read_host
+
+USUAL_PORTS = {"https": 443, "http": 80}
+MOST_RULES = 1000
+_METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE TRACE".split())
+
+
+class BadRule(ValueError):
+    """A network rule cannot be read. Whoever meets one must refuse everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A place that something wants to talk to. `method` is empty where it cannot be seen, as inside a tunnel."""
+
+    host: Host
+    port: int
+    scheme: str = "https"
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of a grant's `network`. No `port` is the scheme's usual one, no `methods` are all."""
+
+    text: str
+    host: Host
+    below: bool = False
+    port: int | None = None
+    methods: frozenset[str] = frozenset()
+    deny: bool = False
+
+    def covers(self, asked: Asked) -> bool:
+        return self._names(asked.host) and self._opens(asked) and self._takes(asked.method)
+
+    def _names(self, host: Host) -> bool:
+        if self.below:
+            return host.address is None and host.name.endswith(f".{self.host.name}")
+        return host == self.host
+
+    def _opens(self, asked: Asked) -> bool:
+        if self.port is None:
+            return self.deny or asked.port == USUAL_PORTS[asked.scheme]
+        return asked.port == self.port
+
+    def _takes(self, method: str) -> bool:
+        if not self.methods:
+            return True
+        # A method that cannot be seen may be any: a denial covers it, a permission does not.
+        return method in self.methods if method else self.deny
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a place may be talked to, by which rule, and in words."""
+
+    allowed: bool
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All network rules of one grant."""
+
+    rules: tuple[Rule, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> "Rules":
+        """Read a grant's `network`. Raises BadRule for the first entry that cannot be read."""
+        texts = tuple(entries)
+        if len(texts) > MOST_RULES:
+            raise BadRule(f"there are {len(texts)} network rules; at most {MOST_RULES} can be read")
+        return cls(tuple(read_rule(text) for text in texts))
+
+    def judge(self, asked: Asked) -> Verdict:
+        """Deny rules first, then the first rule that allows it."""
+        covering = [rule for rule in self.rules if rule.covers(asked)]
+        place = f"{asked.host}:{asked.port}"
+        for rule in covering:
+            if rule.deny:
+                return Verdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
+        if covering:
+            return Verdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
+        return Verdict(False, "", f"{place} is not among the hosts that the grant lists{self._hint(asked)}")
+
+    def _hint(self, asked: Asked) -> str:
+        """What would be right, where a rule nearly fits."""
+        near = [rule for rule in self.rules if not rule.deny and rule._names(asked.host)]
+        if not near:
+            return ""
+        if not any(rule._opens(asked) for rule in near):
+            return f" ({near[0].text!r} allows another port)"
+        return f" ({near[0].text!r} allows other methods)" if asked.method else " (a rule with methods opens no tunnel)"
+
+
+def read_rule(text: str) -> Rule:
+    """One rule. Raises BadRule, which says what to write instead."""
+    if len(text) > 1024:
+        raise BadRule("a network rule is longer than any host")
+    deny = text.startswith("!")
+    methods, place = _methods(text.removeprefix("!").strip(), text)
+    port, place = _usual_port(place)
+    host_text, port = _port(place, port, text)
+    below = host_text.startswith("*.")
+    try:
+        host = read_host(host_text.removeprefix("*."))
+    except BadHost as wrong:
+        raise BadRule(f"network rule {text[:80]!r}: {wrong}") from None
+    if below and (host.address is not None or "." not in host.name):
+        raise BadRule(f"network rule {text[:80]!r} covers too much; write *.name.tld or a host")
+    return Rule(text, host, below, port, methods, deny)
+
+
+def _methods(place: str, text: str) -> tuple[frozenset[str], str]:
+    words, space, rest = place.partition(" ")
+    if not space:
+        return frozenset(), place
+    methods = frozenset(words.split(","))
+    if not methods <= _METHODS:
+        raise BadRule(f"network rule {text[:80]!r}: before the host come methods such as GET,HEAD")
+    return methods, rest.strip()
+
+
+def _usual_port(place: str) -> tuple[int | None, str]:
+    for scheme, port in USUAL_PORTS.items():
+        if place.startswith(f"{scheme}://"):
+            return port, place.removeprefix(f"{scheme}://").removesuffix("/")
+    return None, place
+
+
+def _port(place: str, usual: int | None, text: str) -> tuple[str, int | None]:
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        return place, usual
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
+        raise BadRule(f"network rule {text[:80]!r}: a port is a number from 1 to 65535")
+    return host, int(port)
