@@ -1,151 +1,94 @@
-"""How well the embedded model uses tools: right tool, right arguments, right answer, and how fast.
+"""How well the embedded model uses tools: right tool, right arguments, right answer, refusals, and how fast.
 
-    python -m benchmarks.eval_local [--split tune|held|all] [--design NAME ...] [--misses]
+    python -m benchmarks.eval_local [--model local:smollm2] [--group G] [--tools N] [--misses] [--limit N] [--write]
 
-The questions lie in `local_questions.json`. Prompts were chosen on the `tune` half; `held` was only measured.
-Both halves are easy: many questions follow the same patterns as the worked phrases that the model is shown for the
-built-in tools, so `kept` says how well it does on such phrasings. `kept-without-phrases` shows the model only what any
-tool brings along, and is the better guess for other tools and other words.
+All requests of `benchmarks/local_eval` are put with 15 tools each, and the same sixty of them with 5, 30 and 100 tools
+and to the model without training. With `--group`, `--tools` or `--limit` only what is asked for is measured.
 """
 
 import argparse
 import asyncio
-import inspect
-import json
-import tempfile
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.local_designs import DESIGNS
-from toolwire.errors import ToolFailure
-from toolwire.protocol.calls import Text, ToolCall, ToolResult
-from toolwire.protocol.chat import ChatModel, Reply, Request, ResultsMessage, UserMessage
-from toolwire.protocol.context import Context
-from toolwire.protocol.outcomes import Code, Status
-from toolwire.protocol.tools import Grant, InProcess, Tool
-from toolwire.toolbox import standard
+from benchmarks.local_eval.asking import Conversation, Played
+from benchmarks.local_eval.figures import COLUMNS, by_group, by_tool, line, times
+from benchmarks.local_eval.fresh import fresh_figures
+from benchmarks.local_eval.models import open_spec
+from benchmarks.local_eval.rows import GROUPS, Row, rows, sample, sessions
+from toolwire.protocol.chat import ChatModel
 
-QUESTIONS = Path(__file__).with_name("local_questions.json")
-
-
-@dataclass(slots=True)
-class Score:
-    """Counts over the questions asked, and what went wrong."""
-
-    asked: int = 0
-    tool: int = 0
-    arguments: int = 0
-    answer: int = 0
-    seconds: list[float] = field(default_factory=list)
-    tokens: int = 0
-    misses: list[str] = field(default_factory=list)
-
-    def line(self, name: str) -> str:
-        share = [f"{100 * part / self.asked:4.0f}%" for part in (self.tool, self.arguments, self.answer)]
-        later = sorted(self.seconds[1:]) or self.seconds
-        speed = self.tokens / sum(self.seconds)
-        return (
-            f"{name:<22}{self.asked:>5}{share[0]:>8}{share[1]:>11}{share[2]:>9}"
-            f"{self.seconds[0]:>9.1f}{later[len(later) // 2]:>9.2f}{later[-1]:>8.2f}{speed:>9.0f}"
-        )
+PAGE = Path(__file__).parent.parent / "docs" / "local-model-figures.md"
+USUAL = 15
+SIZES = (5, 15, 30, 100)
 
 
-HEADER = (
-    f"{'design':<22}{'asked':>5}{'tool':>8}{'arguments':>11}{'answer':>9}"
-    f"{'first s':>9}{'median s':>9}{'max s':>8}{'tok/s':>9}"
-)
+async def evaluate(model: ChatModel, asked: Sequence[Row], among: Sequence[Row], size: int, name: str) -> list[Played]:
+    """Put the requests to the model with so many tools, those with the same tools one after another."""
+    wanted = {row.id for row in asked}
+    found: list[Played] = []
+    for session in sessions(among, size):
+        tools = session.offered(size)
+        for place, row in enumerate(row for row in session.rows if row.id in wanted):
+            played = await Conversation(model, row, tools).play()
+            played.known_tools = place > 0
+            found.append(played)
+            right = sum(one.right for one in found)
+            print(f"\r{name}, {size} tools: {len(found)}/{len(asked)}, {right} right ", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    return found
 
 
-async def _no_wait(seconds: float) -> None:
-    """Timers of the evaluation take no time."""
+def misses(played: Iterable[Played]) -> list[str]:
+    return [f"  {one.told()}" for one in sorted(played, key=lambda one: one.row.id) if not one.right]
 
 
-async def run(call: ToolCall, tools: Mapping[str, Tool], folder: Path) -> ToolResult:
-    """The call's result from the real tool."""
-    target = tools[call.name].target
-    assert isinstance(target, InProcess)
-    try:
-        value = target.invoke(call.arguments, Context(grant=Grant(roots=(str(folder),)), timeout_s=300))
-        value = await value if inspect.isawaitable(value) else value
-    except ToolFailure as failure:
-        return ToolResult.failed(call, failure.code, str(failure))
-    except (TypeError, ValueError) as wrong:
-        return ToolResult.failed(call, Code.INVALID_PARAMS, str(wrong))
-    return ToolResult(call.id, call.name, Status.SUCCESS, (Text(json.dumps(value)),), structured=value)
+async def some(chosen: argparse.Namespace) -> list[str]:
+    """Only the group, number of tools or number of requests that was asked for."""
+    asked = [row for row in rows() if chosen.group in (None, row.group)][: chosen.limit]
+    played = await evaluate(open_spec(chosen.model), asked, rows(), chosen.tools or USUAL, chosen.model)
+    told = [*by_group(played), "", *times(played)]
+    return [*told, "", *misses(played)] if chosen.misses else told
 
 
-def arguments_right(row: Mapping[str, Any], call: ToolCall | None, result: ToolResult | None) -> bool:
-    """Whether the call is the wanted one: by the value for arithmetic, by the arguments otherwise."""
-    if row["tool"] is None or call is None or call.name != row["tool"]:
-        return row["tool"] is None and call is None
-    if "value" in row:
-        return result is not None and result.ok and abs(result.structured["result"] - row["value"]) < 1e-9
-    wanted = {"count": 1, **row["arguments"]} if call.name == "random" else row["arguments"]
-    given = {"count": 1, **call.arguments} if call.name == "random" else call.arguments
-    return all(_same(given.get(key), value) for key, value in wanted.items())
-
-
-def _same(given: Any, wanted: Any) -> bool:
-    return str(given).strip(" .!'").lower() == str(wanted).lower()
-
-
-def answer_right(row: Mapping[str, Any], reply: Reply, result: ToolResult | None) -> bool:
-    """Whether the answer says the expected value; where there is none to expect, that it says something."""
-    if row["tool"] == "random":
-        drawn = result.structured["numbers"] if result is not None and result.ok else []
-        return bool(drawn) and all(str(number) in reply.content for number in drawn)
-    return str(row.get("answer") or "").lower() in reply.content.lower() and bool(reply.content)
-
-
-async def evaluate(model: ChatModel, rows: list[dict[str, Any]], folder: Path) -> Score:
-    """Ask every question, run the call, ask for the answer."""
-    offered = standard(draw=lambda low, high: low + (high - low) // 3, sleep=_no_wait)
-    tools = {tool.name: tool for tool in offered}
-    score = Score()
-    for row in rows:
-        began = time.perf_counter()
-        question = UserMessage(row["question"])
-        reply = first = await model.ask(Request((question,), offered))
-        call = replace(first.calls[0], id="call-1") if first.calls else None
-        result = await run(call, tools, folder) if call else None
-        if call and result:
-            said = replace(first, calls=(call,))
-            reply = await model.ask(Request((question, said, ResultsMessage((result,))), offered))
-        score.seconds.append(time.perf_counter() - began)
-        score.tokens += first.usage.output_tokens + (reply.usage.output_tokens if call else 0)
-        marks = (
-            (call.name if call else None) == row["tool"],
-            arguments_right(row, call, result),
-            answer_right(row, reply, result),
-        )
-        score.asked, score.tool = score.asked + 1, score.tool + marks[0]
-        score.arguments, score.answer = score.arguments + marks[1], score.answer + (marks[1] and marks[2])
-        if not all(marks):
-            told = f"{call.name} {dict(call.arguments)}" if call else "no call"
-            score.misses.append(f"  {row['question']!r}: {told} -> {reply.content[:100]!r}")
-    return score
+async def everything(chosen: argparse.Namespace) -> list[str]:
+    """The whole evaluation."""
+    model = open_spec(chosen.model)
+    played = await evaluate(model, rows(), rows(), USUAL, chosen.model)
+    sizes = {f"{size} tools": await evaluate(model, sample(), sample(), size, chosen.model) for size in SIZES}
+    if chosen.base:
+        base = await evaluate(open_spec(chosen.base), sample(), sample(), USUAL, chosen.base)
+        sizes[f"{USUAL} tools, {chosen.base}"] = base
+    fresh = fresh_figures(chosen.model)
+    return [
+        f"{chosen.model}, {USUAL} tools", *by_group(played), "",
+        "The same sixty requests", COLUMNS, *(line(name, found) for name, found in sizes.items()), "",
+        *times(played), "",
+        f"A fresh process: {fresh['reply_s']:.1f} s to the first reply, {fresh['answer_s']:.1f} s to the first answer, "
+        f"at most {fresh['peak_mib']:.0f} MiB", "",
+        "By tool, the worst first", *by_tool(played),
+        *(["", *misses(played)] if chosen.misses else ()),
+    ]  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--split", choices=("tune", "held", "all"), default="all")
-    parser.add_argument("--design", nargs="*", choices=list(DESIGNS), default=["kept"])
+    parser.add_argument(
+        "--model", default="local:smollm2", help="local:smollm2, local:smollm2@ADAPTER or another model"
+    )
+    parser.add_argument("--base", default="", help="the model to compare with, on the same sixty requests")
+    parser.add_argument("--group", choices=GROUPS, help="only this group")
+    parser.add_argument("--tools", type=int, choices=SIZES, help="offer so many tools")
+    parser.add_argument("--limit", type=int, help="only so many requests")
     parser.add_argument("--misses", action="store_true", help="show what went wrong")
+    parser.add_argument("--write", action="store_true", help=f"keep the tables in docs/{PAGE.name}")
     chosen = parser.parse_args()
-    data = json.loads(QUESTIONS.read_text(encoding="utf-8"))
-    rows = [row for row in data["questions"] if chosen.split in ("all", row["split"])]
-    print(HEADER)
-    with tempfile.TemporaryDirectory() as place:
-        for name, text in data["files"].items():
-            file = Path(place, name)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        for design in chosen.design:
-            score = asyncio.run(evaluate(DESIGNS[design](), rows, Path(place)))
-            print(score.line(design), *(score.misses if chosen.misses else ()), sep="\n", flush=True)
+    partly = chosen.group or chosen.tools or chosen.limit
+    told = "\n".join(asyncio.run(some(chosen) if partly else everything(chosen)))
+    print(told)
+    if chosen.write:
+        PAGE.write_text(f"# What the embedded model gets right\n\n```text\n{told}\n```\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
