@@ -3,7 +3,7 @@
 import re
 from json import decoder
 
-MAX_STEPS = 12_000
+MAX_STEPS = 8_000
 _LOOK_AHEAD = 240
 _scan_string = decoder.scanstring  # type: ignore[attr-defined]  # the type stubs leave it out
 

@@ -28,7 +28,7 @@ _TAG_CALL = Envelope("tags", (), ("</invoke>",))
 _CLINE = Envelope("cline_xml", ())
 _LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
-_IN_VAIN, _READ_IN_VAIN = 6, 20
+_IN_VAIN, _READ_IN_VAIN = 6, 10
 LONGEST_CLOSER = max(map(len, CLOSERS))
 
 
@@ -125,7 +125,7 @@ def _inline(scan: Scan, mark: Mark) -> Step | None:
         return None
     if scan.space(step.end) >= scan.end and not illustrates(scan, mark.at):
         return step
-    scan.spend(_READ_IN_VAIN)
+    scan.spend(_READ_IN_VAIN * len(step.found))
     return None
 
 
