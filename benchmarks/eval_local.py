@@ -1,9 +1,11 @@
 """How well the embedded model uses tools: right tool, right arguments, right answer, refusals, and how fast.
 
-    python -m benchmarks.eval_local [--model local:smollm2] [--group G] [--tools N] [--misses] [--limit N] [--write]
+    python -m benchmarks.eval_local [--model local:smollm2] [--base MODEL] [--misses] [--write]
+                                    [--sample] [--group G] [--tools N] [--limit N]
 
 All requests of `benchmarks/local_eval` are put with 15 tools each, and the same sixty of them with 5, 30 and 100 tools
-and to the model without training. With `--group`, `--tools` or `--limit` only what is asked for is measured.
+and to the model to compare with. With `--sample` (the sixty), `--group`, `--tools` or `--limit` only what is asked for
+is measured.
 """
 
 import argparse
@@ -46,8 +48,9 @@ def misses(played: Iterable[Played]) -> list[str]:
 
 async def some(chosen: argparse.Namespace) -> list[str]:
     """Only the group, number of tools or number of requests that was asked for."""
-    asked = [row for row in rows() if chosen.group in (None, row.group)][: chosen.limit]
-    played = await evaluate(open_spec(chosen.model), asked, rows(), chosen.tools or USUAL, chosen.model)
+    among = sample() if chosen.sample else rows()
+    asked = [row for row in among if chosen.group in (None, row.group)][: chosen.limit]
+    played = await evaluate(open_spec(chosen.model), asked, among, chosen.tools or USUAL, chosen.model)
     told = [*by_group(played), "", *times(played)]
     return [*told, "", *misses(played)] if chosen.misses else told
 
@@ -78,13 +81,14 @@ def main() -> None:
         "--model", default="local:smollm2", help="local:smollm2, local:smollm2@ADAPTER or another model"
     )
     parser.add_argument("--base", default="", help="the model to compare with, on the same sixty requests")
+    parser.add_argument("--sample", action="store_true", help="only the sixty requests of the sample")
     parser.add_argument("--group", choices=GROUPS, help="only this group")
     parser.add_argument("--tools", type=int, choices=SIZES, help="offer so many tools")
     parser.add_argument("--limit", type=int, help="only so many requests")
     parser.add_argument("--misses", action="store_true", help="show what went wrong")
     parser.add_argument("--write", action="store_true", help=f"keep the tables in docs/{PAGE.name}")
     chosen = parser.parse_args()
-    partly = chosen.group or chosen.tools or chosen.limit
+    partly = chosen.sample or chosen.group or chosen.tools or chosen.limit
     told = "\n".join(asyncio.run(some(chosen) if partly else everything(chosen)))
     print(told)
     if chosen.write:
