@@ -137,7 +137,7 @@ def test_preflight_lists_every_issue_and_runs_nothing(inside: Inside) -> None:
 def test_a_call_is_explained_rung_by_rung(inside: Inside) -> None:
     ran = inside("explain", "calculator", "expression=1", "--tier", "crawl", "--json")
     assert ran.json["decision"] == "allowed"
-    assert [rung["verdict"] for rung in ran.json["rungs"]] == ["passed"] * 7
+    assert [rung["verdict"] for rung in ran.json["rungs"]] == ["passed"] * 8
     told = inside("explain", "calculater", "expression=1").out
     assert "✗ exists" in told
     assert "It will not run: not_found." in told

@@ -17,13 +17,15 @@ from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
 from toolwire.cli.text import clean, one_line
-from toolwire.decide.ladder import Case, needs_confirmation, preflight
+from toolwire.decide.ladder import Case, preflight
+from toolwire.decide.policy import ruling
 from toolwire.define.conformance import Finding, report
 from toolwire.define.openai import tool_from_openai
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.compact import compact_catalogue
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
+from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
 
 _TIER_STYLES = {"crawl": "green", "walk": "yellow", "run": "red"}
@@ -176,7 +178,9 @@ def _show_tool(screen: Screen, tool: Tool, withheld: str) -> None:
             "needs": ", ".join(sorted(tool.needs)) or "nothing",
             "effect": tool.effect.value,
             "time": f"{tool.timeout_s:g} s, at most {tool.max_timeout_s:g} s",
-            "asks first": "yes, unless the grant confirms it" if needs_confirmation(tool, Grant()) else "no",
+            "asks first": "yes, unless the grant confirms it"
+            if ruling(tool, {}, Grant()).verdict is Verdict.ASK
+            else "no",
             "touches": ", ".join((*(f"reads {r}" for r in tool.reads), *(f"writes {w}" for w in tool.writes))) or "-",
         }
     )

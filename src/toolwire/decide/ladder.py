@@ -1,4 +1,4 @@
-"""The ladder that every call climbs: exists, offered, tier, permissions, arguments, confirmation, limits.
+"""The ladder that every call climbs: exists, offered, tier, permissions, arguments, policy, confirmation, limits.
 
 `decide` gives the verdict, `preflight` lists everything that stands in the way, `explain` tells the whole climb.
 All three walk the same rungs, so they cannot disagree.
@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toolwire.decide.policy import ruling
 from toolwire.define.arguments import Checked
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.offer import covers, runs_on
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Grant, Tier, Tool
+from toolwire.protocol.policy import Verdict
+from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.values import quick
 
-RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "confirmation", "limits")
+RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
 
 
@@ -90,13 +92,6 @@ def timeout_for(tool: Tool, arguments: Mapping[str, Any]) -> float:
     return min(wanted, tool.max_timeout_s)
 
 
-def needs_confirmation(tool: Tool, grant: Grant) -> bool:
-    """A person is asked for tools that say so, and for RUN tools that change things, unless the grant settled it."""
-    if tool.name in grant.confirmed or "*" in grant.confirmed:
-        return False
-    return tool.requires_confirmation or (tool.tier is Tier.RUN and tool.effect is not Effect.PURE)
-
-
 def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
     """The rungs above `exists`, lowest first; yields what fails."""
     call, grant = case.call, case.grant
@@ -116,8 +111,11 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
         faults = " ".join(fault if fault[-1:] in ".?!" else f"{fault}." for fault in checked.faults)
         sentence = f"Invalid arguments for {tool.name!r}: {faults}"
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
-    if needs_confirmation(tool, grant):
-        yield _approval(case, tool, checked)
+    ruled = ruling(tool, checked.arguments, grant)
+    if ruled.verdict is Verdict.DENY:
+        yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Use another way, or ask the user.", "policy")
+    elif ruled.verdict is Verdict.ASK:
+        yield _approval(case, tool, checked, ruled.sentence)
     if case.place >= case.calls_per_step or case.spent + case.place >= grant.max_calls:
         yield Denied(call, Code.PERMISSION_DENIED, _limit_sentence(case), "limits")
 
@@ -129,10 +127,10 @@ def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
     return Allowed(case.call, tool, arguments, timeout_s, checked.notes)
 
 
-def _approval(case: Case, tool: Tool, checked: Checked) -> NeedsApproval:
+def _approval(case: Case, tool: Tool, checked: Checked, reason: str) -> NeedsApproval:
     allowed = _allowed(case, tool, checked)
     shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments)}
-    return NeedsApproval(allowed, f"{tool.name!r} asks for a person's confirmation before it runs.", digest(shown))
+    return NeedsApproval(allowed, reason, digest(shown))
 
 
 def _unknown(case: Case) -> Denied:
@@ -194,12 +192,9 @@ def _why(rule: str, case: Case, tool: Tool) -> str:
             return f"It needs {', '.join(sorted(tool.needs)) or 'no permission'}."
         case "arguments":
             return "They pass the tool's schema."
-        case "confirmation":
-            return "The grant has confirmed it." if _waived(tool) else "It may run without asking."
+        case "policy" | "confirmation":
+            ruled = ruling(tool, case.call.arguments, grant)
+            return ruled.sentence if ruled.rule or rule == "confirmation" else "No rule forbids it."
         case _:
             left = grant.max_calls - case.spent - case.place
             return f"{left} of {grant.max_calls} calls are left in this turn."
-
-
-def _waived(tool: Tool) -> bool:
-    return needs_confirmation(tool, Grant())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.values import quick
 
 JsonObject = Mapping[str, Any]
@@ -101,3 +102,5 @@ class Grant:
     platform: str = ""
     confirmed: frozenset[str] = frozenset()
     max_calls: int = 64
+    autonomy: Autonomy = Autonomy.SUPERVISED
+    rules: tuple[Rule, ...] = ()

@@ -1,0 +1,207 @@
+"""What the operator's rules say about a call. Pure; the order of the rules does not matter.
+
+Deny is final, asking wins over allowing, and where no rule speaks the grant's autonomy does. Reading a rule against a
+call is strict in the direction that is safe: what denies or asks matches generously, what allows matches exactly.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Any
+
+from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
+from toolwire.protocol.policy import Autonomy, Rule, Verdict
+from toolwire.protocol.tools import Effect, Grant, Tier, Tool
+from toolwire.protocol.values import quick
+
+SHELL = "bash"
+SHELL_ARGUMENT = "command"
+LONGEST_VALUE = 10_000
+
+# Commands that no policy means to allow by being silent about them. A hint: the sandbox is what holds.
+_RUINOUS = frozenset("mkfs shutdown reboot halt poweroff fdisk parted wipefs".split())
+_WHOLE_DISK = {"/", f"/{UNKNOWN}", "/."}
+_WANTS_NETWORK = frozenset("curl wget nc ncat netcat ssh scp sftp rsync ftp telnet ping dig nslookup host".split())
+_GIT_NETWORK = frozenset("push pull fetch clone ls-remote submodule".split())
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What is to be done with a call, and why: the rule's own words, or those of the grant's autonomy."""
+
+    verdict: Verdict
+    sentence: str
+    rule: Rule | None = None
+
+
+_CONFIRMED = Ruling(Verdict.ALLOW, "The grant has confirmed it.")
+_FREE = Ruling(Verdict.ALLOW, "It may run without asking.")
+
+
+def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant) -> Ruling:
+    """The one ruling about a call whose tier, permissions and arguments are in order."""
+    if not grant.rules and grant.autonomy is not Autonomy.READONLY and tool.category != SHELL:
+        return _by_autonomy(tool, grant)
+    if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE:
+        return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
+    reading = _reading(tool, arguments)
+    if reading is not None and (ruin := _ruin(reading)):
+        return Ruling(Verdict.DENY, f"{ruin!r} would ruin the machine; it is never run.")
+    if reading is not None and (missing := _missing(reading, grant)):
+        return Ruling(Verdict.DENY, f"{missing!r} needs network, which this turn does not have.")
+    for verdict in (Verdict.DENY, Verdict.ASK):
+        for rule in grant.rules:
+            if rule.verdict is verdict and _concerns(rule, tool) and _matches(rule, arguments, reading):
+                return Ruling(verdict, _said(rule), rule)
+    allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and _concerns(rule, tool)]
+    if (allowing := _allowing(allows, arguments, reading)) is not None:
+        return Ruling(Verdict.ALLOW, _said(allowing), allowing)
+    return _by_autonomy(tool, grant)
+
+
+def narrowed(grant: Grant, own: Grant) -> Grant:
+    """What a sub-agent may do: what both grants allow, never more than either."""
+    both = frozenset(grant.rules) & frozenset(own.rules)
+    every = dict.fromkeys((*grant.rules, *own.rules))
+    return Grant(
+        tier=min(grant.tier, own.tier),
+        permissions=grant.permissions & own.permissions,
+        roots=_shared_roots(grant.roots, own.roots),
+        network=tuple(host for host in own.network if host in grant.network),
+        platform=grant.platform,
+        confirmed=_shared_names(grant.confirmed, own.confirmed),
+        max_calls=min(grant.max_calls, own.max_calls),
+        autonomy=min(grant.autonomy, own.autonomy),
+        rules=tuple(rule for rule in every if rule.verdict is not Verdict.ALLOW or rule in both),
+    )
+
+
+def _by_autonomy(tool: Tool, grant: Grant) -> Ruling:
+    if tool.name in grant.confirmed or "*" in grant.confirmed:
+        return _CONFIRMED
+    if tool.requires_confirmation:
+        return Ruling(Verdict.ASK, f"{tool.name!r} asks for a person's confirmation before it runs.")
+    if grant.autonomy is not Autonomy.FULL and tool.tier is Tier.RUN and tool.effect is not Effect.PURE:
+        return Ruling(Verdict.ASK, f"{tool.name!r} changes things, so a person is asked before it runs.")
+    return _FREE
+
+
+def _concerns(rule: Rule, tool: Tool) -> bool:
+    return tool.name in rule.tools or (bool(rule.permission) and rule.permission in tool.needs)
+
+
+def _reading(tool: Tool, arguments: Mapping[str, Any]) -> Reading | None:
+    command = arguments.get(SHELL_ARGUMENT)
+    return read_shell(command) if tool.category == SHELL and isinstance(command, str) else None
+
+
+def _matches(rule: Rule, arguments: Mapping[str, Any], reading: Reading | None) -> bool:
+    """Whether a rule that denies or asks means this call: in doubt it does."""
+    if not rule.argument:
+        return True
+    if rule.argument == SHELL_ARGUMENT and reading is not None:
+        return any(_begins((base_name(name), *rest), rule.pattern) for name, *rest in reading.commands) or (
+            bool(reading.doubt) and rule.verdict is Verdict.ASK
+        )
+    value = arguments.get(rule.argument)
+    return value is not None and any(_fits(text.casefold(), rule.pattern.casefold()) for text in _texts(value))
+
+
+def _allowing(rules: Iterable[Rule], arguments: Mapping[str, Any], reading: Reading | None) -> Rule | None:
+    """The rule under which a call needs no asking; of a shell text, every command must be allowed by some rule."""
+    spoken = list(rules)
+    for rule in spoken:
+        if not rule.argument:
+            return rule
+        value = arguments.get(rule.argument)
+        if reading is None and isinstance(value, str) and _fits(normal(value), rule.pattern):
+            return rule
+    shell = [rule for rule in spoken if rule.argument == SHELL_ARGUMENT]
+    if reading is None or reading.doubt or reading.written or not reading.commands or not shell:
+        return None
+    used = [next((rule for rule in shell if _begins(words, rule.pattern)), None) for words in reading.commands]
+    return None if None in used else used[0]
+
+
+def _begins(words: Iterable[str], pattern: str) -> bool:
+    """Whether a command begins with the words of a pattern; `*` in a word stands for anything that is known."""
+    known = list(words)
+    wanted = pattern.split()
+    return len(known) >= len(wanted) and all(
+        UNKNOWN not in word and _fits(word, want) for word, want in zip(known, wanted, strict=False)
+    )
+
+
+def normal(text: str) -> str:
+    """A value as rules see it: a path without detours, anything else as it is."""
+    return normpath(text) if "/" in text and "://" not in text else text
+
+
+def _texts(value: Any) -> Iterable[str]:
+    items = value if isinstance(value, list) else [value]
+    for item in items:
+        text = item if isinstance(item, str) else str(item)
+        yield text
+        yield normal(text)
+
+
+def _fits(text: str, pattern: str) -> bool:
+    """A glob in which only `*` means something, in time that grows with the text alone."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    if len(text) > LONGEST_VALUE or not text.startswith(first):
+        return False
+    *middle, last = rest
+    at = len(first)
+    for piece in middle:
+        found = text.find(piece, at)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return len(text) - len(last) >= at and text.endswith(last)
+
+
+def _ruin(reading: Reading) -> str:
+    for name, *rest in reading.commands:
+        if _is_ruinous(base_name(name), rest):
+            return " ".join((base_name(name), *rest)).replace(UNKNOWN, "…")
+    return ""
+
+
+def _is_ruinous(name: str, words: list[str]) -> bool:
+    if name == "dd":
+        return any(word.startswith("of=/dev/") for word in words)
+    if name in {"rm", "chmod", "chown"}:
+        options = "".join(word for word in words if word.startswith("-"))
+        return ("r" in options.lower()) and not _WHOLE_DISK.isdisjoint(words)
+    return name.partition(".")[0] in _RUINOUS
+
+
+def _missing(reading: Reading, grant: Grant) -> str:
+    if "network" in grant.permissions:
+        return ""
+    for name, *rest in reading.commands:
+        if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and _GIT_NETWORK.intersection(rest[:1])):
+            return base_name(name)
+    return ""
+
+
+def _said(rule: Rule) -> str:
+    return f"{rule.reason or 'The policy says so'} ({rule})."
+
+
+def _shared_roots(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    inner = [one for one in others if any(_within(one, root) for root in some)]
+    return tuple(dict.fromkeys([*inner, *(root for root in some if any(_within(root, one) for one in others))]))
+
+
+def _within(path: str, root: str) -> bool:
+    return f"{normpath(path)}/".startswith(f"{normpath(root).rstrip('/')}/")
+
+
+def _shared_names(some: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    if "*" in some:
+        return others
+    return some if "*" in others else some & others
