@@ -4,19 +4,13 @@ This explains a command to people and rules; it does not confine it. Whatever ca
 run time, a wrapper that is not known, a text that does not parse) is not understood, and that is the stricter answer.
 """
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from toolwire.protocol.values import quick
-
-tree_sitter: Any
-try:
-    import tree_sitter
-    import tree_sitter_bash
-except ImportError:
-    tree_sitter = None
 
 LONGEST = 10_000
 MOST_NODES = 20_000
@@ -54,11 +48,12 @@ class Reading:
 @lru_cache(maxsize=256)
 def read_shell(text: str) -> Reading:
     """Read a shell text without running any of it."""
-    if tree_sitter is None:
+    parser = _parser()
+    if parser is None:
         return Reading(doubt='reading shell commands needs an extra: pip install "toolwire[shell]"')
     if len(text) > LONGEST:
         return Reading(doubt=f"the text is longer than {LONGEST} characters")
-    tree = _parser().parse(text.encode("utf-8", "replace"))
+    tree = parser.parse(text.encode("utf-8", "replace"))
     if tree.root_node.has_error:
         return Reading(doubt="the text is not valid shell")
     return _Reader().read(tree.root_node)
@@ -66,7 +61,12 @@ def read_shell(text: str) -> Reading:
 
 @lru_cache(maxsize=1)
 def _parser() -> Any:
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    """The parser, or None without its extra. Loaded when the first command comes: few turns run any."""
+    try:
+        tree_sitter, bash = map(importlib.import_module, ("tree_sitter", "tree_sitter_bash"))
+    except ImportError:
+        return None
+    return tree_sitter.Parser(tree_sitter.Language(bash.language()))
 
 
 def base_name(word: str) -> str:
