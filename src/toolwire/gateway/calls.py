@@ -6,12 +6,14 @@ from typing import Any
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
-from toolwire.wire.arguments import Read, read_arguments
+from toolwire.wire.arguments import NotRead, Read, read_arguments
 from toolwire.wire.draft import CUT_REASONS
+from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import to_json
 from toolwire.wire.reply import StreamParser
 
 _OVERLAP = 4096
+SAME_NAMES = NameMap((), {})
 _CALL_REASONS = frozenset({"tool_calls", "tool_use", "function_call", ""})
 
 
@@ -72,16 +74,23 @@ class Ready:
         return self.arguments if self.broken is None else {"INVALID_JSON": self.broken}
 
 
-def settled(reply: Reply, ids: Ids, tally: Tally, broken: Mapping[str, str] | None = None) -> list[Ready]:
-    """The calls of a reply, ready for a client. `broken` finds the arguments as written by the name of their call."""
+def settled(reply: Reply, ids: Ids, tally: Tally, broken: Iterable[tuple[str, str]] = ()) -> list[Ready]:
+    """The calls of a reply, ready for a client. `broken` are names and arguments of calls that nobody could read."""
     tally.count(reply)
-    return [_ready(call, ids, broken or {}) for call in reply.calls]
+    left = list(broken)
+    return [_ready(call, ids, left) for call in reply.calls]
 
 
-def _ready(call: ToolCall, ids: Ids, broken: Mapping[str, str]) -> Ready:
+def _ready(call: ToolCall, ids: Ids, broken: list[tuple[str, str]]) -> Ready:
     raw = call.raw if call.format == "native" else None
-    words = (_words(raw) or broken.get(call.name, "")) if call.fault else None
+    words = (_words(raw) or _taken(call.name, broken)) if call.fault else None
     return Ready(ids.claim(call.alias), call.name, call.arguments, raw, words)
+
+
+def _taken(name: str, broken: list[tuple[str, str]]) -> str:
+    """The first arguments that were written for a tool of this name, perhaps behind a prefix, taken off the list."""
+    at = next((at for at, (called, _) in enumerate(broken) if called.endswith(name)), None)
+    return "" if at is None else broken.pop(at)[1]
 
 
 def _words(raw: Any) -> str:
@@ -115,9 +124,9 @@ class Closing:
 class Following:
     """Reads one answer as it comes and says what may be shown; everything else is held until it is certain."""
 
-    def __init__(self, tools: Sequence[Any], provider: str, restore: Callable[[Reply], Reply] | None = None) -> None:
+    def __init__(self, tools: Sequence[Any], provider: str, names: NameMap = SAME_NAMES) -> None:
         self._parser = StreamParser(tools, provider)
-        self._restore = restore
+        self._own = names
         self._text: list[str] = []
         self._thought: list[str] = []
         self._names: dict[int, str] = {}
@@ -128,7 +137,7 @@ class Following:
         deltas = self._parser.feed(piece)
         for delta in deltas:
             if isinstance(delta, CallDelta):
-                self._names.setdefault(delta.position, delta.name)
+                self._names.setdefault(delta.position, self._own.name(delta.name))
                 self._written.setdefault(delta.position, []).append(delta.arguments)
         text, thought = spoken(deltas)
         if text:
@@ -139,14 +148,17 @@ class Following:
 
     def close(self, ids: Ids, tally: Tally) -> Closing:
         """The rest of the text, and the calls."""
-        reply = self._parser.finish()
-        reply = self._restore(reply) if self._restore else reply
+        reply = self._own.restore(self._parser.finish())
         shown = "".join(self._text)
         thought = owed("".join(self._thought), reply.reasoning)
         if thought and squeezed(thought) in squeezed(shown):
             thought = ""  # it turned out to be reasoning only after it had been shown as text
-        broken = {self._names[at]: "".join(pieces) for at, pieces in self._written.items()}
-        return Closing(owed(shown, reply.content), thought, settled(reply, ids, tally, broken), reply)
+        return Closing(owed(shown, reply.content), thought, settled(reply, ids, tally, self._broken()), reply)
+
+    def _broken(self) -> list[tuple[str, str]]:
+        """The calls whose arguments could not be read, by name, in the order in which they were begun."""
+        calls = ((self._names[at], "".join(pieces)) for at, pieces in sorted(self._written.items()))
+        return [(name, words) for name, words in calls if isinstance(read_arguments(words, finished=True), NotRead)]
 
 
 def spoken(deltas: Iterable[Delta]) -> tuple[str, str]:

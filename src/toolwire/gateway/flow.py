@@ -98,7 +98,7 @@ def checked(body: bytes, place: Place, dialect: str) -> Json:
         data = None
     if not isinstance(data, dict):
         raise Refused(not_an_answer(place, body))
-    if data.get("type") == "error" or (data.get("error") and "choices" not in data):
+    if data.get("type") == "error" or (data.get("error") and not data.keys() & {"choices", "output"}):
         raise Refused(of_error_in_answer(place, data, dialect))
     return data
 

@@ -8,7 +8,7 @@ from toolwire.gateway.faults import Fault, error_body
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.wire.outbound import Json, to_json
 
-_REASONS = {"calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
+_REASONS = {"calls": "tool_use", "length": "max_tokens", "stop": "end_turn", "content_filter": "refusal"}
 _KNOWN = frozenset({"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"})
 
 
@@ -18,11 +18,13 @@ def stop_reason(word: str) -> str:
 
 
 def use_block(call: Ready) -> Json:
-    """A call as a content block: the upstream's own where it is right."""
+    """A call as a content block: the upstream's own where it is right, with what else that says."""
     own: Json = call.raw
     match own:
         case {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(given)} if given == call.value:
             return own
+        case {"type": "tool_use"}:
+            return own | {"id": call.id, "name": call.name, "input": dict(call.value)}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.value)}
 
 

@@ -14,7 +14,7 @@ _KNOWN = frozenset({"stop", "length", "tool_calls", "content_filter"})
 
 def finish_reason(word: str) -> str:
     """Why the answer ended, in OpenAI's words."""
-    reason = reason_of(word)
+    reason = "content_filter" if word == "refusal" else reason_of(word)
     return reason if reason in _KNOWN else "stop"
 
 

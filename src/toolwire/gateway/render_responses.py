@@ -10,7 +10,7 @@ from toolwire.wire.outbound import Json
 
 
 def call_item(call: Ready) -> Json:
-    """A call as an output item: the upstream's own where it is right."""
+    """A call as an output item: the upstream's own where it is right, with what else that says."""
     own: Json = call.raw
     match own:
         case {
@@ -21,22 +21,15 @@ def call_item(call: Ready) -> Json:
             "arguments": str(written),
         } if call.is_written(written):
             return own
-        case {"type": "custom_tool_call", "id": str(item_id)}:
-            words = str(call.arguments.get("input", ""))
-            kind = "custom_tool_call"
-            return {"type": kind, "id": item_id, "call_id": call.id, "name": call.name, "input": words}
-        case {"id": str(item_id)}:
-            pass
+        case {"type": "custom_tool_call", "id": str()}:
+            return own | {"call_id": call.id, "input": str(call.arguments.get("input", ""))}
+        case {"type": "function_call", "call_id": call.id, "id": str()}:
+            others = own
+        case {"type": "function_call"}:
+            others = own | {"id": f"fc_{call.id}"}  # one item may hold several calls
         case _:
-            item_id = f"fc_{call.id}"
-    return {
-        "type": "function_call",
-        "id": item_id,
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": call.written,
-        "status": "completed",
-    }
+            others = {"type": "function_call", "id": f"fc_{call.id}"}
+    return others | {"call_id": call.id, "name": call.name, "arguments": call.written, "status": "completed"}
 
 
 def text_item(id: str, text: str, annotations: Sequence[Json] = ()) -> Json:  # noqa: A002 -- the API's own word
@@ -95,8 +88,8 @@ def envelope(id: str, model: str, created: int) -> Json:  # noqa: A002 -- the AP
 
 def ended(word: str) -> Json:
     """The fields that say how a response ended."""
-    if word in ("length", "content_filter"):
-        reason = "max_output_tokens" if word == "length" else word
+    if word in ("length", "content_filter", "refusal"):
+        reason = "max_output_tokens" if word == "length" else "content_filter"
         return {"status": "incomplete", "incomplete_details": {"reason": reason}}
     return {"status": "completed", "incomplete_details": None}
 

@@ -8,6 +8,7 @@ from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.render_anthropic import Blocks, stop_reason, thinking_block, use_block
 from toolwire.protocol.chat import Reply
+from toolwire.wire.draft import CUT_REASONS
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import parse_reply
 
@@ -26,7 +27,7 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     leaked = squeezed(reply.content) != squeezed(said)
     if not leaked and _as_they_were(read, calls):
         return answer
-    reason = stop_reason(ending(str(answer.get("stop_reason") or ""), calls, reply))
+    reason = _reason(str(answer.get("stop_reason") or ""), calls, reply)
     return answer | {"content": _content(content, reply, calls, leaked=leaked), "stop_reason": reason}
 
 
@@ -49,6 +50,12 @@ def _content(content: list[Any], reply: Reply, calls: list[Ready], *, leaked: bo
             case _:
                 kept.append(block)
     return kept + [use_block(call) for call in calls]
+
+
+def _reason(why: str, calls: list[Ready], reply: Reply) -> str:
+    """Why the message ended: in the upstream's own word, unless calls came to light or were lost."""
+    word = ending(why, calls, reply)
+    return why if why and word not in ("calls", "stop") and why in (word, *CUT_REASONS) else stop_reason(word)
 
 
 def _kind(block: Any) -> str:
@@ -143,7 +150,7 @@ class AnthropicStream:
         closing = self._following.close(self._ids, self._tally)
         written = self._shown((closing.text, closing.thought))
         written += [frame for call in closing.calls for frame in self._blocks.call(call)]
-        reason = stop_reason(ending(why, closing.calls, closing.reply))
+        reason = _reason(why, closing.calls, closing.reply)
         ended = event | {"delta": {"stop_sequence": None} | given | {"stop_reason": reason}}
         return [*written, *self._blocks.close(), frames.event(ended)]
 

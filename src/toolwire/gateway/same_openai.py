@@ -56,17 +56,21 @@ def _message(message: Json, content: str, thought: str, calls: list[Ready]) -> J
 
 
 def entry_of(call: Ready) -> Json:
-    """The call as an entry of `tool_calls`: the upstream's own where it is right."""
+    """The call as an entry of `tool_calls`: the upstream's own where it is right, with what else that says."""
     own: Json = call.raw
     match own:
         case {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": str(written)}} if (
             call.is_written(written)
         ):
             return own
-        case {"id": call.id, "type": "custom"}:
-            return own
+        case {"type": "custom", "custom": dict(given)}:
+            return own | {"id": call.id, "custom": given | {"input": call.arguments.get("input", "")}}
+        case {"function": dict()}:
+            others = {name: value for name, value in own.items() if name != "index"}
+        case _:
+            others = {}
     function = {"name": call.name, "arguments": call.written}
-    return {"id": call.id, "type": "function", "function": function}
+    return others | {"id": call.id, "type": "function", "function": function}
 
 
 def reason_of(word: str) -> str:
@@ -137,7 +141,7 @@ class OpenAIStream:
         reason = reason_of(ending(_reason(last), closing.calls, closing.reply))
         final = {name: value for name, value in last.items() if name not in ("delta", "logprobs")}
         deltas: list[Json] = [{name: text} for name, text in _owed(closing) if text]
-        deltas += [{"tool_calls": [{"index": at} | state.entry(call)]} for at, call in enumerate(closing.calls)]
+        deltas += [{"tool_calls": [entry_of(call) | {"index": at}]} for at, call in enumerate(closing.calls)]
         said = [{"index": index, "delta": delta, "finish_reason": None} for delta in deltas]
         return [*said, final | {"index": index, "delta": {}, "finish_reason": reason}]
 
@@ -155,14 +159,12 @@ class _Choice:
     def __init__(self, tools: Sequence[Any]) -> None:
         self.over = False
         self._following = Following(tools, "openai")
-        self._extras: dict[str, Json] = {}
 
     def edit(self, choice: Json, delta: Json) -> list[Json]:
         """The choice with only that text which cannot be part of a call; none where nothing is left of it."""
         content, calls = delta.get("content"), delta.get("tool_calls")
         if not content and not calls:
             return [] if _reason(choice) and not _says_more(choice, delta) else [self._open(choice)]
-        self._remember(calls)
         text, thought = self._following.feed({"choices": [{"delta": {name: delta.get(name) for name in _READ}}]})
         if text == content and not calls and not thought:
             return [self._open(choice)]
@@ -177,20 +179,6 @@ class _Choice:
         self.over = True
         self._following.feed({"choices": [{"finish_reason": reason or "stop"}]})
         return self._following.close(ids, tally)
-
-    def entry(self, call: Ready) -> Json:
-        """The call with whatever else the upstream said about it, such as a signature."""
-        extras = self._extras.get(call.id, {})
-        if extras.get("type") == "custom":
-            words = call.arguments.get("input", "")
-            return extras | {"id": call.id, "custom": {"name": call.name, "input": words}}
-        return extras | entry_of(call)
-
-    def _remember(self, calls: Any) -> None:
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, dict) and isinstance(alias := call.get("id"), str):
-                kept = {name: value for name, value in call.items() if name not in ("index", "function", "custom")}
-                self._extras.setdefault(alias, kept)
 
     def _open(self, choice: Json) -> Json:
         return choice | {"finish_reason": None} if _reason(choice) else choice

@@ -173,6 +173,8 @@ class ResponsesStream:
         written += self._shown((closing.text, closing.thought))
         written += [frame for call in closing.calls for frame in self._items.call(call)]
         written += self._items.close()
+        if kind == "response.completed" and ending("", closing.calls, closing.reply) == "length":
+            kind, whole = "response.incomplete", whole | ended("length")
         return [*written, self._items.event(kind, response=whole | {"output": self._items.output})]
 
     def _passed(self, event: Json, key: Any) -> bytes:

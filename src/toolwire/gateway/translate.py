@@ -111,7 +111,7 @@ class TranslatedStream:
         self.ended = False
         self.complete = False
         self._writer = writer
-        self._following = Following(names.tools, provider, names.restore)
+        self._following = Following(names.tools, provider, names)
         self._enough = enough
         self._ids = ids
         self._tally = tally

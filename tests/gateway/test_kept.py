@@ -1,0 +1,117 @@
+"""What an answer says besides its calls stays with it, even where something had to be mended."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.gateway.clients import CHAT, MESSAGES, RESPONSES, Kind, framed_named
+from tests.gateway.stand import NAME, ROOM, Stand
+from tests.gateway.test_passing import cut, each_api, whole_and_streamed, will
+from tests.models.provider import Provider, answer, says
+
+FUNCTION = {"name": NAME, "parameters": ROOM}
+OFFERS: dict[str, Any] = {
+    "openai": {"messages": [{"role": "user", "content": "?"}], "tools": [{"type": "function", "function": FUNCTION}]},
+    "anthropic": {
+        "messages": [{"role": "user", "content": "?"}],
+        "max_tokens": 9,
+        "tools": [{"name": NAME, "input_schema": ROOM}],
+    },
+    "openai_responses": {"input": "?", "tools": [{"type": "function"} | FUNCTION]},
+}
+SIGNED = {"google": {"thought_signature": "c2lnbmVk"}}
+MENDED: dict[str, tuple[Kind, Any, Any]] = {
+    "chat completions": (
+        CHAT,
+        {"id": "", "type": "function", "function": {"name": NAME, "arguments": "{'room': 'hall'}"}},
+        lambda answer: answer["choices"][0]["message"]["tool_calls"][0],
+    ),
+    "messages": (
+        MESSAGES,
+        {"type": "tool_use", "id": "", "name": NAME, "input": {"room": "hall"}},
+        lambda answer: answer["content"][0],
+    ),
+    "responses": (
+        RESPONSES,
+        {"type": "function_call", "id": "fc_1", "call_id": "", "name": NAME, "arguments": "{'room': 'hall'}"},
+        lambda answer: answer["output"][0],
+    ),
+}
+
+
+def holding(kind: Kind, call: Any) -> Any:
+    """A whole answer with just this call."""
+    whole = kind.whole("", (), kind.endings["calls"])
+    if kind is CHAT:
+        whole["choices"][0]["message"]["tool_calls"] = [call]
+        return whole
+    return whole | {"content" if kind is MESSAGES else "output": [call]}
+
+
+@pytest.mark.parametrize("api", MENDED)
+async def test_a_call_that_was_mended_keeps_what_else_was_said_about_it(
+    stand: Stand, upstream: Provider, api: str
+) -> None:
+    """Gemini's compatible API wants its signature back, Anthropic's programs the caller of a call."""
+    kind, call, find = MENDED[api]
+    upstream.will(says(holding(kind, call | {"extra_content": SIGNED})))
+
+    async with (await stand.gate()).http() as client:
+        got = await client.post(kind.path, json={"model": "m"} | OFFERS[kind.name])
+
+    found = find(got.json())
+    assert found["extra_content"] == SIGNED
+    assert "hall" in json.dumps(found)
+    assert found.get("call_id") or found["id"]
+
+
+@each_api
+async def test_two_hopeless_calls_of_one_tool_keep_their_own_words(
+    stand: Stand, upstream: Provider, kind: Kind
+) -> None:
+    hopeless = [("call_1", NAME, "in the kitchen"), ("call_2", NAME, "in the hall")]
+    upstream.will(kind.streams([], hopeless, "calls"))
+
+    got = await kind.ask(await stand.gate(), stream=True)
+
+    words = [words for _, _, words in hopeless]
+    assert got.calls == [(NAME, {"INVALID_JSON": said} if kind is MESSAGES else said) for said in words]
+
+
+@each_api
+@whole_and_streamed
+async def test_an_answer_that_lost_its_call_says_so_even_if_the_upstream_does_not(
+    stand: Stand, upstream: Provider, kind: Kind, stream: bool
+) -> None:
+    will(upstream, kind, stream, 'One moment. <tool_call>{"name": "read_temperature", "argum')
+
+    got = await kind.ask(await stand.gate(), stream=stream)
+
+    assert (got.text.strip(), got.calls) == ("One moment.", [])
+    assert got.ending == kind.endings["length"]
+
+
+@whole_and_streamed
+@pytest.mark.parametrize("reason", ["model_context_window_exceeded", "pause_turn", "a word of next year"])
+async def test_why_a_message_ended_stays_the_upstreams_word(
+    stand: Stand, upstream: Provider, stream: bool, reason: str
+) -> None:
+    text = "<think>Hm.</think>It is warm."
+    events = framed_named(MESSAGES.events(cut(text), (), reason))
+    upstream.will(
+        answer(events, kind="text/event-stream") if stream else says(MESSAGES.whole(text, (), reason)),
+    )
+
+    got = await MESSAGES.ask(await stand.gate(), stream=stream)
+
+    assert (got.thought, got.text.strip(), got.ending) == ("Hm.", "It is warm.", reason)
+
+
+async def test_a_response_that_failed_reaches_the_client_as_it_is(stand: Stand, upstream: Provider) -> None:
+    failed = RESPONSES.whole("", (), "failed") | {"error": {"code": "server_error", "message": "out of luck"}}
+    upstream.will(says(failed))
+
+    got = await RESPONSES.ask(await stand.gate(), stream=False)
+
+    assert got.ending == "failed: out of luck"
