@@ -1,20 +1,20 @@
 """The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
-from toolwire.deliver.endings import canceled, refused, rejected, unknown
+from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
 from toolwire.deliver.size import overflow, trimmed
 from toolwire.errors import StoreUnavailable
-from toolwire.execute.contract import Executor
+from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
-from toolwire.execute.resources import Resources
+from toolwire.execute.resources import Busy, Resources
 from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, CallStarted, Event
 from toolwire.loop.limits import time_left_s
-from toolwire.plan.resources import claims
+from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow, CallCard
@@ -174,8 +174,22 @@ class Journey:
         touched = claims(decision.tool, decision.arguments, next(iter(self._turn.grant.roots), ""))
         if not touched:
             return await self._run(one, decision, asked), ""
-        async with self._hub.resources.holding(touched):
-            return await self._run(one, decision, asked), ""
+        return await self._run_holding(touched, one, decision, asked), ""
+
+    async def _run_holding(self, touched: Sequence[Claim], one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
+        """Run a call that touches something. What it touches stays held while any of its work goes on."""
+        call, executor = one.card.call, self._hub.executor
+        patience_s = self._before_the_deadline(allowed).timeout_s
+        try:
+            async with self._hub.resources.holding(touched, f"{call.name!r} ({call.id})", patience_s) as ticket:
+                try:
+                    return await self._run(one, allowed, asked)
+                finally:
+                    if isinstance(executor, LeavesWork):
+                        ticket.until = executor.leftover(Context(call.id, self._turn.id).idempotency_key)
+        except Busy as lost:
+            result = busy(call, lost.resource, lost.holder, patience_s)
+            return changed(result, queued_ms=(perf_counter() - asked) * 1000)
 
     async def _asked_a_person(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied:
         """Wait for a person's word. The time this takes counts against no deadline."""
@@ -212,8 +226,7 @@ class Journey:
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit:
                 self._emit(CallStarted(card.call))
-            if self._turn.limits.deadline_s is not None:
-                allowed = self._before_the_deadline(allowed)
+            allowed = self._before_the_deadline(allowed)
             result = await hub.executor.execute(allowed, self._context(card, allowed))
         finally:
             self._batch.leave()
@@ -226,6 +239,8 @@ class Journey:
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
         """The call with no more time than its turn has left. Time spent on people's approvals is not the turn's."""
+        if self._turn.limits.deadline_s is None:
+            return allowed
         turn = changed(self._turn, waited_s=self._turn.waited_s + self._batch.waited_s)
         left_s = time_left_s(turn, self._hub.clock()) or 0.0
         if left_s >= allowed.timeout_s:

@@ -202,6 +202,35 @@ async def test_a_hanging_thread_is_told_written_off_and_replaced() -> None:
     assert await asyncio.to_thread(noticed.wait, BOUND_S)
 
 
+@pytest.mark.parametrize("way", ["in a thread", "in a task"])
+async def test_work_that_goes_on_after_its_call_was_given_up_is_known_until_it_ends(
+    executor: InProcessExecutor, way: str
+) -> None:
+    release, freed = threading.Event(), asyncio.Event()
+
+    def in_thread() -> None:
+        release.wait(BOUND_S)
+
+    async def in_task() -> None:
+        while not freed.is_set():
+            try:
+                await freed.wait()
+            except asyncio.CancelledError:
+                continue
+
+    made = defined(in_thread if way == "in a thread" else in_task)
+    context = Context(call_id="c1", turn_id="t1")
+    async with asyncio.timeout(BOUND_S):
+        await executor.execute(allowed(made, timeout_s=0.01), context)
+        work = executor.leftover(context.idempotency_key)
+        assert work is not None
+        assert not work.done()
+        release.set()
+        freed.set()
+        await asyncio.wrap_future(work)
+    assert executor.leftover(context.idempotency_key) is None
+
+
 async def test_more_calls_than_threads_all_get_their_turn() -> None:
     executor = InProcessExecutor(Threads(most=2))
 

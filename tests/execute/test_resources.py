@@ -1,10 +1,11 @@
 """Who waits for whom."""
 
 import asyncio
+from concurrent.futures import Future
 
 import pytest
 
-from toolwire.execute.resources import Resources
+from toolwire.execute.resources import Busy, Resources
 from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.tools import Tool
 
@@ -90,6 +91,75 @@ async def test_someone_who_stops_waiting_leaves_the_queue() -> None:
     await first.__aexit__(None, None, None)
     await asyncio.wait_for(stays, 5)
     assert resources._queues == {}
+
+
+async def test_what_was_given_up_holds_its_claims_until_its_work_ends() -> None:
+    resources, work, order = Resources(), Future[None](), list[str]()
+    async with resources.holding([Claim("a", writes=True), Claim("b", writes=False)]) as ticket:
+        ticket.until = work
+
+    async def touch(name: str, resource: str, *, writes: bool) -> None:
+        async with resources.holding([Claim(resource, writes)]):
+            order.append(name)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(touch("writes a", "a", writes=True))
+        group.create_task(touch("reads b", "b", writes=False))
+        group.create_task(touch("writes b", "b", writes=True))
+        await settle()
+        assert order == ["reads b"]
+        await asyncio.to_thread(work.set_result, None)
+    assert sorted(order) == ["reads b", "writes a", "writes b"]
+    assert resources._queues == {}
+
+
+async def test_patience_with_work_that_was_given_up_ends_and_says_who_holds_what() -> None:
+    resources, work = Resources(), Future[None]()
+    async with resources.holding([Claim("file:a", writes=True)], "'save' (call_1)") as ticket:
+        ticket.until = work
+    with pytest.raises(Busy) as busy:
+        async with asyncio.timeout(5), resources.holding([Claim("file:a", writes=False)], patience_s=0.01):
+            pass
+    assert (busy.value.resource, busy.value.holder) == ("file:a", "'save' (call_1)")
+
+
+async def test_patience_is_not_lost_over_calls_that_are_at_work_but_from_when_they_are_given_up() -> None:
+    resources, work, order = Resources(), Future[None](), list[str]()
+
+    async def touch() -> None:
+        try:
+            async with resources.holding([Claim("a", writes=True)], patience_s=0):
+                order.append("touched")
+        except Busy:
+            order.append("busy")
+
+    async with asyncio.timeout(5):
+        async with resources.holding([Claim("a", writes=True)]) as ticket:
+            waiting = asyncio.create_task(touch())
+            await settle()
+            assert order == []
+            ticket.until = work
+        await waiting
+        assert order == ["busy"]
+        work.set_result(None)
+        await touch()
+    assert order == ["busy", "touched"]
+
+
+def test_work_that_outlives_its_event_loop_is_seen_to_have_ended_from_the_next_one() -> None:
+    resources, work = Resources(), Future[None]()
+
+    async def give_up() -> None:
+        async with resources.holding([Claim("a", writes=True)]) as ticket:
+            ticket.until = work
+
+    async def touch() -> str:
+        async with asyncio.timeout(5), resources.holding([Claim("a", writes=True)]):
+            return "touched"
+
+    asyncio.run(give_up())
+    work.set_result(None)
+    assert asyncio.run(touch()) == "touched"
 
 
 async def settle() -> None:

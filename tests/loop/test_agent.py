@@ -8,6 +8,7 @@ import pytest
 
 from toolwire import (
     Agent,
+    Answer,
     Approval,
     Code,
     Context,
@@ -546,6 +547,73 @@ async def test_a_tool_that_cancels_its_own_task_leaves_the_turn_alone(store: Sto
     async with asyncio.timeout(BOUND_S):
         answer = await Agent(model, [give_up], store=store).ask("go")
     assert (answer.text, answer.turn.failed_calls) == ("It gave up.", 1)
+
+
+async def test_what_a_hanging_thread_touches_stays_its_own_until_it_ends(store: Store) -> None:
+    """A result says that the call is over; its thread may still write. Nobody else may, until it has ended."""
+    release, ended, saved = threading.Event(), threading.Event(), list[str]()
+
+    @tool(writes=("file:{path}",))
+    def save(path: str, text: str) -> str:
+        """Save a text."""
+        saved.append(text)
+        return "saved"
+
+    @tool(writes=("file:{path}",), timeout_s=0.01)
+    def save_slowly(path: str) -> None:
+        """Save after a while."""
+        release.wait(BOUND_S)
+        saved.append("slowly")
+        ended.set()
+
+    @tool(writes=("file:{path}",), timeout_s=0.01)
+    def save_now(path: str) -> None:
+        """Save now or never."""
+        saved.append("now")
+
+    async def let_it_end(_: Turn) -> None:
+        if len(model.requests) == 2:
+            release.set()
+            assert await asyncio.to_thread(ended.wait, BOUND_S)
+
+    model = ScriptedModel(
+        call("save_slowly", path="a"),
+        [call("save_now", path="a"), call("save", path="b", text="elsewhere")],
+        call("save", path="./a", text="at last"),
+        "Saved.",
+    )
+    agent = Agent(model, [save, save_slowly, save_now], store=store, intervene=let_it_end)
+    async with asyncio.timeout(BOUND_S):
+        answer = await agent.ask("Save")
+        await agent.close()
+
+    first, (vain, elsewhere), last = (message.results for message in results_in(answer))
+    assert first[0].status is Status.TIMEOUT
+    assert (vain.status, vain.error and vain.error.code) == (Status.FAILED, Code.UNAVAILABLE)
+    assert "file:a is busy" in vain.text
+    assert first[0].call_id in vain.text
+    assert elsewhere.ok
+    assert last[0].ok
+    assert saved == ["elsewhere", "slowly", "at last"]
+
+
+def results_in(answer: Answer) -> list[ResultsMessage]:
+    return [message for message in answer.turn.messages if isinstance(message, ResultsMessage)]
+
+
+async def test_an_agent_can_be_closed_while_a_thread_hangs(store: Store) -> None:
+    release = threading.Event()
+
+    @tool(writes=("door",), timeout_s=0.01)
+    def hang() -> None:
+        """Hang."""
+        release.wait(BOUND_S)
+
+    agent = Agent(ScriptedModel(call("hang"), call("hang"), "It hangs."), [hang], store=store)
+    async with asyncio.timeout(BOUND_S):
+        assert (await agent.ask("go")).text == "It hangs."
+        await agent.close()
+    release.set()
 
 
 async def test_a_tool_is_called_without_a_model(store: Store) -> None:

@@ -28,3 +28,12 @@ def unknown(card: CallCard) -> ToolResult:
         "It may or may not have taken effect, and it was not run again. Check before you repeat it."
     )
     return ToolResult.failed(card.call, Code.OUTCOME_UNKNOWN, message)
+
+
+def busy(call: ToolCall, resource: str, holder: str, waited_s: float) -> ToolResult:
+    """The result of a call that waited in vain for what another, given-up call still works on."""
+    message = (
+        f"{call.name!r} was not started: {resource} is busy. {holder} was given up, but its work has not ended, and "
+        f"{waited_s:g} s of waiting for it did not help. Try again later, or do without."
+    )
+    return ToolResult.failed(call, Code.UNAVAILABLE, message, detail={"resource": resource, "held_by": holder})

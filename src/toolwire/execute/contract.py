@@ -1,6 +1,7 @@
 """The promise of everything that can run a call."""
 
-from typing import Protocol
+from concurrent.futures import Future
+from typing import Protocol, runtime_checkable
 
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
@@ -18,4 +19,16 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """Let go of what was started. Harmless when called twice."""
+        ...
+
+
+@runtime_checkable
+class LeavesWork(Protocol):
+    """An executor that can give up a call whose work goes on, such as a function in a thread."""
+
+    def leftover(self, key: str) -> Future[None] | None:
+        """What is done when the work of a given-up call has ended; None when nothing of it is at work.
+
+        `key` is the call's idempotency key. What the call touches is not free before.
+        """
         ...

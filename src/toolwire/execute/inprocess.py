@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.threads import Threads
+from toolwire.execute.threads import Left, Threads
 from toolwire.execute.values import NotPresentable, clean, present
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
@@ -47,6 +47,7 @@ class InProcessExecutor:
     def __init__(self, threads: Threads | None = None, *, grace_s: float = GRACE_S) -> None:
         self._threads = threads or Threads()
         self._grace_s = grace_s
+        self._left: dict[str, Left] = {}
         self._at_once: dict[int, tuple[InProcess, bool]] = {}  # the target is kept, so its id stays its own
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
@@ -68,14 +69,23 @@ class InProcessExecutor:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
         return ToolResult(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
 
+    def leftover(self, key: str) -> Left | None:
+        """What of a given-up call with this idempotency key is still at work."""
+        return self._left.get(key)
+
     async def close(self) -> None:
         self._threads.close()
+
+    def _leave_behind(self, key: str, work: Left) -> None:
+        self._left[key] = work
+        work.add_done_callback(lambda _: self._left.pop(key, None))
 
     async def _in_thread(self, target: InProcess, arguments: Mapping[str, Any], context: Context) -> Any:
         given_up: list[bool] = []
         watched = changed(context, canceled=lambda: bool(given_up))
+        on_left = partial(self._leave_behind, context.idempotency_key)
         try:
-            return await self._threads.run(target.invoke, arguments, watched)
+            return await self._threads.run(target.invoke, arguments, watched, on_left=on_left)
         except asyncio.CancelledError:
             given_up.append(True)
             raise
@@ -97,7 +107,7 @@ class InProcessExecutor:
         finally:
             timer.cancel()
             if not over.done() or over.cancelled() or not task.done():
-                await self._settle(task, over)
+                await self._settle(task, over, context)
 
     async def _carry(self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]") -> None:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
@@ -111,11 +121,15 @@ class InProcessExecutor:
             if not over.done():
                 over.set_result(value)
 
-    async def _settle(self, task: "asyncio.Task[None]", over: "asyncio.Future[Any]") -> None:
+    async def _settle(self, task: "asyncio.Task[None]", over: "asyncio.Future[Any]", context: Context) -> None:
         """Stop work that was given up; one that has just handed over its outcome ends by itself."""
         if over.cancelled() or isinstance(over.exception(), _OutOfTime):
             task.cancel()
-            await asyncio.wait((task,), timeout=self._grace_s)
+            try:
+                await asyncio.wait((task,), timeout=self._grace_s)
+            finally:
+                if not task.done():
+                    self._leave_behind(context.idempotency_key, _end_of(task))
 
 
 def _cannot_wait(function: Callable[..., Any]) -> bool:
@@ -168,6 +182,13 @@ def _run_at_once(target: InProcess, allowed: Allowed, context: Context) -> Any:
         asyncio._leave_task(loop, own)
         asyncio._enter_task(loop, callers)
     raise _Raised(RuntimeError("it waited although it has no await"))
+
+
+def _end_of(task: "asyncio.Task[None]") -> Left:
+    """Done when a task is that ignores its cancellation."""
+    end = Left()
+    task.add_done_callback(lambda _: end.set_result(None))
+    return end
 
 
 def _expire(over: "asyncio.Future[Any]") -> None:

@@ -2,64 +2,134 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
 
 from toolwire.plan.resources import Claim
 
 
+class Busy(Exception):
+    """A resource is held by a call that was given up and whose work has not ended."""
+
+    def __init__(self, resource: str, holder: str) -> None:
+        super().__init__(f"{resource} is held by {holder}")
+        self.resource = resource
+        self.holder = holder
+
+
 class Ticket:
-    """One call's place in the queues of everything it touches."""
+    """One call's place in the queues of everything it touches.
 
-    __slots__ = ("claims", "ready")
+    Whoever gives up a call whose work goes on says so in `until`: its claims are held until that is done.
+    """
 
-    def __init__(self, claims: Sequence[Claim]) -> None:
+    __slots__ = ("claims", "holder", "patience", "patience_s", "ready", "until")
+
+    def __init__(self, claims: Sequence[Claim], holder: str, patience_s: float) -> None:
         self.claims = claims
+        self.holder = holder
+        self.patience_s = patience_s
+        self.patience: asyncio.TimerHandle | None = None
         self.ready: asyncio.Future[None] | None = None
+        self.until: Future[None] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.ready is not None and not self.ready.done()
 
 
 class Resources:
     """First come, first served locks over named resources: many readers or one writer.
 
-    A ticket enters all its queues at once, so every queue has the same order and nobody can wait in a circle.
+    A ticket enters all its queues at once, so every queue has the same order and nobody can wait in a circle. Calls
+    at work are waited for as long as it takes, since their time is bounded; work that was given up is not, so it is
+    waited for with patience that ends.
     """
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[tuple[Claim, Ticket]]] = {}
 
     @asynccontextmanager
-    async def holding(self, claims: Sequence[Claim]) -> AsyncIterator[None]:
-        """Wait until every claim is ours, hold them inside the block, and let the next in line go on afterwards."""
-        ticket = Ticket(claims)
+    async def holding(
+        self, claims: Sequence[Claim], holder: str = "", patience_s: float = 30.0
+    ) -> AsyncIterator[Ticket]:
+        """Wait until every claim is ours, hold them inside the block, and let the next in line go on afterwards.
+
+        Raises Busy after `patience_s` of waiting for work that was given up.
+        """
+        ticket = Ticket(claims, holder, patience_s)
         for claim in claims:
             self._queues.setdefault(claim.resource, deque()).append((claim, ticket))
         try:
             if not self._may_go(ticket):
                 ticket.ready = asyncio.get_running_loop().create_future()
+                self._count_patience(ticket)
                 await ticket.ready
-            yield
+            yield ticket
         finally:
-            self._leave(ticket)
+            self._let_go(ticket)
 
     def _may_go(self, ticket: Ticket) -> bool:
-        return not any(self._blocked(claim, ticket) for claim in ticket.claims)
+        return next(self._before(ticket), None) is None
 
-    def _blocked(self, claim: Claim, ticket: Ticket) -> bool:
-        for other, holder in self._queues[claim.resource]:
-            if holder is ticket:
-                return False
-            if other.conflicts(claim):
-                return True
-        return False
+    def _before(self, ticket: Ticket) -> Iterator[tuple[Claim, Ticket]]:
+        """What must end before this ticket may go."""
+        for claim in ticket.claims:
+            for other, holder in self._queues[claim.resource]:
+                if holder is ticket:
+                    break
+                if other.conflicts(claim) and not (holder.until is not None and holder.until.done()):
+                    yield other, holder
+
+    def _count_patience(self, ticket: Ticket) -> None:
+        """Begin to lose patience if work that was given up is in the way."""
+        if ticket.patience is None and any(holder.until is not None for _, holder in self._before(ticket)):
+            loop = asyncio.get_running_loop()
+            ticket.patience = loop.call_later(ticket.patience_s, self._lose_patience, ticket)
+
+    def _lose_patience(self, ticket: Ticket) -> None:
+        ticket.patience = None
+        if ticket.ready is None or ticket.ready.done():
+            return
+        if self._may_go(ticket):
+            ticket.ready.set_result(None)
+        for claim, holder in self._before(ticket):
+            if holder.until is not None:
+                ticket.ready.set_exception(Busy(claim.resource, holder.holder))
+                return
+
+    def _let_go(self, ticket: Ticket) -> None:
+        if ticket.until is None or ticket.until.done():
+            self._leave(ticket)
+            return
+        for other in self._waiting_behind(ticket):
+            self._count_patience(other)
+        ticket.until.add_done_callback(_on_this_loop(lambda: self._leave(ticket)))
 
     def _leave(self, ticket: Ticket) -> None:
-        waiting: list[Ticket] = []
+        if ticket.patience is not None:
+            ticket.patience.cancel()
+        waiting = self._waiting_behind(ticket)
         for claim in ticket.claims:
             queue = self._queues[claim.resource]
             queue.remove((claim, ticket))
-            waiting += (other for _, other in queue if other.ready is not None)
             if not queue:
                 del self._queues[claim.resource]
         for other in waiting:
             if other.ready is not None and not other.ready.done() and self._may_go(other):
                 other.ready.set_result(None)
+
+    def _waiting_behind(self, ticket: Ticket) -> list[Ticket]:
+        return [other for claim in ticket.claims for _, other in self._queues[claim.resource] if other.waits]
+
+
+def _on_this_loop(act: Callable[[], None]) -> Callable[[object], None]:
+    """Act on the loop that runs now, whichever thread calls; once that loop has ended nobody waits on it."""
+    loop = asyncio.get_running_loop()
+
+    def call(_: object) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(act)
+
+    return call

@@ -5,8 +5,11 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
+
+Left = Future[None]  # done when a function that its caller gave up has returned
 
 
 class _Job:
@@ -16,6 +19,8 @@ class _Job:
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
         self.worker: _Worker | None = None
+        self.finished = False
+        self.left: Left | None = None
         self._context = contextvars.copy_context()
         self._function = function
         self._args = args
@@ -57,14 +62,19 @@ class Threads:
         self._backlog: deque[_Job] = deque()
         self._alive = 0
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Give back what the function returns, or raise what it raises."""
+    async def run(self, function: Callable[..., Any], *args: Any, on_left: Callable[[Left], None] | None = None) -> Any:
+        """Give back what the function returns, or raise what it raises.
+
+        When the caller gives up while the function runs, `on_left` is told of what goes on without it.
+        """
         job = _Job(function, args)
         self._submit(job)
         try:
             return await job.answer
         except asyncio.CancelledError:
-            self._abandon(job)
+            left = self._abandon(job)
+            if left is not None and on_left is not None:
+                on_left(left)
             raise
 
     def close(self) -> None:
@@ -92,23 +102,31 @@ class Threads:
         while (job := worker.inbox.get()) is not None:
             job.run()
             with self._lock:
+                job.finished = True
                 if worker.retired:
-                    return
+                    break
                 if self._backlog:
                     waiting = self._backlog.popleft()
                     waiting.worker = worker
                     worker.inbox.put(waiting)
                 else:
                     self._idle.append(worker)
+        if job is not None and job.left is not None:
+            job.left.set_result(None)
 
-    def _abandon(self, job: _Job) -> None:
+    def _abandon(self, job: _Job) -> Left | None:
+        """Write off a job, and give what will say that its function has returned; None if it does not run."""
         with self._lock:
             if job.worker is None:
                 self._backlog.remove(job)
-            elif not job.worker.retired and job.worker not in self._idle:
-                job.worker.retired = True
-                self._alive -= 1
-                self._serve_backlog()
+                return None
+            if job.finished:
+                return None
+            job.worker.retired = True
+            job.left = Future()
+            self._alive -= 1
+            self._serve_backlog()
+            return job.left
 
     def _serve_backlog(self) -> None:
         if self._backlog:
