@@ -8,7 +8,7 @@ from toolwire.wire.arguments import NotRead, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
-from toolwire.wire.text.json_calls import Entries, entries_in
+from toolwire.wire.text.json_calls import Entries, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import OPENING, Envelope
 from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step
@@ -139,10 +139,17 @@ def _past_brackets(scan: Scan, end: int) -> int:
 
 def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak: bool = False) -> Step | None:
     """One or more JSON values that stand for calls. `weak` ones must name offered tools and fit them."""
+    exact = _exact(scan, pos, closes)
+    if exact is not None and not weak:
+        entry = plain_call(exact.value, scan.offered)
+        if entry is not None and entry.offer is not None:
+            found = Found(entry.offer, entry.arguments, slug, (pos, exact.end), entry.alias)
+            return Step(exact.end, [found])
     step = Step(pos)
     at = pos
     while at < scan.end and scan.text[at] in "{[\"'“" and scan.spend(_PER_VALUE) and len(step.found) < MAX_CALLS:
-        value = _value(scan, at, closes)
+        value = exact or read_value(scan, at, closes)
+        exact = None
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
         if value is None or entries is None or (weak and not _fits(entries, value)):
             if value is not None and not weak and isinstance(value.value, PartObject | PartList):
@@ -161,15 +168,17 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
     return step if step.end > pos else None
 
 
-def _value(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
-    """Strict JSON up to the first closing marker, which is the common case; else whatever can be read."""
+def _exact(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
+    """Strict JSON up to the first closing marker, which is the common case; the last one is nearer in most texts."""
     if closes:
-        close = scan.find(closes[0], at)
-        if close > 0:
-            exact = read_exact(scan.text[at:close])
-            if isinstance(exact, dict | list):
-                return Value(exact, close)
-    return read_value(scan, at, closes)
+        close = scan.last(closes[0])
+        exact = read_exact(scan.text[at:close]) if close > at else None
+        if exact is None:
+            close = scan.find(closes[0], at)
+            exact = read_exact(scan.text[at:close]) if close > 0 else None
+        if isinstance(exact, dict | list):
+            return Value(exact, close)
+    return None
 
 
 def _unwrapped(value: Any) -> Any:

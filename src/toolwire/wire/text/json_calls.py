@@ -61,22 +61,24 @@ def entries_in(value: Any, offered: Offered, depth: int = _DEPTH) -> Entries | N
         return _from_list(value, offered, depth)
     if not isinstance(value, dict):
         return None
-    plain = _plain(value, offered)
+    plain = plain_call(value, offered)
     if plain is not None:
-        return plain
+        return Entries([plain])
     wrapped = _from_wrapper(value, offered, depth)
     return wrapped if wrapped is not None else _from_object(value, offered, depth)
 
 
-def _plain(value: dict[str, Any], offered: Offered) -> Entries | None:
+def plain_call(value: Any, offered: Offered) -> Entry | None:
     """The shape that nearly every call has: a known name and an object of arguments."""
+    if not isinstance(value, dict):
+        return None
     name, arguments = value.get("name"), value.get("arguments")
     if type(arguments) is not dict or not isinstance(name, str) or "properties" in arguments:
         return None
     offer = offered.by_name.get(name)
     if offer is None or (len(value) > 2 and "parameters" in value):
         return None
-    return Entries([Entry(name, offer, arguments, _alias(value) if len(value) > 2 else None)])
+    return Entry(name, offer, arguments, _alias(value) if len(value) > 2 else None)
 
 
 def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | None:

@@ -239,7 +239,7 @@ class Pass:
             self.thoughts.append(step.reasoning.strip())
         self.found += step.found
         self.problems += step.problems
-        if step.content != self.scan.text[begin : step.end]:
+        if len(step.content) != step.end - begin or step.content != self.scan.text[begin : step.end]:
             self.changed = True
 
     def _say(self, text: str) -> None:

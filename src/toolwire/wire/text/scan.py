@@ -10,6 +10,7 @@ _SPACE = re.compile(r"\s*+")
 _ALLOWANCE = 16_000
 _CHARACTERS_PER_COIN = 20
 _SEARCHED_PER_COIN = 250
+_AT_END = 8
 ATTEMPT = 10
 MAX_CALLS = 4_096
 
@@ -62,7 +63,8 @@ class Scan:
     """
 
     __slots__ = (
-        "before", "cut", "end", "finished", "growing", "hopeless", "notes", "offered", "offset", "purse", "text",
+        "_looked_back", "before", "cut", "end", "finished", "growing", "hopeless", "notes", "offered", "offset",
+        "purse", "text",
     )  # fmt: skip
 
     def __init__(self, text: str, offered: Offered, *, end: int | None = None, finished: bool = False) -> None:
@@ -75,6 +77,7 @@ class Scan:
         self.growing = False
         self.cut = False
         self.hopeless = -1
+        self._looked_back = False
         self.notes: list[tuple[str, str]] = []
         self.purse = _ALLOWANCE + self.end // _CHARACTERS_PER_COIN
 
@@ -92,6 +95,13 @@ class Scan:
         at = self.text.find(marker, pos, end)
         self.purse -= ((end if at < 0 else at) - pos) // _SEARCHED_PER_COIN
         return at
+
+    def last(self, marker: str) -> int:
+        """Where a marker ends the text, give or take a few characters; -1 if none does, or if it was asked before."""
+        if self._looked_back:
+            return -1
+        self._looked_back = True
+        return self.text.rfind(marker, max(0, self.end - len(marker) - _AT_END), self.end)
 
     def spend(self, coins: int = ATTEMPT) -> bool:
         """Pay for work done in vain, a coin for about a microsecond. False once the purse is empty."""
