@@ -12,9 +12,9 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
+from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, read_tool
 from toolwire.toolbox.beneath import walk
-from toolwire.toolbox.excerpts import Excerpt
 
 Call = Callable[..., Any]
 READ = read_tool(LocalFiles())
@@ -226,19 +226,14 @@ def test_a_missing_file_is_answered_with_the_nearest_name(workspace: Path, grant
 
 
 def test_a_tool_reads_through_whatever_files_it_was_given(call: Call) -> None:
-    class Device:
-        def read(self, root: str, path: str, first_line: int, lines: int) -> Excerpt:
-            return Excerpt(f"{root} {path} {first_line} {lines}", first_line, first_line, 1)
-
-        def names(self, root: str, path: str) -> list[str]:
-            return []
-
     context = Context(grant=Grant(roots=("/device",)))
-    assert call(read_tool(Device()), context, path="log.txt", offset=5)["text"] == "/device log.txt 5 2000"
+    device = MemoryFiles({"log.txt": "one\ntwo\n"}, root="/device")
+    assert call(read_tool(device), context, path="log.txt", offset=2)["text"] == "two\n"
 
 
 def read_by_kernel(workspace: Path) -> str:
-    return LocalFiles().read(str(workspace), "place/a.txt", 1, 10).text
+    with LocalFiles().open(str(workspace), "place/a.txt") as file:
+        return file.read().decode()
 
 
 def read_by_walking(workspace: Path) -> str:

@@ -2,9 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 
+from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.everyday import calculator_tool, echo_tool, random_tool, timer_tool
-from toolwire.toolbox.files import FileOps, LocalFiles, read_tool
+from toolwire.toolbox.files import read_tool
+from toolwire.toolbox.local_files import LocalFiles
 
 __all__ = [
     "FileOps",

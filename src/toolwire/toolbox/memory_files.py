@@ -1,0 +1,99 @@
+"""Files in memory, so that tools can be tried without a disk."""
+
+import errno
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO
+
+from toolwire.protocol.files import Change, Entry, Stale
+from toolwire.toolbox.beneath import plain_path, refuse_controls
+from toolwire.toolbox.protected import refuse_own_state, refuse_protected
+
+
+class MemoryFiles:
+    """FileOps on a dictionary from path to content, all beneath one `root`. There are no links."""
+
+    def __init__(self, files: Mapping[str, bytes | str] | None = None, *, root: str = "/workspace") -> None:
+        given = files or {}
+        self.root = root
+        self.files = {path: body.encode() if isinstance(body, str) else body for path, body in given.items()}
+        self._notes: dict[str, str] = {}
+
+    def open(self, root: str, path: str) -> BinaryIO:
+        name = self._name(root, path)
+        if name not in self.files:
+            raise self._missing(name)
+        return io.BytesIO(self.files[name])
+
+    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+        folder = self._name(root, path)
+        if folder in self.files:
+            raise NotADirectoryError(errno.ENOTDIR, "is not a folder")
+        inner = f"{folder}/" if folder else ""
+        found = {name.removeprefix(inner).partition("/")[0] for name in self.files if name.startswith(inner)}
+        if not found and folder:
+            raise FileNotFoundError(errno.ENOENT, "is not there")
+        return [self._entry(inner + name) for name in sorted(found)[:most]]
+
+    def stat(self, root: str, path: str) -> Entry:
+        name = self._name(root, path)
+        if name not in self.files and not isinstance(self._missing(name), IsADirectoryError):
+            raise self._missing(name)
+        return self._entry(name)
+
+    def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
+        self._refuse_other(root)
+        after = dict(self.files)
+        names = [plain_path(change.path) for change in changes]
+        if len(set(names)) != len(names):
+            raise OSError(errno.EINVAL, "a file is changed twice at once")
+        for name, change in zip(names, changes, strict=True):
+            self._check(name, change)
+            if change.content is None:
+                after.pop(name)
+            else:
+                after[name] = change.content
+        self.files = after
+        if key:
+            self._notes[key] = note
+
+    def note(self, root: str, key: str) -> str | None:
+        self._refuse_other(root)
+        return self._notes.get(key)
+
+    def _check(self, name: str, change: Change) -> None:
+        refuse_controls(name)
+        refuse_protected(name)
+        now = self.files.get(name)
+        if isinstance(self._missing(name), IsADirectoryError) and now is None:
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if any("/".join(name.split("/")[:length]) in self.files for length in range(1, name.count("/") + 1)):
+            raise NotADirectoryError(errno.ENOTDIR, "is not a folder")
+        if now is None and (change.before or change.content is None):
+            raise Stale(name) if change.before else FileNotFoundError(errno.ENOENT, "is not there")
+        if now is not None and change.before == "":
+            raise FileExistsError(errno.EEXIST, "is there already")
+        if now is not None and change.before and hashlib.sha256(now).hexdigest() != change.before:
+            raise Stale(name)
+
+    def _missing(self, name: str) -> OSError:
+        if not name or any(other.startswith(f"{name}/") for other in self.files):
+            return IsADirectoryError(errno.EISDIR, "is a folder")
+        return FileNotFoundError(errno.ENOENT, "is not there")
+
+    def _entry(self, name: str) -> Entry:
+        last = name.rpartition("/")[2] or "."
+        if name not in self.files:
+            return Entry(last, "folder", mode=0o755)
+        return Entry(last, "file", len(self.files[name]))
+
+    def _name(self, root: str, path: str) -> str:
+        self._refuse_other(root)
+        refuse_controls(path)
+        refuse_own_state(path)
+        return "" if path in {"", "."} else plain_path(path)
+
+    def _refuse_other(self, root: str) -> None:
+        if root != self.root:
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder")

@@ -1,0 +1,181 @@
+"""Where a path of a call lies among the granted folders, and what the model reads when it lies nowhere."""
+
+import errno
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from toolwire.define.nearest import nearest
+from toolwire.errors import ToolFailure
+from toolwire.protocol.context import Context
+from toolwire.protocol.files import Entry, FileOps, NotAFile, Protected, Stale
+from toolwire.protocol.outcomes import Code
+
+LARGEST_TEXT_FILE = 16 * 1024 * 1024
+MOST_NAMES = 1000
+SHOWN_NAMES = 20
+# Characters that cannot be seen or that turn text around; a new name with one of them is made to deceive.
+_UNSEEN = frozenset(map(chr, [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x061C, 0xFEFF]))
+
+
+class Place(NamedTuple):
+    """A path inside one of the granted folders; `shown` is how the call wrote it."""
+
+    root: str
+    inner: str
+    shown: str
+
+
+class Loaded(NamedTuple):
+    """A whole text file, its digest being that of the bytes on the disk."""
+
+    place: Place
+    body: bytes
+    entry: Entry
+
+
+def wrong(sentence: str) -> ToolFailure:
+    return ToolFailure(sentence, code=Code.INVALID_PARAMS)
+
+
+def denied(sentence: str) -> ToolFailure:
+    return ToolFailure(sentence, code=Code.PERMISSION_DENIED)
+
+
+def places(path: str, context: Context) -> list[Place]:
+    """The granted folders in which the path may lie, each with the path inside it. Raises ToolFailure."""
+    roots = context.grant.roots
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 or "\ud800" <= char <= "\udfff" for char in path):
+        raise wrong("a path cannot contain control characters or broken Unicode")
+    if not roots:
+        raise denied("no folder is granted, so no file may be read or written")
+    pure = PurePosixPath(path or ".")
+    if ".." in pure.parts:
+        raise wrong("a path cannot contain '..'; give it relative to the workspace")
+    if not pure.is_absolute():
+        return [Place(root, str(pure), path) for root in roots]
+    inside = [Place(root, str(pure.relative_to(root)), path) for root in roots if pure.is_relative_to(root)]
+    if not inside:
+        raise denied(f"{path!r} is outside of the workspace; give a path relative to it")
+    return inside
+
+
+def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[Place, Entry]:
+    """Where the path exists, in the first of the granted folders that has it. Raises ToolFailure."""
+    tried = places(path, context)
+    for place in tried:
+        try:
+            entry = files.stat(place.root, place.inner)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise refusal(path, error) from None
+        if kind == "file" and entry.kind == "folder":
+            raise wrong(f"{path!r} is a folder. {contents(files, place)}")
+        return place, entry
+    raise ToolFailure(not_found(files, tried, path), code=Code.NOT_FOUND)
+
+
+def destination(files: FileOps, path: str, context: Context) -> Place:
+    """Where a file that is written shall lie: where it is, or else in the first granted folder. Raises ToolFailure."""
+    tried = places(path, context)
+    if _UNSEEN & set(path):
+        raise wrong("the name of a file that is written cannot contain invisible characters")
+    for place in tried:
+        try:
+            files.stat(place.root, place.inner)
+        except OSError:
+            continue
+        return place
+    return tried[0]
+
+
+def load(files: FileOps, path: str, context: Context, most: int = LARGEST_TEXT_FILE) -> Loaded:
+    """A whole file. Raises ToolFailure, also for one that is too large."""
+    place, entry = found(files, path, context, "file")
+    try:
+        with files.open(place.root, place.inner) as file:
+            body = file.read(most + 1)
+    except OSError as error:
+        raise refusal(path, error) from None
+    if len(body) > most:
+        raise wrong(f"{path!r} is larger than {most // 2**20} MiB, which is the most that is taken whole")
+    return Loaded(place, body, entry)
+
+
+def text_of(loaded: Loaded) -> str:
+    """The file as text. Raises ToolFailure for a binary file or one that is not UTF-8."""
+    try:
+        if b"\0" in loaded.body:
+            raise wrong(f"{loaded.place.shown!r} is a binary file, not text")
+        return loaded.body.decode()
+    except UnicodeDecodeError as error:
+        raise wrong(f"{loaded.place.shown!r} is not UTF-8 text (byte {error.start})") from None
+
+
+def refusal(path: str, error: OSError, verb: str = "read") -> ToolFailure:
+    """What the model reads when a file cannot be read, written or changed."""
+    match error:
+        case NotAFile():
+            return wrong(f"{path!r} is a device, pipe or socket, not a file")
+        case Protected():
+            return denied(
+                f"{path!r} is protected: no tool may {verb} {error.name!r}, because other programs obey what is in it. "
+                "Tell the user what you wanted to do there."
+            )
+        case Stale():
+            return ToolFailure(f"{error.path!r} was changed by someone else meanwhile; read it again, then repeat")
+        case IsADirectoryError():
+            return wrong(f"{path!r} is a folder, not a file")
+        case NotADirectoryError():
+            return wrong(f"a part of {path!r} is a file, not a folder")
+        case FileExistsError():
+            return wrong(f"{path!r} exists already")
+        case FileNotFoundError():
+            return ToolFailure(f"there is no file {path!r}", code=Code.NOT_FOUND)
+    return _by_number(path, error, verb)
+
+
+def _by_number(path: str, error: OSError, verb: str) -> ToolFailure:
+    match error.errno:
+        case errno.ELOOP if verb != "read":
+            return denied(f"{path!r} goes through a link; nothing is written through links. Give the real path.")
+        case errno.EXDEV | errno.ELOOP:
+            return denied(f"{path!r} leads out of the workspace")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return denied(f"{path!r} may not be {_done(verb)} by this process")
+        case errno.ENAMETOOLONG:
+            return wrong("the path, or a name in it, is too long")
+        case errno.EAGAIN:
+            return ToolFailure("another change of this workspace is under way; try again", code=Code.UNAVAILABLE)
+        case _:
+            return ToolFailure(f"{path!r} cannot be {_done(verb)}: {error.strerror or type(error).__name__}")
+
+
+def _done(verb: str) -> str:
+    return {"read": "read", "write": "written"}.get(verb, f"{verb}d")
+
+
+def contents(files: FileOps, place: Place) -> str:
+    """What a folder holds, in one sentence."""
+    try:
+        names = [entry.name for entry in files.entries(place.root, place.inner, MOST_NAMES)]
+    except OSError:
+        return "Give the path of a file in it."
+    shown = ", ".join(names[:SHOWN_NAMES]) or "nothing"
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return f"It holds {shown}{more}."
+
+
+def not_found(files: FileOps, tried: list[Place], path: str) -> str:
+    """What is missing, and what was perhaps meant."""
+    near: list[str] = []
+    for place in tried:
+        folder, _, name = place.inner.rpartition("/")
+        try:
+            names = [entry.name for entry in files.entries(place.root, folder, MOST_NAMES)]
+        except OSError:
+            continue
+        near += [f"{folder}/{one}" if folder else one for one in nearest(name, names)]
+    if near:
+        return f"there is no file {path!r}; did you mean {' or '.join(near[:3])}?"
+    return f"there is no file {path!r} in the workspace"
