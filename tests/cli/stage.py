@@ -55,13 +55,13 @@ class Stage:
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def start(self, *words: str, **environ: str) -> "subprocess.Popen[bytes]":
+    def start(self, *words: str, stdin: int = subprocess.DEVNULL, **environ: str) -> "subprocess.Popen[bytes]":
         """Start a command and leave it running; its output is for whoever started it."""
         process = subprocess.Popen(
             self.command(*words),
             cwd=self.folder,
             env=self._environ(environ),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
