@@ -33,7 +33,7 @@ _HOMES = {
     "Limits": "toolwire.protocol.turns",
     "Turn": "toolwire.protocol.turns",
     "Record": "toolwire.protocol.records",
-    "Approval": "toolwire.journey",
+    "Approval": "toolwire.protocol.approvals",
     "Runtime": "toolwire.runtime",
     "MemoryStore": "toolwire.record.memory",
     "SqliteStore": "toolwire.record.sqlite",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from toolwire.define.toolbox import Toolbox as Toolbox
     from toolwire.errors import ToolFailure as ToolFailure
     from toolwire.errors import ToolwireError as ToolwireError
-    from toolwire.journey import Approval as Approval
+    from toolwire.protocol.approvals import Approval as Approval
     from toolwire.models.registry import open_model as open_model
     from toolwire.protocol.calls import Image as Image
     from toolwire.protocol.calls import Problem as Problem

@@ -49,7 +49,9 @@ class Agent:
     """A model that can use tools.
 
     `model` is a `provider:model` string or anything with an `ask` method; `tools` are functions, tools or toolboxes;
-    `approve` is asked before tools that need a person's word; `intervene` may speak or stop before each model call.
+    `approve` is asked before tools that need a person's word; with `suspends`, a call that nobody has spoken about yet
+    raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed;
+    `intervene` may speak or stop before each model call.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Agent:
         store: Store | None = None,
         executor: Executor | None = None,
         approve: Approve | None = None,
+        suspends: bool = False,
         intervene: Intervene | None = None,
         tier_by_intent: bool = False,
         name: str = "agent",
@@ -73,7 +76,7 @@ class Agent:
         self.model: ChatModel = open_model(model) if isinstance(model, str) else model
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*tools)
         self.store = store or MemoryStore()
-        self.runtime = Runtime(self.toolbox, self.store, executor=executor, approve=approve)
+        self.runtime = Runtime(self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends)
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()

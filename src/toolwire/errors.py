@@ -6,6 +6,7 @@ ToolwireError
 ├── ModelError           a model could not be asked, or did not answer
 │   ├── ModelUnavailable     not reachable, overloaded, or out of retries
 │   └── ModelRefused         the provider refused the request (key, name, content)
+├── Suspended            a turn waits for people's word and can be resumed when they have spoken
 ├── StoreError           the store cannot keep its promise
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
 │   ├── NotKept              no turn, call or artifact with that id
@@ -41,6 +42,16 @@ class ModelUnavailable(ModelError):
 
 class ModelRefused(ModelError):
     """The provider refused the request: wrong key, unknown model, bad request. Trying again will not help."""
+
+
+class Suspended(ToolwireError):
+    """A turn waits for people's word. `approvals` are the questions; resume the turn once they are answered."""
+
+    def __init__(self, turn_id: str, approvals: tuple[str, ...]) -> None:
+        asked = ", ".join(approvals)
+        super().__init__(f"turn {turn_id!r} waits for an answer to {asked}; resume it once that is given")
+        self.turn_id = turn_id
+        self.approvals = approvals
 
 
 class StoreError(ToolwireError):

@@ -8,14 +8,15 @@ from typing import Protocol
 
 from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
 from toolwire.deliver.size import overflow, trimmed
-from toolwire.errors import StoreUnavailable
+from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
 from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, CallStarted, Event
 from toolwire.loop.limits import time_left_s
 from toolwire.plan.resources import Claim, claims
-from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect
@@ -26,15 +27,6 @@ from toolwire.record.contract import Store
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
 _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A person's word about one call."""
-
-    granted: bool
-    by: str = "user"
-    reason: str = ""
 
 
 Approve = Callable[[NeedsApproval], Awaitable[Approval]]
@@ -122,9 +114,14 @@ class Hub(Protocol):
     executor: Executor
     resources: Resources
     approve: Approve | None
+    suspends: bool
+    approval_s: float
     clock: Callable[[], float]
+    new_id: Callable[[], str]
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
+
+    def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
 
 
 class Journey:
@@ -136,38 +133,46 @@ class Journey:
         self._batch = batch
         self._emit = emit
         self._begun: set[str] = set()
+        self.waiting: list[str] = []
 
-    async def finish(self, one: Accepted) -> ToolResult:
-        """The one result of an accepted call, whatever happens on the way."""
+    async def finish(self, one: Accepted) -> ToolResult | None:
+        """The one result of an accepted call, whatever happens on the way; None while it waits for people."""
         card = one.card
         result = card.result
         if result is None:
             try:
-                result, rule = await self._outcome(one)
+                outcome = await self._outcome(one)
             except asyncio.CancelledError:
                 begun = card.attempt > 0 or card.call.id in self._begun
                 await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun)))
                 raise
-            result = await self._hub.conclude(card, result, rule)
+            if outcome is None:
+                return None
+            result = await self._hub.conclude(card, *outcome)
         if self._emit:
             replayed = card.result is not None and not isinstance(one.decision, Denied)
             self._emit(CallFinished(card.call, result, replayed))
         return result
 
-    async def share(self, one: Accepted, first: "asyncio.Task[ToolResult]") -> ToolResult:
+    async def share(self, one: Accepted, first: "asyncio.Task[ToolResult | None]") -> ToolResult | None:
         """The result of a call that repeats another one of the same reply, id and all: it takes effect once."""
         if one.card.result is not None:
             return one.card.result
         result = await asyncio.shield(first)
+        if result is None:
+            return None
         return await self._hub.conclude(one.card, changed(result, call_id=one.card.call.id), "repeated")
 
-    async def _outcome(self, one: Accepted) -> tuple[ToolResult, str]:
-        """What came of the call, and the rule that stopped it if one did."""
-        decision = one.decision
+    async def _outcome(self, one: Accepted) -> tuple[ToolResult, str] | None:
+        """What came of the call, and the rule that stopped it if one did; None while it waits for people."""
+        decision: Decision | None = one.decision
         if one.left and one.card.effect not in _RUN_AGAIN:
             return unknown(one.card), ""
         if isinstance(decision, NeedsApproval):
-            decision = await self._asked_a_person(one.card, decision)
+            decision = await self._asked_people(one.card, decision)
+        if decision is None:
+            self.waiting.append(one.card.call.id)
+            return None
         if isinstance(decision, Denied):
             return refused(decision), decision.rule
         asked = perf_counter()
@@ -191,28 +196,67 @@ class Journey:
             result = busy(call, lost.resource, lost.holder, patience_s)
             return changed(result, queued_ms=(perf_counter() - asked) * 1000)
 
-    async def _asked_a_person(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied:
-        """Wait for a person's word. The time this takes counts against no deadline."""
+    async def _asked_people(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied | None:
+        """What people say; None while too few have spoken. The time this takes counts against no deadline."""
         hub, call = self._hub, card.call
-        if hub.approve is None:
+        if hub.approve is None and not hub.suspends:
             return rejected(call, f"{request.reason} Nobody is there to ask; tell the user what you wanted to do.")
+        asked = await hub.store.ask_people(self._question(card, request), ())
+        if asked.digest != request.digest:
+            return rejected(call, "Tool, arguments or policy are not what people were asked about; make a new call.")
+        if asked.state is ApprovalState.OPEN and (word := await self._word(asked, request)) is not None:
+            asked = await self._answered(asked, word)
+        match asked.state:
+            case ApprovalState.GRANTED:
+                return self._granted(call, request, asked.word)
+            case ApprovalState.REJECTED:
+                reason = asked.word.reason
+                return rejected(call, f"The user did not allow {call.name!r}{': ' + reason if reason else '.'}")
+            case ApprovalState.EXPIRED:
+                return rejected(call, f"Nobody answered in time whether {call.name!r} may run, so it may not.")
+        return None if hub.suspends else rejected(call, f"More people must agree before {call.name!r} may run.")
+
+    def _question(self, card: CallCard, request: NeedsApproval) -> ApprovalCard:
+        hub, allowed = self._hub, request.allowed
+        now = hub.clock()
+        return ApprovalCard(
+            hub.new_id(), card.turn_id, card.call.id, allowed.tool.name, allowed.arguments, request.digest,
+            request.reason, card.agent, now, now + hub.approval_s, request.quorum,
+        )  # fmt: skip
+
+    async def _word(self, asked: ApprovalCard, request: NeedsApproval) -> Approval | None:
+        """What was said for the whole turn, else what the one who is there says; None where nobody is."""
+        hub = self._hub
+        for card in await hub.store.approvals(turn_id=asked.turn_id):
+            if card.tool == asked.tool and card.state is ApprovalState.GRANTED and card.word.scope is Scope.TURN:
+                return Approval(granted=True, by=card.word.by, reason="allowed for the whole turn")
+        if hub.approve is None:
+            return None
         if self._emit:
             self._emit(ApprovalAsked(request))
         self._batch.ask(hub.clock())
         try:
-            approval = await hub.approve(request)
+            return await hub.approve(request)
         except Exception as error:  # the approver is a door: its failure is an answer to the model, not the turn's end
-            approval = Approval(granted=False, by="nobody", reason=f"asking failed ({type(error).__name__}: {error})")
+            return Approval(granted=False, by="nobody", reason=f"asking failed ({type(error).__name__}: {error})")
         finally:
             self._batch.heard(hub.clock())
-        event = "approved" if approval.granted else "rejected"
-        detail = {"by": approval.by, "reason": approval.reason, "digest": request.digest}
-        await hub.store.audit([AuditRow.about(card, event, hub.clock(), rule="confirmation", detail=detail)])
-        if approval.granted:
+
+    async def _answered(self, asked: ApprovalCard, word: Approval) -> ApprovalCard:
+        try:
+            return await self._hub.store.answer(asked.id, word)
+        except Fenced:  # somebody else has answered meanwhile, and the first answer counts
+            return await self._hub.store.approval(asked.id)
+
+    def _granted(self, call: ToolCall, request: NeedsApproval, word: Approval) -> Allowed | Denied:
+        """The call as it was approved: other arguments are judged like any, and need no second approval."""
+        if word.arguments is None:
             return request.allowed
-        return rejected(
-            call, f"The user did not allow {call.name!r}{': ' + approval.reason if approval.reason else '.'}"
-        )
+        decision = self._hub.judge_anew(self._turn, changed(call, arguments=word.arguments))
+        if isinstance(decision, Denied):
+            return decision
+        allowed = decision.allowed if isinstance(decision, NeedsApproval) else decision
+        return changed(allowed, notes=(*allowed.notes, "the user changed the arguments"))
 
     async def _run(self, one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
         """Wait for a free place, mark the call as started, and run it."""

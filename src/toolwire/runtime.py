@@ -7,6 +7,7 @@ never started again blindly.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 from uuid_utils import uuid7
 
@@ -15,6 +16,7 @@ from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled, refused
 from toolwire.disclose.offer import offered
+from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Resources
@@ -25,6 +27,8 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
+
+APPROVAL_S = 86_400.0
 
 
 class Runtime:
@@ -37,6 +41,8 @@ class Runtime:
         *,
         executor: Executor | None = None,
         approve: Approve | None = None,
+        suspends: bool = False,
+        approval_s: float = APPROVAL_S,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: str(uuid7()),
     ) -> None:
@@ -44,6 +50,8 @@ class Runtime:
         self.store = store
         self.executor = executor or InProcessExecutor()
         self.approve = approve
+        self.suspends = suspends
+        self.approval_s = approval_s
         self.clock = clock
         self.new_id = new_id
         self.resources = Resources()
@@ -78,9 +86,9 @@ class Runtime:
         [judged] = self._judge(turn, (call,), None)
         kept = await self.store.open(judged.card, [self._decided(judged)])
         journey = Journey(self, turn, Batch(1), emit)
-        if kept.record_id == judged.card.record_id:
-            return await journey.finish(judged)
-        return await journey.finish(Accepted(kept, judged.decision, left=kept.attempt > 0))
+        ours = kept.record_id == judged.card.record_id
+        result = await journey.finish(judged if ours else Accepted(kept, judged.decision, left=kept.attempt > 0))
+        return result if result is not None else await self._suspend(turn, journey)
 
     async def accept(self, turn: Turn, reply: Reply, names: frozenset[str]) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs."""
@@ -104,9 +112,10 @@ class Runtime:
         batch = Batch(turn.limits.parallel)
         journey = Journey(self, turn, batch, emit)
         if len(accepted) == 1:
-            return (await journey.finish(accepted[0]),), batch
-        tasks: list[asyncio.Task[ToolResult]] = []
-        firsts: dict[tuple[str, ...], asyncio.Task[ToolResult]] = {}
+            result = await journey.finish(accepted[0])
+            return (result if result is not None else await self._suspend(turn, journey),), batch
+        tasks: list[asyncio.Task[ToolResult | None]] = []
+        firsts: dict[tuple[str, ...], asyncio.Task[ToolResult | None]] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for one in accepted:
@@ -117,7 +126,8 @@ class Runtime:
                         firsts[key] = tasks[-1]
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
-        return tuple(task.result() for task in tasks), batch
+        results = tuple(result for task in tasks if (result := task.result()) is not None)
+        return results if len(results) == len(tasks) else await self._suspend(turn, journey), batch
 
     async def abandon(self, accepted: Iterable[Accepted]) -> None:
         """End calls that will not run any more, so that every accepted call has its result."""
@@ -132,6 +142,15 @@ class Runtime:
 
     async def close(self) -> None:
         await self.executor.close()
+
+    def judge_anew(self, turn: Turn, call: ToolCall) -> Decision:
+        """The decision about an accepted call with other arguments."""
+        return decide(Case(call, self.toolbox, turn.grant, None, turn.calls, 0, turn.limits.calls_per_step))
+
+    async def _suspend(self, turn: Turn, journey: Journey) -> NoReturn:
+        """Everything that could run has run; the rest waits for people."""
+        open_ones = await self.store.approvals(turn_id=turn.id, only_open=True)
+        raise Suspended(turn.id, tuple(card.id for card in open_ones if card.call_id in journey.waiting))
 
     def _judge(self, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
         """Decide about calls and make their cards."""

@@ -668,7 +668,8 @@ async def test_approvals_cost_no_deadline(calls: int) -> None:
         return "launched"
 
     asked = [call("launch", n=n) for n in range(calls)]
-    agent = Agent(ScriptedModel(asked, "ok"), [launch], approve=approve, intervene=steer, limits=Limits(deadline_s=60))
+    model, store = ScriptedModel(asked, "ok"), MemoryStore(clock=clock)
+    agent = Agent(model, [launch], store=store, approve=approve, intervene=steer, limits=Limits(deadline_s=60))
     agent.runtime.clock = clock
     answer = await agent.ask("go")
     assert (answer.reason, answer.text) == (EndReason.ANSWERED, "ok")

@@ -10,7 +10,7 @@ from rich.text import Text
 from toolwire.cli.plain import encoded
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
-from toolwire.journey import Approval
+from toolwire.protocol.approvals import Approval
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.turns import Ending, EndReason, Turn
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire.decide.policy import ruling
+from toolwire.decide.policy import Ruling, ruling
 from toolwire.define.arguments import Checked
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
@@ -115,7 +115,7 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
     if ruled.verdict is Verdict.DENY:
         yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Use another way, or ask the user.", "policy")
     elif ruled.verdict is Verdict.ASK:
-        yield _approval(case, tool, checked, ruled.sentence)
+        yield _approval(case, tool, checked, ruled)
     if case.place >= case.calls_per_step or case.spent + case.place >= grant.max_calls:
         yield Denied(call, Code.PERMISSION_DENIED, _limit_sentence(case), "limits")
 
@@ -127,10 +127,11 @@ def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
     return Allowed(case.call, tool, arguments, timeout_s, checked.notes)
 
 
-def _approval(case: Case, tool: Tool, checked: Checked, reason: str) -> NeedsApproval:
+def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsApproval:
     allowed = _allowed(case, tool, checked)
-    shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments)}
-    return NeedsApproval(allowed, reason, digest(shown))
+    policy = [case.grant.autonomy.name, *sorted(map(str, case.grant.rules))]
+    shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy}
+    return NeedsApproval(allowed, ruled.sentence, digest(shown), ruled.rule.quorum if ruled.rule else 1)
 
 
 def _unknown(case: Case) -> Denied:

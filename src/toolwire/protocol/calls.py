@@ -163,11 +163,12 @@ class Denied:
 @quick
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """The call may run once a person has agreed to exactly these arguments."""
+    """The call may run once so many people have agreed to exactly these arguments under exactly this policy."""
 
     allowed: Allowed
     reason: str
     digest: str
+    quorum: int = 1
 
 
 Decision = Allowed | Denied | NeedsApproval

@@ -114,3 +114,43 @@ class ExecOps(Protocol):
         Raises SandboxUnavailable when it cannot be confined as it must be, ToolFailure when it cannot be started.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WebRequest:
+    """One question to a web server.
+
+    `secrets` are headers for the server named here: no redirect takes them to another one. At most `most_bytes` of the
+    body are given back, counted after decompression; `redirects` may be lowered, not raised.
+    """
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    most_bytes: int = 10 * MIB
+    redirects: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WebAnswer:
+    """What a web server said. `url` is where it was found in the end; header names are in lower case."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    truncated: bool = False
+
+
+class WebOps(Protocol):
+    """Talks to web servers, by the rules that it is given with each request."""
+
+    async def ask(self, request: WebRequest, network: tuple[str, ...]) -> WebAnswer:
+        """Ask, follow redirects, and give the answer, whatever its status; `network` are the rules of a grant.
+
+        Raises ToolFailure: permission_denied for a place that no rule allows or that is not public, invalid_params for
+        what is no http(s) URL, unavailable when nobody answers, timeout when that takes too long.
+        """
+        ...

@@ -29,6 +29,7 @@ class Rule:
 
     `tools` are exact names. With `argument`, only calls whose argument fits `pattern` are meant: a glob over the whole
     value, in which `*` stands for anything; for the command of a shell tool, words that a command begins with.
+    Where a rule asks, so many different people must agree as `quorum` says.
     A rule gives nothing that the grant's tier and permissions do not: allowing means that nobody is asked.
     """
 
@@ -38,6 +39,7 @@ class Rule:
     argument: str = ""
     pattern: str = ""
     reason: str = ""
+    quorum: int = 1
 
     def __str__(self) -> str:
         whose = " or ".join(sorted(self.tools)) if self.tools else f"tools that need {self.permission}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from toolwire.errors import StoreError
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, Turn
@@ -18,6 +19,7 @@ from toolwire.record.rows import CALL, RESULT, Row, audit_rows, column, identity
 from toolwire.record.tally import loop_metrics
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
+from toolwire.wire.stored import read_approval, write_approval
 
 _BEGIN = """
     INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
@@ -43,6 +45,11 @@ _START = """
     ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
 """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+_ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
+_APPROVAL = "SELECT body FROM approvals WHERE id = ?"
+_ASK = "INSERT INTO approvals (id, turn_id, call_id, body, expires_at) VALUES (?, ?, ?, ?, ?)"
+_ANSWER = "UPDATE approvals SET body = ?, decided = ? WHERE id = ?"
 
 _FORMAT = "SELECT tally FROM format_tallies WHERE model = ? AND offered = ?"
 _SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?)"
@@ -189,6 +196,30 @@ def release(page: Page, turn: Turn, at: float) -> StoreError | None:
     page.connection.execute(_RELEASE, (at, column(turn.id), turn.epoch))
     page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
+
+
+def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], at: float) -> ApprovalCard:
+    key = (column(card.turn_id), column(card.call_id))
+    known = page.connection.execute(_ASKED, key).fetchone()
+    if known is not None:
+        return read_approval(load(known[0])).at(at)
+    page.connection.execute(_ASK, (column(card.id), *key, dump(write_approval(card)), card.expires_at))
+    page.audit.extend(audit)
+    return card
+
+
+def answer(page: Page, approval_id: str, answer: Approval, at: float) -> ApprovalCard | StoreError:
+    known = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
+    if known is None:
+        return refusals.no_approval(approval_id)
+    card = read_approval(load(known[0])).at(at)
+    if card.state is not ApprovalState.OPEN:
+        return refusals.decided(card)
+    after = card.answered(answer)
+    decided = int(after.state is not ApprovalState.OPEN)
+    page.connection.execute(_ANSWER, (dump(write_approval(after)), decided, column(approval_id)))
+    page.audit.extend(audit_rows([refusals.answer_row(card, answer, at)]))
+    return after
 
 
 def append(page: Page, audit: Sequence[Row]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
@@ -95,7 +96,7 @@ class LoopMetrics:
 
 
 class Store(Protocol):
-    """Keeps turns, call cards, results, the audit log and metrics; every method is one atomic, durable change.
+    """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.
 
     Every change of a turn carries its epoch and changes nothing, raising `Fenced`, when that is no longer the
     current one; replies, notes, endings and releases also when the turn has ended. A card whose turn was never begun
@@ -156,6 +157,27 @@ class Store(Protocol):
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         """Append to the audit log what belongs to no other change."""
+        ...
+
+    async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
+        """Keep a question to people, and give back what is kept about its call: the question kept first wins."""
+        ...
+
+    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
+        """Keep one person's word, with its audit row, and give back how the question stands.
+
+        Raises `NotKept` for an unknown question and `Fenced` for one that is decided or whose time is over.
+        """
+        ...
+
+    async def approval(self, approval_id: str) -> ApprovalCard:
+        """How a question stands now. Raises `NotKept`."""
+        ...
+
+    async def approvals(
+        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
+    ) -> list[ApprovalCard]:
+        """Questions to people, the newest first."""
         ...
 
     async def turn(self, turn_id: str) -> KeptTurn:

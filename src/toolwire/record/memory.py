@@ -9,6 +9,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
@@ -54,6 +55,7 @@ class MemoryStore:
         self._loop = LoopMetrics()
         self._formats: tuple[FormatTally, ...] = ()
         self._bodies: dict[str, bytes] = {}
+        self._approvals: dict[str, ApprovalCard] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,6 +135,37 @@ class MemoryStore:
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         self._append(rows)
+
+    async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
+        for kept in self._approvals.values():
+            if (kept.turn_id, kept.call_id) == (card.turn_id, card.call_id):
+                return kept.at(self._clock())
+        self._approvals[card.id] = card
+        self._append(audit)
+        return card
+
+    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
+        card = await self.approval(approval_id)
+        if card.state is not ApprovalState.OPEN:
+            raise refusals.decided(card)
+        self._approvals[approval_id] = card.answered(answer)
+        self._append([refusals.answer_row(card, answer, self._clock())])
+        return self._approvals[approval_id]
+
+    async def approval(self, approval_id: str) -> ApprovalCard:
+        card = self._approvals.get(approval_id)
+        if card is None:
+            raise refusals.no_approval(approval_id)
+        return card.at(self._clock())
+
+    async def approvals(
+        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
+    ) -> list[ApprovalCard]:
+        newest = (card.at(self._clock()) for card in reversed(self._approvals.values()))
+        wanted = (card for card in newest if turn_id in (None, card.turn_id))
+        return list(
+            islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))
+        )
 
     async def turn(self, turn_id: str) -> KeptTurn:
         return self._tell(self._find(turn_id))

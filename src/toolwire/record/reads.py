@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
@@ -25,7 +26,7 @@ from toolwire.record.rows import (
 from toolwire.record.tally import NEWEST_RESULTS, ToolTally, tool_metrics
 from toolwire.wire.faithful import load
 from toolwire.wire.format_tally import FormatTally, read_tally
-from toolwire.wire.stored import read_result
+from toolwire.wire.stored import read_approval, read_result
 
 _TURN = """
     SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner
@@ -82,6 +83,11 @@ _NEWEST_MS = """
     FROM records c JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     WHERE c.schema_name = 'tool.call' AND c.title = ? ORDER BY c.seq DESC LIMIT ?
 """
+_APPROVAL = "SELECT body FROM approvals WHERE id = ?"
+_APPROVALS = """
+    SELECT body FROM approvals
+    WHERE (?1 IS NULL OR turn_id = ?1) AND (?2 = 0 OR (decided = 0 AND expires_at > ?3)) ORDER BY seq DESC LIMIT ?4
+"""
 Alive = Callable[[str], bool]
 
 
@@ -137,6 +143,20 @@ def audit_log(
     wanted = _NEWEST_AUDIT if turn_id is None else _AUDIT_OF_TURN
     rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), after, max(limit, 0)))
     return [read_audit(row) for row in rows][::-1]
+
+
+def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> ApprovalCard:
+    row = connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
+    if row is None:
+        raise refusals.no_approval(approval_id)
+    return read_approval(load(row[0])).at(at)
+
+
+def approvals(
+    connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, at: float
+) -> list[ApprovalCard]:
+    rows = connection.execute(_APPROVALS, (_maybe(turn_id), only_open, at, max(limit, 0)))
+    return [read_approval(load(body)).at(at) for (body,) in rows]
 
 
 def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetrics]:

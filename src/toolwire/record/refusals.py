@@ -1,6 +1,7 @@
 """The sentences with which every store says no, and the audit rows that go with them."""
 
 from toolwire.errors import Fenced, NotKept, StoreError
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
@@ -12,6 +13,32 @@ def no_turn(turn_id: str) -> NotKept:
 
 def no_call(card: CallCard) -> NotKept:
     return NotKept(f"no call {card.call.id!r} of turn {card.turn_id!r} is kept here; open it before it starts or ends")
+
+
+def no_approval(approval_id: str) -> NotKept:
+    return NotKept(f"nobody was asked under {approval_id[:100]!r}; list the approvals to see their ids")
+
+
+def decided(card: ApprovalCard) -> Fenced:
+    how = "its time is over" if card.state is ApprovalState.EXPIRED else f"it is {card.state.value}"
+    return Fenced(f"approval {card.id!r} cannot be answered any more: {how}")
+
+
+def answer_row(card: ApprovalCard, answer: Approval, at: float) -> AuditRow:
+    """Who said what to which question."""
+    detail = {"by": answer.by, "reason": answer.reason, "digest": card.digest, "scope": answer.scope.value}
+    if answer.arguments is not None:
+        detail["edited"] = "yes"
+    return AuditRow(
+        at=at,
+        event="approved" if answer.granted else "rejected",
+        agent=card.agent,
+        turn_id=card.turn_id,
+        call_id=card.call_id,
+        tool=card.tool,
+        rule="confirmation",
+        detail=detail,
+    )
 
 
 def no_body(handle: str) -> NotKept:

@@ -159,7 +159,23 @@ _FEWER_PAGES = (
     "CREATE INDEX calls_by_tool ON records (title) WHERE schema_name = 'tool.call'",
 )
 
-STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES)
+_APPROVALS = (
+    """
+    CREATE TABLE approvals (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        body TEXT NOT NULL,
+        expires_at REAL NOT NULL,
+        decided INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (turn_id, call_id)
+    ) STRICT
+    """,
+    "CREATE INDEX approvals_open ON approvals (expires_at) WHERE decided = 0",
+)
+
+STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
@@ -122,6 +123,24 @@ class SqliteStore:
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         await self._writer.write(partial(changes.append, audit=audit_rows(rows)))
+
+    async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
+        return await self._writer.write(
+            partial(changes.ask_people, card=card, audit=audit_rows(audit), at=self._clock())
+        )
+
+    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
+        return await self._writer.write(
+            partial(changes.answer, approval_id=approval_id, answer=answer, at=self._clock())
+        )
+
+    async def approval(self, approval_id: str) -> ApprovalCard:
+        return await self._reader.read(reads.approval, approval_id, self._clock())
+
+    async def approvals(
+        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
+    ) -> list[ApprovalCard]:
+        return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._clock())
 
     async def turn(self, turn_id: str) -> KeptTurn:
         return await self._reader.read(reads.turn, turn_id, self._owners.alive)

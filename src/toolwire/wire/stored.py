@@ -6,6 +6,7 @@ The short names are a contract with every store ever written: they may be added 
 from collections.abc import Mapping
 from typing import Any
 
+from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.calls import Block, ErrorText, Image, Problem, Resource, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
@@ -248,12 +249,12 @@ def read_grant(data: Mapping[str, Any]) -> Grant:
 
 
 def _write_rule(rule: Rule) -> Json:
-    named = {name: getattr(rule, name) for name in ("permission", "argument", "pattern", "reason")}
+    named = {name: getattr(rule, name) for name in ("permission", "argument", "pattern", "reason", "quorum")}
     return {"verdict": rule.verdict.value, "tools": sorted(rule.tools), **{k: v for k, v in named.items() if v}}
 
 
 def _read_rule(data: Mapping[str, Any]) -> Rule:
-    named = {name: data[name] for name in ("permission", "argument", "pattern", "reason") if name in data}
+    named = {name: data[name] for name in ("permission", "argument", "pattern", "reason", "quorum") if name in data}
     return Rule(Verdict(data["verdict"]), frozenset(data.get("tools", ())), **named)
 
 
@@ -266,3 +267,28 @@ def read_limits(data: Mapping[str, Any]) -> Limits:
 
 
 _LIMITS = tuple(Limits.__dataclass_fields__)
+
+
+def write_approval(card: ApprovalCard) -> Json:
+    plain = {name: getattr(card, name) for name in _APPROVAL}
+    return {**plain, "arguments": dict(card.arguments), "answers": [_write_answer(answer) for answer in card.answers]}
+
+
+def read_approval(data: Mapping[str, Any]) -> ApprovalCard:
+    plain = {name: data[name] for name in _APPROVAL}
+    answers = tuple(_read_answer(answer) for answer in data["answers"])
+    return ApprovalCard(**plain, arguments=data["arguments"], answers=answers)
+
+
+def _write_answer(answer: Approval) -> Json:
+    written: Json = {"granted": answer.granted, "by": answer.by, "reason": answer.reason, "scope": answer.scope.value}
+    return written if answer.arguments is None else {**written, "arguments": dict(answer.arguments)}
+
+
+def _read_answer(data: Mapping[str, Any]) -> Approval:
+    return Approval(data["granted"], data["by"], data["reason"], data.get("arguments"), Scope(data["scope"]))
+
+
+_APPROVAL = (
+    "id", "turn_id", "call_id", "tool", "digest", "reason", "agent", "asked_at", "expires_at", "quorum",
+)  # fmt: skip

@@ -1,0 +1,79 @@
+"""A question to people about one call, kept until it is answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from toolwire.protocol.values import changed, quick
+
+
+class ApprovalState(StrEnum):
+    """Open until enough people agreed, one of them refused, or its time was over. An end is final."""
+
+    OPEN = "open"
+    GRANTED = "granted"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+class Scope(StrEnum):
+    """What a yes is for: this one call, or every call of its turn that the same tool makes."""
+
+    ONCE = "once"
+    TURN = "turn"
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's word about one call. With `arguments` the call runs with those instead, if they pass every check."""
+
+    granted: bool
+    by: str = "user"
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    scope: Scope = Scope.ONCE
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class ApprovalCard:
+    """An open question with the exact arguments it is about. `digest` binds it to tool, arguments and policy."""
+
+    id: str
+    turn_id: str
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    digest: str
+    reason: str = ""
+    agent: str = "agent"
+    asked_at: float = 0.0
+    expires_at: float = 0.0
+    quorum: int = 1
+    answers: tuple[Approval, ...] = ()
+    late: bool = False
+
+    @property
+    def state(self) -> ApprovalState:
+        if any(not answer.granted for answer in self.answers):
+            return ApprovalState.REJECTED
+        if len({answer.by for answer in self.answers}) >= self.quorum:
+            return ApprovalState.GRANTED
+        return ApprovalState.EXPIRED if self.late else ApprovalState.OPEN
+
+    @property
+    def word(self) -> Approval:
+        """The answer that decided: the refusal, else the last yes that changed something, else the last one."""
+        refusals = [answer for answer in self.answers if not answer.granted]
+        edits = [answer for answer in self.answers if answer.arguments is not None]
+        return (refusals or edits[-1:] or self.answers[-1:])[0]
+
+    def at(self, now: float) -> "ApprovalCard":
+        """The card as it stands at this time: past its hour an unanswered question is a no."""
+        return changed(self, late=True) if now >= self.expires_at and not self.late else self
+
+    def answered(self, answer: Approval) -> "ApprovalCard":
+        """The card with one more answer. Everyone has one voice: a second yes of the same person counts once."""
+        return changed(self, answers=(*self.answers, answer))

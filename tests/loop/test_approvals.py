@@ -1,0 +1,193 @@
+"""A call that needs people's word: it waits on record, runs as it was approved, or not at all."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolwire import Agent, Answer, Approval, Effect, Grant, MemoryStore, SqliteStore, Tier, Toolbox, ToolResult, tool
+from toolwire.errors import Suspended
+from toolwire.protocol.approvals import Scope
+from toolwire.protocol.calls import NeedsApproval
+from toolwire.protocol.policy import Rule, Verdict
+from toolwire.record.contract import Store
+from toolwire.testing import ScriptedModel, call
+
+pytestmark = pytest.mark.feature("F126")
+
+GRANT = Grant(tier=Tier.RUN)
+
+
+class Doors:
+    """Tools that note what they did."""
+
+    def __init__(self) -> None:
+        self.opened: list[int] = []
+        self.looked = 0
+
+    def toolbox(self) -> Toolbox:
+        @tool(tier=Tier.RUN)
+        def unlock(door: int) -> str:
+            """Unlock a door."""
+            self.opened.append(door)
+            return f"door {door} is open"
+
+        @tool(effect=Effect.PURE)
+        def look() -> str:
+            """Look around."""
+            self.looked += 1
+            return "nobody"
+
+        return Toolbox.of(unlock, look)
+
+
+def results(answer: Answer) -> list[ToolResult]:
+    return [result for message in answer.turn.messages for result in getattr(message, "results", ())]
+
+
+@pytest.fixture
+def doors() -> Doors:
+    return Doors()
+
+
+@pytest.fixture
+def agent(doors: Doors) -> Callable[..., Agent]:
+    def make(store: Store, *script: Any, **more: Any) -> Agent:
+        given: dict[str, Any] = {"grant": GRANT, "suspends": True, **more}
+        return Agent(ScriptedModel(*script), doors.toolbox(), store=store, **given)
+
+    return make
+
+
+async def test_a_turn_waits_on_record_for_a_yes_and_goes_on_in_another_process(
+    agent: Callable[..., Agent], doors: Doors, tmp_path: Path
+) -> None:
+    async with await SqliteStore.at(tmp_path) as store:
+        with pytest.raises(Suspended) as waits:
+            await agent(store, [call("look"), call("unlock", door=7)]).ask("Open 7")
+        assert (doors.opened, doors.looked) == ([], 1)
+    async with await SqliteStore.at(tmp_path) as store:
+        [asked] = await store.approvals(only_open=True)
+        assert (asked.id, asked.tool, asked.arguments) == (waits.value.approvals[0], "unlock", {"door": 7})
+        await store.answer(asked.id, Approval(granted=True, by="ann"))
+    async with await SqliteStore.at(tmp_path) as store:
+        answer = await agent(store, "Done.").resume(waits.value.turn_id)
+    assert [result.text for result in results(answer)] == ["nobody", "door 7 is open"]
+    assert (doors.opened, doors.looked) == ([7], 1)
+
+
+async def test_a_turn_that_is_resumed_too_early_waits_on(agent: Callable[..., Agent], doors: Doors) -> None:
+    store = MemoryStore()
+    with pytest.raises(Suspended) as first:
+        await agent(store, call("unlock", door=1)).ask("Open")
+    with pytest.raises(Suspended) as second:
+        await agent(store).resume(first.value.turn_id)
+    assert (first.value.approvals, doors.opened) == (second.value.approvals, [])
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        (Approval(granted=False, by="bob", reason="not at night"), "The user did not allow 'unlock': not at night"),
+        (Approval(granted=True, by="bob", arguments={"door": "x"}), "Invalid arguments for 'unlock'"),
+    ],
+)
+async def test_a_no_or_wrong_arguments_go_back_to_the_model(
+    agent: Callable[..., Agent], doors: Doors, word: Approval, told: str
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(Suspended) as waits:
+        await agent(store, call("unlock", door=1)).ask("Open")
+    await store.answer(waits.value.approvals[0], word)
+    answer = await agent(store, "Sorry.").resume(waits.value.turn_id)
+    assert results(answer)[0].text.startswith(told)
+    assert doors.opened == []
+
+
+async def test_a_person_may_change_the_arguments(agent: Callable[..., Agent], doors: Doors) -> None:
+    async def approve(request: NeedsApproval) -> Approval:
+        return Approval(granted=True, arguments={"door": 2})
+
+    await agent(MemoryStore(), call("unlock", door=1), "Done.", approve=approve).ask("Open")
+    assert doors.opened == [2]
+
+
+async def test_a_yes_for_the_turn_is_asked_for_once(agent: Callable[..., Agent], doors: Doors) -> None:
+    asked: list[int] = []
+
+    async def approve(request: NeedsApproval) -> Approval:
+        asked.append(request.allowed.arguments["door"])
+        return Approval(granted=True, scope=Scope.TURN)
+
+    both = (call("unlock", door=1), call("unlock", door=2), "Done.")
+    store = MemoryStore()
+    await agent(store, *both, approve=approve).ask("Open")
+    assert (asked, doors.opened) == ([1], [1, 2])
+    await agent(store, *both, approve=approve).ask("Open again")
+    assert asked == [1, 1]
+
+
+async def test_an_approval_past_its_time_is_a_no(doors: Doors) -> None:
+    now = [1000.0]
+    store = MemoryStore(clock=lambda: now[0])
+    first = Agent(ScriptedModel(call("unlock", door=1)), doors.toolbox(), store=store, grant=GRANT, suspends=True)
+    first.runtime.clock, first.runtime.approval_s = (lambda: now[0]), 60.0
+    with pytest.raises(Suspended) as waits:
+        await first.ask("Open")
+    now[0] += 61
+    later = Agent(ScriptedModel("Too late."), doors.toolbox(), store=store, grant=GRANT, suspends=True)
+    answer = await later.resume(waits.value.turn_id)
+    assert "Nobody answered in time" in results(answer)[0].text
+    assert doors.opened == []
+
+
+async def test_what_the_policy_names_needs_several_people(agent: Callable[..., Agent], doors: Doors) -> None:
+    store = MemoryStore()
+    two = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
+    with pytest.raises(Suspended) as waits:
+        await agent(store, call("unlock", door=1), grant=two).ask("Open")
+    [asked] = waits.value.approvals
+    await store.answer(asked, Approval(granted=True, by="ann"))
+    with pytest.raises(Suspended):
+        await agent(store, grant=two).resume(waits.value.turn_id)
+    await store.answer(asked, Approval(granted=True, by="bob"))
+    await agent(store, "Done.", grant=two).resume(waits.value.turn_id)
+    assert doors.opened == [1]
+
+
+async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
+    agent: Callable[..., Agent], doors: Doors
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(Suspended) as waits:
+        await agent(store, call("unlock", door=1)).ask("Open")
+    await store.answer(waits.value.approvals[0], Approval(granted=True))
+    [unlock, look] = doors.toolbox()
+    newer = Toolbox.of(replace(unlock, version="2"), look)
+    later = Agent(ScriptedModel("No."), newer, store=store, grant=GRANT, suspends=True)
+    answer = await later.resume(waits.value.turn_id)
+    assert "not what people were asked about" in results(answer)[0].text
+
+
+async def test_whoever_answers_first_decides(agent: Callable[..., Agent], doors: Doors) -> None:
+    store = MemoryStore()
+
+    async def approve(request: NeedsApproval) -> Approval:
+        [asked] = await store.approvals(only_open=True)
+        await store.answer(asked.id, Approval(granted=False, by="bob", reason="I was first"))
+        return Approval(granted=True, by="ann")
+
+    answer = await agent(store, call("unlock", door=1), "No.", approve=approve).ask("Open")
+    assert "I was first" in results(answer)[0].text
+    assert doors.opened == []
+
+
+async def test_without_anyone_to_ask_and_no_waiting_a_call_is_refused_at_once(
+    agent: Callable[..., Agent], doors: Doors
+) -> None:
+    store = MemoryStore()
+    answer = await agent(store, call("unlock", door=1), "No.", suspends=False).ask("Open")
+    assert "Nobody is there to ask" in results(answer)[0].text
+    assert await store.approvals() == []

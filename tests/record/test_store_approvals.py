@@ -1,0 +1,92 @@
+"""What every store keeps about questions to people."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolwire.errors import Fenced, NotKept
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.protocol.records import AuditRow
+from toolwire.record.contract import Store
+
+from .conftest import NOW, OpenStore
+
+CARD = ApprovalCard(
+    "ask-1", "turn-1", "call-1", "bash", {"command": "ls \ud800"}, "d" * 64, "It runs.", "agent", NOW, NOW + 60
+)
+YES, NO = Approval(granted=True, by="ann"), Approval(granted=False, by="bob", reason="not today")
+
+
+async def test_a_question_is_kept_with_its_exact_arguments_until_it_is_answered(store: Store) -> None:
+    assert await store.ask_people(CARD, [AuditRow(NOW, "asked", turn_id="turn-1")]) == CARD
+    assert await store.approval("ask-1") == CARD
+    assert await store.approvals(only_open=True) == [CARD]
+    answered = await store.answer("ask-1", YES)
+    assert (answered.state, answered.word) == (ApprovalState.GRANTED, YES)
+    assert await store.approval("ask-1") == answered
+    assert await store.approvals(only_open=True) == []
+    assert [row.event for row in await store.audit_log()] == ["asked", "approved"]
+
+
+async def test_a_call_is_asked_about_once(store: Store) -> None:
+    await store.ask_people(CARD, ())
+    await store.answer("ask-1", YES)
+    again = await store.ask_people(replace(CARD, id="ask-2"), [AuditRow(NOW, "asked")])
+    assert (again.id, again.state) == ("ask-1", ApprovalState.GRANTED)
+    assert await store.approvals() == [again]
+
+
+async def test_the_first_decision_counts_and_a_second_one_is_told_so(store: Store) -> None:
+    await store.ask_people(CARD, ())
+    rejected = await store.answer("ask-1", NO)
+    assert rejected.state is ApprovalState.REJECTED
+    with pytest.raises(Fenced, match="it is rejected"):
+        await store.answer("ask-1", YES)
+    assert (await store.approval("ask-1")).word == NO
+
+
+async def test_past_its_time_an_unanswered_question_is_a_no(store: Store) -> None:
+    await store.ask_people(replace(CARD, expires_at=NOW), ())
+    assert (await store.approval("ask-1")).state is ApprovalState.EXPIRED
+    assert await store.approvals(only_open=True) == []
+    with pytest.raises(Fenced, match="its time is over"):
+        await store.answer("ask-1", YES)
+
+
+async def test_a_quorum_counts_different_people_and_one_refusal_decides(store: Store) -> None:
+    await store.ask_people(replace(CARD, quorum=2), ())
+    assert (await store.answer("ask-1", YES)).state is ApprovalState.OPEN
+    assert (await store.answer("ask-1", YES)).state is ApprovalState.OPEN
+    assert (await store.answer("ask-1", replace(YES, by="cleo"))).state is ApprovalState.GRANTED
+    await store.ask_people(replace(CARD, id="ask-2", call_id="call-2", quorum=2), ())
+    await store.answer("ask-2", YES)
+    assert (await store.answer("ask-2", NO)).state is ApprovalState.REJECTED
+
+
+async def test_an_answer_keeps_other_arguments_and_its_scope(store: Store) -> None:
+    await store.ask_people(CARD, ())
+    edited = Approval(granted=True, by="ann", arguments={"command": "ls -l"}, scope=Scope.TURN)
+    await store.answer("ask-1", edited)
+    assert (await store.approval("ask-1")).word == edited
+
+
+async def test_an_unknown_question_is_not_kept(store: Store) -> None:
+    for asking in (store.approval("nope"), store.answer("nope", YES)):
+        with pytest.raises(NotKept, match="list the approvals"):
+            await asking
+
+
+async def test_questions_are_listed_by_turn_newest_first(store: Store) -> None:
+    for number in (1, 2, 3):
+        card = replace(CARD, id=f"ask-{number}", call_id=f"call-{number}", turn_id=f"turn-{number % 2}")
+        await store.ask_people(card, ())
+    assert [card.id for card in await store.approvals()] == ["ask-3", "ask-2", "ask-1"]
+    assert [card.id for card in await store.approvals(turn_id="turn-1", limit=1)] == ["ask-3"]
+
+
+async def test_questions_survive_the_process_and_can_be_answered_by_another(open_sqlite: OpenStore) -> None:
+    first, second = await open_sqlite(), await open_sqlite()
+    await first.ask_people(CARD, ())
+    await second.answer("ask-1", YES)
+    await second.close_store()
+    assert (await first.approval("ask-1")).state is ApprovalState.GRANTED
