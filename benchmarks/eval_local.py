@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.local_eval.asking import Conversation, Played
-from benchmarks.local_eval.figures import COLUMNS, by_group, by_tool, line, times
+from benchmarks.local_eval.figures import COLUMNS, by_group, by_tool, line, pick, times
 from benchmarks.local_eval.fresh import fresh_figures
 from benchmarks.local_eval.models import open_spec
 from benchmarks.local_eval.rows import GROUPS, Row, rows, sample, sessions
@@ -64,9 +64,10 @@ async def everything(chosen: argparse.Namespace) -> list[str]:
         base = await evaluate(open_spec(chosen.base), sample(), sample(), USUAL, chosen.base)
         sizes[f"{USUAL} tools, {chosen.base}"] = base
     fresh = fresh_figures(chosen.model)
+    most = sizes[f"{SIZES[-1]} tools"]
     return [
         f"{chosen.model}, {USUAL} tools", *by_group(played), "",
-        "The same sixty requests", COLUMNS, *(line(name, found) for name, found in sizes.items()), "",
+        "The same sixty requests", COLUMNS, *(line(name, found) for name, found in sizes.items()), pick(most), "",
         *times(played), "",
         f"A fresh process: {fresh['reply_s']:.1f} s to the first reply, {fresh['answer_s']:.1f} s to the first answer, "
         f"at most {fresh['peak_mib']:.0f} MiB", "",

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from benchmarks.local_eval.asking import Conversation, Played, result_of
-from benchmarks.local_eval.figures import by_group, by_tool, late, line, middle, times
+from benchmarks.local_eval.figures import by_group, by_tool, late, line, middle, pick, times
 from benchmarks.local_eval.judging import avoids, call_right, declines, fits, owns_up, says
 from benchmarks.local_eval.rows import GROUPS, SEED_TOOLS, Row, Wanted, rows, sample, sessions, tools
 
@@ -59,8 +59,9 @@ class Player:
 
     name = "player"
 
-    def __init__(self, reply: Callable[[Request], Reply]) -> None:
+    def __init__(self, reply: Callable[[Request], Reply], most_tools: int | None = None) -> None:
         self.reply = reply
+        self.most_tools = most_tools
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         return self.reply(request)
@@ -236,6 +237,18 @@ async def test_a_call_that_needs_a_result_is_wrong_before_that_result_has_come()
     assert not (await play(row, Player(hasty))).tool
 
 
+async def test_a_model_that_knows_few_tools_is_shown_the_ones_most_likely_meant() -> None:
+    row = BY_ID["t015"]
+    seen: list[int] = []
+
+    def count(request: Request) -> Reply:
+        seen.append(len(request.tools))
+        return perfect(row).reply(request)
+
+    played = await play(row, Player(count, most_tools=30), size=100)
+    assert (played.right, played.shown, set(seen)) == (True, True, {30})
+
+
 @pytest.mark.parametrize(
     ("wanted", "value", "right"),
     [
@@ -343,6 +356,7 @@ def test_the_tables_count_what_was_right() -> None:
     assert line("both", [right, wrong]).split() == ["both", "2", "50%", "50%", "100%", "50%", "50%"]
     assert by_group([right])[-1].split()[:4] == ["in", "all", "1", "100%"]
     assert by_tool([right])[-1].split()[0] == row.steps[0][0].tool
+    assert "100%" in pick([right])
     assert any(said.startswith("replies to results") for said in times([right, wrong]))
     assert (middle([1, 2, 3]), late(list(range(100)))) == (2, 95)
 

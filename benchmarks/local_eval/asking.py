@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.local_eval.judging import avoids, call_right, computed, declines, owns_up, says
 from benchmarks.local_eval.rows import Row, Wanted
+from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import ModelError
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, ResultsMessage, UserMessage
@@ -21,6 +22,7 @@ class Played:
 
     row: Row
     size: int
+    shown: bool = True
     known_tools: bool = False
     called: list[ToolCall] = field(default_factory=list)
     said: str = ""
@@ -49,11 +51,12 @@ class Conversation:
 
     def __init__(self, model: ChatModel, row: Row, tools: Sequence[Tool]) -> None:
         self.model = model
-        self.tools = tuple(tools)
-        self.by_name = {tool.name: tool for tool in tools}
-        self.played = Played(row, len(tools))
-        self.steps = [list(step) for step in row.steps]
         self.messages: list[Message] = [*_earlier(row), UserMessage(row.say)]
+        self.tools = shown(model, tools, self.messages)
+        self.by_name = {tool.name: tool for tool in tools}
+        seen = {tool.name for tool in self.tools}
+        self.played = Played(row, len(tools), shown=all(wanted.tool in seen for wanted in row.wanted))
+        self.steps = [list(step) for step in row.steps]
 
     async def play(self) -> Played:
         """Ask, give results and ask on, until the model answers or goes astray."""
@@ -104,6 +107,12 @@ class Conversation:
         same = [wanted for wanted in self.steps[0] if wanted.tool == call.name]
         exact = (one for one in same if call_right(self.by_name[call.name], one.arguments, call.arguments))
         return next(exact, same[0] if same else None)
+
+
+def shown(model: ChatModel, tools: Sequence[Tool], messages: Sequence[Message]) -> tuple[Tool, ...]:
+    """The tools that the runtime would show this model: where it knows too few, those most likely meant."""
+    most: int | None = getattr(model, "most_tools", None)
+    return tuple(tools) if most is None else likeliest(tools, wish_of(messages), most)
 
 
 def result_of(call: ToolCall, wanted: Wanted) -> ToolResult:

@@ -56,6 +56,12 @@ def by_tool(played: Sequence[Played]) -> list[str]:
     return [COLUMNS, *(line(name, found) for name, found in order)]
 
 
+def pick(played: Sequence[Played]) -> str:
+    """How often the tools that a request needs were among those that the model was shown."""
+    share = Share.of([one for one in played if one.row.wanted], lambda one: one.shown)
+    return f"With more tools than the model is shown, the wanted ones were among them for {share} of the requests."
+
+
 def times(played: Sequence[Played]) -> list[str]:
     """Seconds until a reply: the first one with tools seen before, with new tools, and the answer after results."""
     kinds = {
