@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import openai
 import pytest
 
 from tests.gateway.clients import CHAT, MESSAGES, RESPONSES, Kind, framed_named
@@ -115,3 +116,43 @@ async def test_a_response_that_failed_reaches_the_client_as_it_is(stand: Stand, 
     got = await RESPONSES.ask(await stand.gate(), stream=False)
 
     assert got.ending == "failed: out of luck"
+
+
+async def test_a_long_list_of_models_is_turned_page_by_page(stand: Stand, upstream: Provider) -> None:
+    described = {"type": "model", "display_name": "M", "created_at": "2025-01-01T00:00:00Z"}
+    pages = [
+        {"data": [{"id": "a"} | described], "has_more": True, "first_id": "a", "last_id": "a"},
+        {"data": [{"id": "b"} | described], "has_more": False, "first_id": "b", "last_id": "b"},
+    ]
+    upstream.will(*map(says, pages))
+
+    async with (await stand.gate()).anthropic() as client:
+        found = [model.id async for model in client.models.list(limit=1)]
+
+    assert found == ["a", "b"]
+    assert [asked.path for asked in upstream.asked] == ["/v1/models?limit=1", "/v1/models?limit=1&after_id=a"]
+
+
+async def test_one_model_can_be_asked_for(stand: Stand, upstream: Provider) -> None:
+    upstream.will(says({"object": "list", "data": [{"id": "org/m:8b", "object": "model", "max_model_len": 4096}]}))
+
+    async with (await stand.gate()).openai() as client:
+        found: Any = await client.models.retrieve("org/m:8b")
+        with pytest.raises(openai.NotFoundError, match="no model"):
+            await client.models.retrieve("../secret")
+
+    assert found.max_model_len == 4096
+    assert {asked.path for asked in upstream.asked} == {"/v1/models"}
+
+
+async def test_headers_in_any_alphabet_pass(stand: Stand, upstream: Provider) -> None:
+    upstream.will(CHAT.says("Hello."))
+    headers = {b"authorization": "Bearer clé".encode(), b"openai-next-year": b"kept", b"x-other": b"dropped"}
+
+    async with (await stand.gate()).http() as client:
+        got = await client.post(CHAT.path, json={"model": "m", "messages": []}, headers=headers)
+
+    sent = upstream.asked[0].headers
+    assert got.status_code == 200
+    assert sent["authorization"].encode("latin-1") == "Bearer clé".encode()
+    assert (sent["openai-next-year"], sent.get("x-other")) == ("kept", None)

@@ -179,6 +179,9 @@ async def test_a_tool_whose_name_the_upstream_would_refuse_keeps_its_name_for_th
     assert got.calls == [("rooms.read", {"room": "kitchen"})]
 
 
+SHAPE = {"type": "json_schema", "schema": ROOM}
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "dialect", "sent"),
     [
@@ -191,6 +194,20 @@ async def test_a_tool_whose_name_the_upstream_would_refuse_keeps_its_name_for_th
         (RESPONSES, {"tool_choice": {"type": "function", "name": NAME}, "top_p": 0.5}, "openai",
          {"tool_choice": {"type": "function", "function": {"name": NAME}}, "top_p": 0.5}),
         (CHAT, {"stop": ["END"], "temperature": 0.25}, "ollama", {"options": {"temperature": 0.25, "stop": ["END"]}}),
+        (CHAT, {"seed": 7, "frequency_penalty": 0.5, "response_format": {"type": "json_object"}}, "ollama",
+         {"options": {"seed": 7, "frequency_penalty": 0.5}, "format": "json"}),
+        (CHAT, {"parallel_tool_calls": False}, "anthropic",
+         {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+        (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": ROOM}}}, "anthropic",
+         {"output_config": {"format": SHAPE}}),
+        (MESSAGES, {"tool_choice": {"type": "any", "disable_parallel_tool_use": True}}, "openai",
+         {"tool_choice": "required", "parallel_tool_calls": False}),
+        (MESSAGES, {"extra_body": {"top_k": 5}, "output_config": {"format": SHAPE}}, "ollama",
+         {"options": {"num_predict": 50, "top_k": 5}, "format": ROOM}),
+        (RESPONSES, {"parallel_tool_calls": False, "reasoning": {"effort": "low"}}, "openai",
+         {"parallel_tool_calls": False, "reasoning_effort": "low"}),
+        (RESPONSES, {"text": {"format": SHAPE | {"name": "r", "strict": True}}}, "openai",
+         {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": ROOM, "strict": True}}}),
     ],
 )  # fmt: skip
 async def test_options_cross_under_their_other_names(
@@ -234,6 +251,27 @@ async def test_what_cannot_cross_is_named(stand: Stand, upstream: Provider) -> N
     assert "top_k was ignored" in left_out
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"n": 2, "seed": 1, "logprobs": False}, {"n was ignored", "seed was ignored"}),
+        ({"n": 1, "user": "u", "tool_choice": "none", "parallel_tool_calls": True, "stop": None}, set()),
+        ({"response_format": {"type": "json_object"}}, {"response_format was ignored"}),
+    ],
+)
+async def test_only_what_would_have_made_a_difference_is_named(
+    stand: Stand, upstream: Provider, options: Any, named: set[str]
+) -> None:
+    upstream.will(speaks("anthropic", "A cat.", stream=False))
+    tools = [{"type": "function", "function": {"name": NAME, "parameters": ROOM}}]
+    body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": tools} | options
+
+    async with (await stand.gate("anthropic")).http() as client:
+        got = await client.post(CHAT.path, json=body)
+
+    assert set(filter(None, got.headers.get("x-toolwire-left-out", "").split("; "))) == named
+
+
 @each_pair
 async def test_a_request_that_makes_no_sense_is_refused_before_anyone_is_asked(
     stand: Stand, upstream: Provider, kind: Kind, dialect: str
@@ -250,6 +288,7 @@ MISSING = {
     "llama.cpp": says({"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}, status=404),
     "Go": answer(b"404 page not found", status=404, kind="text/plain"),
     "LM Studio": says({"error": "Unexpected endpoint or method. (POST /v1/messages)"}, status=405),
+    "old LM Studio": says({"error": "Unexpected endpoint or method. (POST /v1/messages). Returning 200 anyway"}),
 }
 
 

@@ -68,6 +68,7 @@ def make_app(
     routes += [Route(path, Passed(source, path, bounds), methods=["POST"]) for path in OTHER_PATHS]
     routes += [
         Route("/v1/models", listing.models),
+        Route("/v1/models/{name:path}", listing.model),
         Route("/healthz", _healthy),
         Route("/readyz", listing.ready),
     ]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from toolwire.errors import ModelError
 from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
@@ -34,6 +35,7 @@ from toolwire.wire.request import encode_request
 Headers = list[tuple[bytes, bytes]]
 _LARGE = 256 * 1024  # from here on, reading an answer would keep other clients waiting
 _WHOLE = ("application/json", "text/html", "text/plain")
+_NO_ENDPOINT = b"Unexpected endpoint"  # LM Studio's words, with status 200
 _PASSED_BACK = ("x-ratelimit-", "anthropic-ratelimit-", "openai-", "retry-after")
 
 
@@ -90,32 +92,36 @@ class ByUpstream:
     async def _put(self, turned: Turned, plan: Plan, *, may_miss: bool) -> bool:
         """Ask as planned. True when the upstream has no such API and nothing was sent."""
         headers = self.keys(turned.headers, plan.api.name) | {"x-request-id": turned.entry.id}
+        may_miss = may_miss and turned.asked.dialect != "openai"
         async with self.way.send("POST", plan.api.path, headers, plan.body) as incoming:
             if 200 <= incoming.status < 300:
-                await self._pass_on(turned, plan, incoming)
-                return False
+                return await self._pass_on(turned, plan, incoming, may_miss=may_miss)
             body = await incoming.beginning()
-        if may_miss and turned.asked.dialect != "openai" and _has_no_such_api(incoming.status, body):
+        if may_miss and _has_no_such_api(incoming.status, body):
             return True
         raise Refused(of_answer(self.way.place, incoming.status, incoming.headers, body, turned.asked.dialect))
 
-    async def _pass_on(self, turned: Turned, plan: Plan, incoming: Incoming) -> None:
+    async def _pass_on(self, turned: Turned, plan: Plan, incoming: Incoming, *, may_miss: bool) -> bool:
+        """Send the answer. True when it only says, with a status of success, that there is no such API."""
         asked, place = turned.asked, self.way.place
         headers = _passed_back(incoming, plan.lost)
         if asked.stream and incoming.media_type not in _WHOLE:
             stream = plan.stream()
             async with aclosing(follow(incoming, stream, plan.api, place, asked.dialect, self._bounds)) as frames:
                 turned.entry.code = await send_stream(turned.send, frames, stream, headers)
-            return
+            return False
         body = await self._in_time(incoming)
+        if may_miss and _NO_ENDPOINT in body[:200]:
+            return True
         data = checked(body, place, asked.dialect)
         if plan.api.reply_field not in data:
             raise Refused(not_an_answer(place, body))
         if asked.stream:
             await self._stream_whole(turned, plan, data, headers)
-            return
+            return False
         made = plan.whole(data) if len(body) < _LARGE else await asyncio.to_thread(plan.whole, data)
         await send_whole(turned.send, 200, body if made is data else to_json(made), headers)
+        return False
 
     async def _in_time(self, incoming: Incoming) -> bytes:
         try:
@@ -136,7 +142,8 @@ class ByUpstream:
         found = decoded(asked)
         request = found.request
         frame = written.frame(request, found.model, asked.stream)
-        options, understood = carry_over(found.extras, written.api.name, written.dialect.wire_name)
+        wire_name, offers = written.dialect.wire_name, bool(request.tools)
+        options, understood = carry_over(found.extras, written.api.name, wire_name, tools=offers)
         body = encode_request(written.dialect, request, _joined(frame, options))
         names = NameMap.of(() if request.tools_off else request.tools, written.dialect.wire_name)
 
@@ -156,7 +163,8 @@ def _passing(turned: Turned) -> Plan:
         return spoken.repair(data, asked.tools, turned.ids, tally) if asked.tools else data
 
     names = NameMap(asked.tools, {})
-    return Plan(spoken.api, asked.body, whole, lambda: spoken.stream(asked.tools, turned.ids, tally), names)
+    stream = partial(spoken.stream, asked.tools, turned.ids, tally)
+    return Plan(spoken.api, asked.body, whole, stream, names)
 
 
 def _joined(frame: Json, options: Json) -> Json:

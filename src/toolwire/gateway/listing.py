@@ -2,20 +2,22 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from toolwire.gateway.apis import NATIVE
+from toolwire.gateway.apis import CHAT, NATIVE
 from toolwire.gateway.exchange import ByModel, ByUpstream
-from toolwire.gateway.faults import Refused, of_answer, too_late
+from toolwire.gateway.faults import Fault, Refused, of_answer, too_late
 from toolwire.gateway.flow import checked
-from toolwire.gateway.upstream import Way
+from toolwire.gateway.upstream import NO_PAGE, Way
 from toolwire.wire.outbound import Json
 
 READY_S = 5.0
 LIST_S = 30.0
 _REMEMBERED_S = 2.0
+_PAGES = ("limit", "after_id", "before_id")
 
 
 class Listing:
@@ -28,13 +30,25 @@ class Listing:
 
     async def models(self, request: Request) -> Response:
         """The models, in a form that OpenAI's and Anthropic's clients both read. Raises Refused."""
+        return JSONResponse(await self._list(request))
+
+    async def model(self, request: Request) -> Response:
+        """One model of the list. Raises Refused."""
+        name = request.path_params["name"]
+        listed = (await self._list(request)).get("data")
+        for model in listed if isinstance(listed, list) else ():
+            if isinstance(model, dict) and model.get("id") == name:
+                return JSONResponse(model)
+        raise Refused(Fault(404, "model_not_found", f"there is no model {name[:80]!r} here"))
+
+    async def _list(self, request: Request) -> Json:
         dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
         if isinstance(self._source, ByModel):
-            return JSONResponse(_listed([self._source.model.name]))
+            return _listed([self._source.model.name])
         headers = self._source.keys(dict(request.headers), dialect)
         try:
             async with asyncio.timeout(LIST_S):
-                return JSONResponse(await _asked(self._source.way, headers, dialect))
+                return await _asked(self._source.way, headers, dialect, _page(request))
         except TimeoutError:
             raise Refused(too_late(self._source.way.place)) from None
 
@@ -62,9 +76,15 @@ class Listing:
         return ""
 
 
-async def _asked(way: Way, headers: dict[str, str], dialect: str) -> Json:
+def _page(request: Request) -> dict[str, str]:
+    """Which part of a long list is wanted: Anthropic's SDK turns pages as long as there are more."""
+    return {name: value for name, value in request.query_params.items() if name in _PAGES}
+
+
+async def _asked(way: Way, headers: dict[str, str], dialect: str, page: Mapping[str, str] = NO_PAGE) -> Json:
     native = way.upstream.dialect == NATIVE.name
-    async with way.send("GET", NATIVE.models_path if native else "/v1/models", headers) as incoming:
+    path = (NATIVE if native else CHAT).models_path
+    async with way.send("GET", path, headers, page=NO_PAGE if native else page) as incoming:
         if incoming.status != 200:
             body = await incoming.beginning()
             raise Refused(of_answer(way.place, incoming.status, incoming.headers, body, dialect))

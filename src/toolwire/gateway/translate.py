@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, owed, settled, spoken
@@ -16,7 +16,10 @@ from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import Json
 
 # Left out without a word: they change nothing that a client could notice here.
-_HARMLESS = frozenset({"stream_options", "user", "metadata", "store", "parallel_tool_calls", "service_tier", "n"})
+_HARMLESS = frozenset({
+    "stream_options", "user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention",
+    "safety_identifier",
+})  # fmt: skip
 _STATEFUL = ("previous_response_id", "conversation")
 _MOST_LOSSES = 5
 
@@ -59,11 +62,20 @@ def decoded(asked: Asked) -> DecodedRequest:
 def left_out(found: DecodedRequest, understood: frozenset[str] = frozenset()) -> str:
     """What of a request could not be translated, as the value of a header; empty when nothing was lost."""
     known = _HARMLESS | understood | {"tools"}
-    ignored = [f"{name} was ignored" for name in found.extras if name not in known]
+    ignored = [
+        f"{name} was ignored" for name, value in found.extras.items() if name not in known and _asks(name, value)
+    ]
     lost = [*map(str, found.losses), *ignored]
     more = [f"and {len(lost) - _MOST_LOSSES} more"] if len(lost) > _MOST_LOSSES else []
     text = "; ".join([*lost[:_MOST_LOSSES], *more])[:500]
     return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
+
+
+def _asks(name: str, value: Any) -> bool:
+    """Whether an option asks for anything that would not have been done anyway."""
+    if name == "parallel_tool_calls":
+        return value is False
+    return bool(value) and (name, value) != ("n", 1)
 
 
 def writer_for(asked: Asked, envelope: Envelope) -> Writer:

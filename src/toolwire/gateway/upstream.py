@@ -13,18 +13,10 @@ from toolwire.models.failures import FOREIGN, Place, of_exception
 
 API_VERSION = "2023-06-01"
 LARGEST_ERROR = 64 * 1024
-_PASSED = (
-    "anthropic-beta",
-    "anthropic-version",
-    "idempotency-key",
-    "openai-beta",
-    "openai-organization",
-    "openai-project",
-    "traceparent",
-    "tracestate",
-)
+_PASSED = ("anthropic-", "openai-", "idempotency-key", "traceparent", "tracestate")
 _KEYS = ("authorization", "x-api-key")
 _CONNECTIONS = 512
+NO_PAGE: Mapping[str, str] = {}
 
 
 class Incoming:
@@ -82,14 +74,20 @@ class Way:
 
     @asynccontextmanager
     async def send(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        page: Mapping[str, str] = NO_PAGE,
     ) -> AsyncIterator[Incoming]:
         """Send once and give the answer, to be read inside the block. Raises Refused."""
         client = self._connected()
         try:
-            request = httpx2.Request(
-                method, self._url(path), headers=dict(headers), content=body, extensions={"timeout": self._wait}
-            )
+            url = self._url(path).copy_merge_params(dict(page)) if page else self._url(path)
+            # As bytes, since a client's key may be in no alphabet that the library would write.
+            written = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+            request = httpx2.Request(method, url, headers=written, content=body, extensions={"timeout": self._wait})
             response = await client.send(request, stream=True)
         except FOREIGN as lost:
             raise Refused(of_lost(self.place, lost)) from None
@@ -101,7 +99,7 @@ class Way:
 
     def headers(self, given: Mapping[str, str], dialect: str, *, forward_keys: bool) -> dict[str, str]:
         """What the upstream gets to see of a client's headers, and the key: the gateway's own, else the client's."""
-        sent = {name: given[name] for name in _PASSED if name in given}
+        sent = {name: value for name, value in given.items() if name.startswith(_PASSED)}
         if self.upstream.key:
             sent |= self._own_key(dialect)
         elif forward_keys:
