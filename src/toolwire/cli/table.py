@@ -18,9 +18,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("toolwire.cli.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
     "serve": ("toolwire.cli.serve:serve", "Serve chat APIs in front of a model, with leaked calls made whole."),
+    "trust": ("toolwire.cli.trust:trust", "Trust a project's settings file: its tools, grant and addresses."),
     "status": ("toolwire.cli.status:status", "Show the settings in force, the store, and the health of tools."),
     "metrics": ("toolwire.cli.metrics:metrics", "Show what tools and turns have done so far, in numbers."),
     "logs": ("toolwire.cli.logs:logs", "Show the audit log."),
+    "audit": ("toolwire.cli.audit:audit", "Check that the audit log is whole, or sign how far it has come."),
     "doctor": ("toolwire.cli.doctor:doctor", "Check what works on this machine, and what to do about the rest."),
 }
 

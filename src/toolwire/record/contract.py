@@ -9,6 +9,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
+from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
 
 
@@ -203,6 +204,10 @@ class Store(Protocol):
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
     ) -> list[AuditRow]:
         """The newest audit rows with a sequence number above `after`, oldest first."""
+        ...
+
+    async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
+        """Walk along the whole audit log and say whether its chain holds; with the digests at these numbers."""
         ...
 
     async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:

@@ -16,7 +16,9 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record import refusals, story
+from toolwire.record.chain import BEGINNING, AuditChain, link, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.rows import audit_rows
 from toolwire.record.tally import NEWEST_RESULTS, ToolTally, counted_as, elapsed_ms, loop_metrics, tool_metrics
 from toolwire.wire.format_tally import FormatTally, merged
 
@@ -196,6 +198,14 @@ class MemoryStore:
             if turn_id in (None, row.turn_id) and tool in (None, row.tool)
         )
         return list(islice(newest, max(limit, 0)))[::-1]
+
+    async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
+        """Nobody can reach into this log, so its chain is made when it is asked for."""
+        head, chained = BEGINNING, []
+        for number, row in enumerate(audit_rows(self._audit), 1):
+            head = link(head, row)
+            chained.append((number, row, head))
+        return walk(chained, frozenset(seqs))
 
     async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
         tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in sorted(self._tools.items())]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
+from toolwire.record.chain import BEGINNING, link
 from toolwire.record.rows import RESULT, Row, column, read_card
 from toolwire.record.tally import ToolTally
 
@@ -30,9 +31,10 @@ _ADD_RECORD = """
 """
 _ADD_AUDIT = """
     INSERT INTO audit (at, event, project, agent, turn_id, call_id, tool, rule, status, code, args_digest,
-                       elapsed_ms, detail)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                       elapsed_ms, detail, chain)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_HEAD = "SELECT chain FROM audit ORDER BY seq DESC LIMIT 1"
 _ADD_METRICS = """
     INSERT INTO tool_metrics (tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
                               last_error_at)
@@ -57,6 +59,7 @@ class Known:
     version: int = -1
     turns: dict[str, tuple[int, str] | None] = field(default_factory=dict)
     kinds: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    head: str | None = None
 
     def still_true(self, connection: sqlite3.Connection) -> "Known":
         """What is known, or nothing once another connection has committed. Asked inside a transaction."""
@@ -111,11 +114,24 @@ class Page:
     def flush(self) -> None:
         """Write what was added so far."""
         self.connection.executemany(_ADD_RECORD, self.records)
-        self.connection.executemany(_ADD_AUDIT, self.audit)
+        if self.audit:
+            self.connection.executemany(_ADD_AUDIT, self._chained())
         self.connection.executemany(_ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
         self.records.clear()
         self.audit.clear()
         self.tallies.clear()
+
+    def _chained(self) -> list[Row]:
+        """The audit rows to add, each with its digest: this transaction alone writes, so the newest row is known."""
+        head = self.known.head
+        if head is None:
+            head = (self.connection.execute(_HEAD).fetchone() or (BEGINNING,))[0]
+        chained: list[Row] = []
+        for row in self.audit:
+            head = link(head, row)
+            chained.append((*row, head))
+        self.known.head = head
+        return chained
 
 
 def _metrics_row(tool: str, tally: ToolTally) -> Row:

@@ -11,6 +11,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.record import refusals, story
+from toolwire.record.chain import AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
 from toolwire.record.page import LOOP_SUMS
 from toolwire.record.rows import (
@@ -143,6 +144,11 @@ def audit_log(
     wanted = _NEWEST_AUDIT if turn_id is None else _AUDIT_OF_TURN
     rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), after, max(limit, 0)))
     return [read_audit(row) for row in rows][::-1]
+
+
+def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int]) -> AuditChain:
+    rows = ((seq, tuple(row), digest) for seq, *row, digest in connection.execute("SELECT * FROM audit ORDER BY seq"))
+    return walk(rows, frozenset(seqs))
 
 
 def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> ApprovalCard:

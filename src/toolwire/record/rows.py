@@ -102,7 +102,7 @@ def audit_rows(rows: Iterable[AuditRow]) -> list[Row]:
 
 
 def read_audit(row: Row) -> AuditRow:
-    seq, *plain, detail = row
+    seq, *plain, detail, _digest = row
     return replace(AuditRow(*plain), detail=load(detail), seq=seq)
 
 

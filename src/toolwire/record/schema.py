@@ -175,7 +175,9 @@ _APPROVALS = (
     "CREATE INDEX approvals_open ON approvals (expires_at) WHERE decided = 0",
 )
 
-STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS)
+_CHAIN = ("ALTER TABLE audit ADD COLUMN chain TEXT NOT NULL DEFAULT ''",)
+
+STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:

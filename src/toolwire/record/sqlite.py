@@ -17,6 +17,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.record import changes, reads, refusals, schema
 from toolwire.record.artifacts import Artifacts
+from toolwire.record.chain import AuditChain
 from toolwire.record.changes import OpenCard
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
@@ -159,6 +160,9 @@ class SqliteStore:
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
     ) -> list[AuditRow]:
         return await self._reader.read(reads.audit_log, turn_id, tool, limit, after)
+
+    async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
+        return await self._reader.read(reads.audit_chain, seqs)
 
     async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
         return await self._reader.read(reads.metrics)

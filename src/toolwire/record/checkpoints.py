@@ -1,0 +1,110 @@
+"""Signed checkpoints of the audit log: how far it went and what its chain said then, for keeping elsewhere.
+
+A checkpoint that lies in a second place shows a log that was cut, edited or made anew afterwards, even by someone who
+holds the store and the key: what was signed earlier does not fit any more.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from toolwire.errors import SettingsError
+from toolwire.record.chain import AuditChain
+
+_ED25519 = "cryptography.hazmat.primitives.asymmetric.ed25519"
+_NEEDS_EXTRA = 'signed checkpoints need an extra: pip install "toolwire[audit]"'
+MOST_LINES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The number and digest of the newest row at a time, signed. `key` is the public key, in hexadecimal."""
+
+    seq: int
+    head: str
+    at: float
+    key: str
+    signature: str
+
+    def line(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def sign(home: Path, chain: AuditChain, at: float) -> Checkpoint:
+    """A checkpoint of the chain under the store's own key, which is made when there is none. Raises SettingsError."""
+    key = _key(home / "audit.key")
+    public = key.public_key().public_bytes_raw().hex()
+    return Checkpoint(chain.last, chain.head, at, public, key.sign(_signed(chain.last, chain.head, at)).hex())
+
+
+def read(path: Path) -> list[Checkpoint]:
+    """The checkpoints in a file, one JSON object a line. Raises SettingsError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()[:MOST_LINES]
+        return [_checkpoint(json.loads(line)) for line in lines if line.strip()]
+    except OSError as wrong:
+        raise SettingsError(f"the checkpoints {path} cannot be read: {wrong.strerror}") from None
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise SettingsError(f"{path} holds something that is no checkpoint") from None
+
+
+def faults(checkpoints: Sequence[Checkpoint], chain: AuditChain, key: str = "") -> list[str]:
+    """What the checkpoints say against the log, in sentences; nothing when all of them fit.
+
+    Only checkpoints under `key` count when it is given, else those under the key of the first one.
+    """
+    trusted = key or (checkpoints[0].key if checkpoints else "")
+    return [sentence for one in checkpoints for sentence in _faults(one, chain, trusted)]
+
+
+def _faults(one: Checkpoint, chain: AuditChain, trusted: str) -> Iterable[str]:
+    if one.key != trusted:
+        yield f"the checkpoint at row {one.seq} is signed with another key ({one.key[:16]}…)"
+    elif not _is_signed(one):
+        yield f"the signature of the checkpoint at row {one.seq} is wrong"
+    elif one.seq > chain.last:
+        yield f"the log ends at row {chain.last}, but a checkpoint saw row {one.seq}: its tail was cut"
+    elif one.seq and chain.heads.get(one.seq) != one.head:
+        yield f"row {one.seq} is not the one that a checkpoint saw: the log was changed"
+
+
+def _signed(seq: int, head: str, at: float) -> bytes:
+    return json.dumps(["toolwire audit", seq, head, at]).encode()
+
+
+def _is_signed(one: Checkpoint) -> bool:
+    try:
+        public = _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(one.key))
+        public.verify(bytes.fromhex(one.signature), _signed(one.seq, one.head, one.at))
+    except SettingsError:
+        raise
+    except Exception:  # whatever is wrong with a key or a signature, it is not signed
+        return False
+    return True
+
+
+def _key(path: Path) -> Any:
+    kind = _ed25519().Ed25519PrivateKey
+    try:
+        if not path.exists():
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(kind.generate().private_bytes_raw())
+        return kind.from_private_bytes(path.read_bytes())
+    except (OSError, ValueError) as wrong:
+        raise SettingsError(f"the key {path} cannot be used: {wrong}") from None
+
+
+def _ed25519() -> Any:
+    try:
+        return importlib.import_module(_ED25519)
+    except ImportError:
+        raise SettingsError(_NEEDS_EXTRA) from None
+
+
+def _checkpoint(data: Any) -> Checkpoint:
+    return Checkpoint(int(data["seq"]), str(data["head"]), float(data["at"]), str(data["key"]), str(data["signature"]))

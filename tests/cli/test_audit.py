@@ -1,0 +1,36 @@
+"""`toolwire audit`: a log that is whole, one that is not, and checkpoints."""
+
+import sqlite3
+from pathlib import Path
+
+from toolwire.cli.exits import Exit
+
+from .conftest import Inside
+
+
+def test_a_log_is_verified_against_checkpoints_kept_elsewhere(inside: Inside, tmp_path: Path) -> None:
+    inside("call", "echo", "message=hi")
+    assert inside("audit", "checkpoint", "--to", "kept.jsonl").code == Exit.DONE
+    inside("call", "echo", "message=ho")
+    ran = inside("audit", "verify", "--checkpoints", "kept.jsonl", "--json")
+    assert (ran.code, ran.json["whole"], ran.json["rows"], ran.json["checkpoints"]) == (Exit.DONE, True, 4, 1)
+
+    connection = sqlite3.connect(tmp_path / ".toolwire" / "store.db")
+    connection.execute("DROP TRIGGER audit_is_never_cut")
+    connection.execute("DELETE FROM audit WHERE seq > 1")
+    connection.commit()
+    connection.close()
+    assert inside("audit", "verify").code == Exit.DONE
+    cut = inside("audit", "verify", "--checkpoints", "kept.jsonl")
+    assert cut.code == Exit.FAILED
+    assert "its tail was cut" in cut.err
+
+
+def test_what_cannot_be_verified_is_said(inside: Inside, tmp_path: Path) -> None:
+    assert inside("audit", "verify").code == Exit.NOT_FOUND
+    inside("call", "echo", "message=hi")
+    (tmp_path / "odd.jsonl").write_text("[]\n", encoding="utf-8")
+    odd = inside("audit", "verify", "--checkpoints", "odd.jsonl")
+    assert (odd.code, "no checkpoint" in odd.err) == (Exit.USAGE, True)
+    assert inside("audit", "verify", "--checkpoints", "lost.jsonl").code == Exit.USAGE
+    assert inside("audit", "checkpoint", "--to", "lost/kept.jsonl").code == Exit.USAGE
