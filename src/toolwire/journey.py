@@ -303,11 +303,11 @@ class Journey:
         turn, emit = self._turn, self._emit
         identity = (card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt)
         if emit is None:
-            return Context(*identity)
+            return Context(*identity, thread=turn.thread)
         loop, call_id = asyncio.get_running_loop(), card.call.id
 
         def report(message: str, fraction: float | None) -> None:
             """Tools in threads report too, so the watcher is told on the loop."""
             loop.call_soon_threadsafe(emit, CallProgress(call_id, message, fraction))
 
-        return Context(*identity, report)
+        return Context(*identity, report, thread=turn.thread)

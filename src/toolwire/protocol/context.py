@@ -20,7 +20,8 @@ def _never() -> bool:
 class Context:
     """Given to a tool function that has a parameter of this type; that parameter is not shown to models.
 
-    `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it.
+    `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it. `thread`
+    names the conversation that the turn belongs to, if it belongs to one.
     """
 
     call_id: str = ""
@@ -32,6 +33,7 @@ class Context:
     attempt: int = 1
     report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
     canceled: Callable[[], bool] = field(default=_never, repr=False)
+    thread: str = ""
 
     @property
     def idempotency_key(self) -> str:
