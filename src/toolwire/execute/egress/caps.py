@@ -58,10 +58,11 @@ def no_audit(noted: Noted) -> None:
 
 
 class Meter:
-    """Counts what one call uses. Everything raises OverCap when the cap is passed."""
+    """Counts what one call uses, or one connection as a part of the `whole`. Raises OverCap when a cap is passed."""
 
-    def __init__(self, caps: Caps) -> None:
+    def __init__(self, caps: Caps, whole: "Meter | None" = None) -> None:
         self.caps = caps
+        self._whole = whole
         self.opened = self.at_once = self.up = self.down = 0
 
     @contextmanager
@@ -80,10 +81,14 @@ class Meter:
 
     def got(self, count: int) -> None:
         self.down += count
+        if self._whole is not None:
+            self._whole.got(count)
         if self.down > self.caps.down_bytes:
             raise OverCap(f"more than {self.caps.down_bytes} bytes came in")
 
     def sent(self, count: int) -> None:
         self.up += count
+        if self._whole is not None:
+            self._whole.sent(count)
         if self.up > self.caps.up_bytes:
             raise OverCap(f"more than {self.caps.up_bytes} bytes would go out")

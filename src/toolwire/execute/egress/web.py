@@ -86,19 +86,19 @@ class Web:
     async def _once(self, hop: "_Hop", rules: Rules, meter: Meter) -> WebAnswer:
         place, method = hop.place, hop.request.method
         shown = f"{place.host}:{place.port}"
-        verdict, before = rules.judge(place.asked(method)), (meter.up, meter.down)
+        verdict, part = rules.judge(place.asked(method)), Meter(meter.caps, meter)
         try:
             if not verdict.allowed:
                 raise Refused(verdict.reason)
             with meter.connection():
-                async with self._asked(hop, meter) as answer:
+                async with self._asked(hop, part) as answer:
                     self._audit(Noted("allowed", shown, method, verdict.rule))
                     return await self._read(answer, hop)
         except Refused as refused:
             self._audit(Noted("refused", shown, method, verdict.rule, str(refused)))
             raise
         finally:
-            self._audit(Noted("closed", shown, method, up=meter.up - before[0], down=meter.down - before[1]))
+            self._audit(Noted("closed", shown, method, up=part.up, down=part.down))
 
     def _asked(self, hop: "_Hop", meter: Meter) -> AbstractAsyncContextManager[httpcore2.Response]:
         self._tls = self._tls or httpcore2.default_ssl_context()  # takes a while, so it is made once and when needed
