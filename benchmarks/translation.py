@@ -1,10 +1,13 @@
 """Writing a request of 50 tools and 40 messages: at first, and when only the newest two messages are new.
 
+At first the encoder is new too; for the newest messages one encoder serves a hundred conversations, as it does in use.
+
 The floor translates the same conversation, kept as plain OpenAI values, to Anthropic's form by hand, all of it.
 """
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import orjson
@@ -14,6 +17,7 @@ from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import changed
 from toolwire.wire import openai
 from toolwire.wire.dialects import DIALECTS
 from toolwire.wire.request import Dialect, RequestEncoder
@@ -21,20 +25,22 @@ from toolwire.wire.request import Dialect, RequestEncoder
 Json = dict[str, Any]
 Frame = Callable[[Request, str], Json]
 BRIEFLY = ("openai", "anthropic", "grammar")  # where it only matters that the benchmark runs
+CONVERSATIONS = 128  # more than are prepared at a time
+_numbers = count()
 SYSTEM = "You watch a fleet. " * 20
 
 
 def figures(seconds: float) -> dict[str, float]:
     tools, messages = _tools(50), _messages(40)
     whole = Request(messages, tools, SYSTEM, "bench")
-    shorter = Request(messages[:-2], tools, SYSTEM, "bench")
     plain = openai.encode_tools(tools), openai.encode_messages(messages)
     found = {"floor": cpu_us(lambda: orjson.dumps(_by_hand(*plain)), seconds)}
     names = DIALECTS if seconds else BRIEFLY
     for name in names:
         dialect = DIALECTS[name]
         found[f"{name}_cold"] = cpu_us(partial(_cold, dialect, dialect.frame, whole), seconds)
-        found[f"{name}_newest"] = cpu_us_after(partial(_grown, dialect, dialect.frame, shorter, whole), seconds)
+        encoder = RequestEncoder(dialect, conversations=CONVERSATIONS)
+        found[f"{name}_newest"] = cpu_us_after(partial(_grown, encoder, dialect.frame, whole), seconds)
     for kind in ("cold", "newest"):
         found[f"slowest_{kind}"] = max(found[f"{name}_{kind}"] for name in names)
     return found
@@ -44,28 +50,29 @@ def _cold(dialect: Dialect, frame: Frame, request: Request) -> bytes:
     return RequestEncoder(dialect).encode(request, frame(request, "model"))
 
 
-def _grown(dialect: Dialect, frame: Frame, shorter: Request, whole: Request) -> Callable[[], bytes]:
-    """An encoder that has written all but the newest messages, about to write them."""
-    encoder = RequestEncoder(dialect)
+def _grown(encoder: RequestEncoder, frame: Frame, whole: Request) -> Callable[[], bytes]:
+    """A conversation of which all but the newest messages are written, about to write them."""
+    named = changed(whole, conversation=f"conversation {next(_numbers)}")
+    shorter = changed(named, messages=whole.messages[:-2])
     encoder.encode(shorter, frame(shorter, "model"))
-    return lambda: encoder.encode(whole, frame(whole, "model"))
+    return lambda: encoder.encode(named, frame(named, "model"))
 
 
-def _tools(count: int) -> tuple[Tool, ...]:
+def _tools(number: int) -> tuple[Tool, ...]:
     field = {"type": "string", "description": "One of the values that the service knows."}
     properties = dict.fromkeys(("region", "metric", "since", "until", "unit"), field)
     schema = {"type": "object", "properties": properties, "required": ["metric"], "additionalProperties": False}
-    return tuple(Tool(f"query_service_{n}", f"Ask service {n} for a metric over time.", schema) for n in range(count))
+    return tuple(Tool(f"query_service_{n}", f"Ask service {n} for a metric over time.", schema) for n in range(number))
 
 
-def _messages(count: int) -> tuple[Message, ...]:
+def _messages(number: int) -> tuple[Message, ...]:
     messages: list[Message] = [UserMessage("How did the fleet do last week?")]
-    for step in range(count // 2):
+    for step in range(number // 2):
         arguments = {"metric": "load", "since": f"day {step}"}
         call = ToolCall("query_service_1", arguments, id=f"c{step}", alias=f"call_{step}")
         messages.append(Reply("Looking at the next day.", calls=(call,)))
         messages.append(ResultsMessage((ToolResult(call.id, call.name, Status.SUCCESS, (Text("0.42 " * 60),)),)))
-    return tuple(messages[:count])
+    return tuple(messages[:number])
 
 
 def _by_hand(tools: list[Json], messages: list[Json]) -> Json:

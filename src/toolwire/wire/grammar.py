@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import orjson
+
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
 from toolwire.wire.losses import Loss
@@ -28,7 +30,10 @@ def tell_tools(tools: tuple[Tool, ...]) -> str:
 
 def reply_schema(tools: Iterable[Tool]) -> Json:
     """The schema of a reply: something said, and requests of these tools with inputs that fit."""
-    requests = _request_schemas(tools)
+    return _reply_schema([_request_schema(tool) for tool in tools])
+
+
+def _reply_schema(requests: list[Any]) -> Json:
     return _closed({"message": {"type": "string"}, "tool_requests": {"type": "array", "items": {"anyOf": requests}}})
 
 
@@ -37,11 +42,15 @@ def losses(tools: Iterable[Tool]) -> tuple[Loss, ...]:
     return tuple(Loss(tool.name, "refers within its schema; any object is offered") for tool in tools if _refers(tool))
 
 
-@once_per_tool
-def _request_schemas(tool: Tool) -> Json:
+def _request_schema(tool: Tool) -> Json:
     # A reference is a path from the root of its own schema, which here is a place inside another one.
     given: Mapping[str, Any] = {"type": "object"} if _refers(tool) else tool.input_schema
     return _closed({"tool": {"const": tool.name}, "input": given, "requestId": {"type": "string"}})
+
+
+@once_per_tool
+def _written_schemas(tool: Tool) -> orjson.Fragment:
+    return orjson.Fragment(to_json(_request_schema(tool)))
 
 
 def _refers(tool: Tool) -> bool:
@@ -61,6 +70,10 @@ def _encode_tools(tools: Iterable[Tool]) -> list[Any]:
     return [reply_schema(tools)]
 
 
+def _write_tools(tools: Iterable[Tool]) -> list[Any]:
+    return [_reply_schema(_written_schemas(tools))]
+
+
 def _placed(schemas: list[Any]) -> Json:
     (schema,) = schemas
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}}
@@ -78,6 +91,7 @@ DIALECT = prompted(
     write_reply,
     write_results,
     encode_tools=_encode_tools,
+    write_tools=_write_tools,
     place_tools=_placed,
     losses=losses,
     lists_tools_when_off=False,

@@ -19,6 +19,7 @@ Made = TypeVar("Made")
 KEPT_TOOLS = 1024
 LONGEST_ID = 40  # OpenAI refuses longer tool_call_id values
 NO_OUTPUT = "(no output)"
+_GOOD = (Status.SUCCESS, Status.PARTIAL)
 
 
 def to_json(value: Any) -> bytes:
@@ -61,7 +62,11 @@ def once_per_tool(write: Callable[[Tool], Made]) -> Callable[[Iterable[Tool]], l
         return made[id(tool)]
 
     def written(tools: Iterable[Tool]) -> list[Made]:
-        return [made[id(tool)] if id(tool) in made else make(tool) for tool in tools]
+        tools = tuple(tools)
+        try:
+            return [made[key] for key in map(id, tools)]
+        except KeyError:
+            return [made[id(tool)] if id(tool) in made else make(tool) for tool in tools]
 
     return written
 
@@ -85,8 +90,10 @@ class CallIds:
     def claim(self, call: ToolCall) -> str:
         """The wire id of a call that is being written for the first time."""
         chosen = call.alias
-        if not chosen or not self._usable(chosen):
-            chosen = call.id if self._usable(call.id) else self._derived(call)
+        if not chosen or chosen in self._taken or not self._fits(chosen):
+            chosen = call.id
+            if not chosen or chosen in self._taken or not self._fits(chosen):
+                chosen = self._derived(call)
         self._taken.add(chosen)
         self._wire[call.id] = chosen
         return chosen
@@ -94,9 +101,6 @@ class CallIds:
     def of(self, result: ToolResult) -> str:
         """The wire id of the call that this result answers."""
         return self._wire.get(result.call_id, result.call_id)
-
-    def _usable(self, candidate: str) -> bool:
-        return candidate != "" and candidate not in self._taken and self._fits(candidate)
 
     def _derived(self, call: ToolCall) -> str:
         attempt = 0
@@ -113,10 +117,9 @@ def answers(message: Message, waiting: Sequence[ToolCall]) -> bool:
     """Whether this message gives each waiting call its one result, in order, as almost every one does."""
     if not isinstance(message, ResultsMessage) or len(message.results) != len(waiting):
         return False
-    for result, call in zip(message.results, waiting, strict=True):
-        if result.call_id != call.id:
-            return False
-    return bool(waiting)
+    if len(waiting) == 1:  # as nearly always
+        return message.results[0].call_id == waiting[0].id
+    return bool(waiting) and [result.call_id for result in message.results] == [call.id for call in waiting]
 
 
 def settle(message: Message, waiting: Sequence[ToolCall]) -> tuple[Message, ...]:
@@ -161,7 +164,7 @@ def words(result: ToolResult) -> str:
 
 
 def is_failure(result: ToolResult) -> bool:
-    return result.status not in (Status.SUCCESS, Status.PARTIAL)
+    return result.status not in _GOOD
 
 
 def images(result: ToolResult) -> list[Image]:

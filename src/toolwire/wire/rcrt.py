@@ -58,7 +58,7 @@ def _request(call: ToolCall, ids: CallIds) -> Json:
 
 def write_results(results: Sequence[ToolResult], ids: CallIds) -> str:
     """One `tool.response.v1` object a line, in the order of the requests."""
-    return "\n".join(to_json(response(result, ids)).decode() for result in results)
+    return "\n".join([to_json(response(result, ids)).decode() for result in results])
 
 
 def response(result: ToolResult, ids: CallIds) -> Json:

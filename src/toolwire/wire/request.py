@@ -35,7 +35,8 @@ class Dialect:
 
     `system` makes the first message of the system text; without it the text belongs to the frame. `tell_tools` puts
     the tools into the system text, for models that know no other way. `place_tools` makes body fields of what
-    `encode_tools` wrote, and `losses` says what the provider's schemas cannot say.
+    `encode_tools` made; `write_tools` gives the same with its parts already written, where that pays; `losses` says
+    what the provider's schemas cannot say.
     `joins_neighbours` says that messages of the same role in a row are one message, whose last field
     `parts_field` is a list; `bridge` is what the model says between results and a user, where one demands that.
     """
@@ -52,6 +53,7 @@ class Dialect:
     messages_field: str = "messages"
     parts_field: str = "content"
     place_tools: Callable[[list[Any]], Json] = _as_tools
+    write_tools: Callable[[Iterable[Tool]], list[Any]] | None = None
     tell_tools: Callable[[str, tuple[Tool, ...]], str] | None = None
     losses: Callable[[Iterable[Tool]], tuple[Loss, ...]] = _nothing_lost
     bridge: str = ""
@@ -217,7 +219,12 @@ class RequestEncoder:
     def _tool_fields(self, tools: tuple[Tool, ...]) -> bytes:
         if not tools:
             return b""
-        return self._tools.get(tools, "", lambda: to_json(self._dialect.tool_fields(tools))[1:-1])
+        return self._tools.get(tools, "", lambda: self._written_tools(tools))
+
+    def _written_tools(self, tools: tuple[Tool, ...]) -> bytes:
+        if self._dialect.write_tools is None:
+            return to_json(self._dialect.tool_fields(tools))[1:-1]
+        return to_json(self._dialect.place_tools(self._dialect.write_tools(tools)))[1:-1]
 
 
 class _Recent:
