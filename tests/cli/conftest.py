@@ -21,12 +21,14 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
-    """Run a command in this process, in a folder of its own and with an environment that says nothing."""
+    """Run a command in this process, in a trusted folder of its own and with an environment that says nothing else."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("TOOLWIRE_") or name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TOOLWIRE_TRUST", str(tmp_path))
 
     def run(*words: str) -> Ran:
         with pytest.raises(SystemExit) as ended:

@@ -37,7 +37,10 @@ class Ran:
 
 @dataclass(slots=True)
 class Stage:
-    """A folder in which commands run, with an environment that knows nothing of this machine."""
+    """A folder in which commands run, with an environment that knows nothing of this machine.
+
+    The folder is trusted, so that tests of other things can use any setting.
+    """
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -86,7 +89,8 @@ class Stage:
 
     def _environ(self, more: dict[str, str]) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
-        return {**kept, "HOME": str(self.folder), "PYTHONUTF8": "1", **self.environ, **more}
+        own = {"HOME": str(self.folder), "PYTHONUTF8": "1", "TOOLWIRE_TRUST": str(self.folder)}
+        return {**kept, **own, **self.environ, **more}
 
 
 @dataclass(slots=True)

@@ -130,12 +130,12 @@ call_parser = "anthropic_xml"
 result_format = "anthropic"
 """,
     )
-    chosen = load(project, {}).chosen()
+    chosen = load(project, {"TOOLWIRE_TRUST": str(project)}).chosen()
     assert (chosen.model, chosen.url) == ("ollama:qwen3-next-80b-tools", "http://athena:11434")
     assert (chosen.temperature, chosen.max_tokens) == (0.5, 900)
     assert chosen.tools.definition_format == "openai"
 
-    other = load(project, {"TOOLWIRE_PROFILE": "claude-agent"}).chosen()
+    other = load(project, {"TOOLWIRE_PROFILE": "claude-agent", "TOOLWIRE_TRUST": str(project)}).chosen()
     assert (other.model, other.url, other.api_key_env) == ("anthropic:claude-sonnet", None, "WORK_KEY")
     assert other.tools.call_parser == "anthropic_xml"
 
@@ -295,13 +295,14 @@ def test_paths_start_at_the_file_that_says_them_and_know_the_home_folder(project
     write(project, '[grant]\ntier = "run"\nroots = ["src", "~/notes", "/data"]\n[store]\nhome = "state"')
     inner = project / "inner"
     inner.mkdir()
-    settings = load(inner, {"HOME": "/home/me"})
+    settings = load(inner, {"HOME": "/home/me", "TOOLWIRE_TRUST": str(project)})
 
     grant = settings.grant(inner)
     assert grant.tier is Tier.RUN
     assert grant.roots == (str(project / "src"), "/home/me/notes", "/data")
     assert settings.home(inner) == project / "state"
-    assert load(inner, {"TOOLWIRE_STORE__HOME": "x"}).home(inner) == inner / "x"
+    moved = load(inner, {"TOOLWIRE_STORE__HOME": "x", "TOOLWIRE_TRUST": str(project)})
+    assert moved.home(inner) == inner / "x"
 
 
 def test_an_empty_list_of_roots_grants_nothing_to_read(project: Path) -> None:

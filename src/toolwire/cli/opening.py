@@ -9,6 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from toolwire.cli.person import someone_is_there
+from toolwire.cli.text import clean
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -20,7 +24,7 @@ from toolwire.protocol.tools import Grant, Tool
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
-from toolwire.settings import Layer, ModelChoice, Settings, load, user_folder
+from toolwire.settings import Layer, ModelChoice, Settings, Untrusted, load, state_folder, trust, user_folder
 from toolwire.toolbox import standard
 from toolwire.wire.format_tally import FormatTally
 
@@ -54,9 +58,16 @@ class Granted:
 
 
 def here(flags: Mapping[str, Any] | None = None) -> Place:
-    """The place of this process. Raises SettingsError."""
+    """The place of this process. Raises SettingsError. A file that needs trust is shown to whoever is at a terminal."""
     cwd = Path.cwd()
-    place = Place(cwd, os.environ, load(cwd, os.environ, flags, user_folder()))
+    try:
+        settings = load(cwd, os.environ, flags, user_folder(), state_folder())
+    except Untrusted as asking:
+        if not (someone_is_there() and _trusts(asking)):
+            raise
+        trust(asking.file, asking.digest, state_folder())
+        settings = load(cwd, os.environ, flags, user_folder(), state_folder())
+    place = Place(cwd, os.environ, settings)
     if place.settings.origin("grant.roots").layer is Layer.FLAGS:
         for root in place.settings.grant(cwd).roots:
             _require_folder(Path(root))
@@ -137,6 +148,11 @@ def choice_for(place: Place, model: str) -> ModelChoice:
     return ModelChoice(model)
 
 
+def _trusts(asking: Untrusted) -> bool:
+    typer.echo(f"{clean(str(asking.file))} asks for what only you can allow:\n{clean(asking.wants)}", err=True)
+    return typer.confirm("Do you trust this file, until it changes?", default=False, err=True)
+
+
 def _require_folder(root: Path) -> None:
     if root.is_dir():
         return
@@ -170,10 +186,14 @@ def _own_tools(place: Place) -> Iterable[Tool]:
 
 
 def _make_importable(place: Place) -> None:
-    """Modules of the project can be named without being installed."""
-    for folder in (str(place.cwd), str(place.home.parent)):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+    """Modules of the project can be named without being installed; those of the user's own file lie beside it.
+
+    A name from the user's file is never looked for in the project: code that came with it would run unasked.
+    """
+    is_users_own = place.settings.origin("tools.modules").layer is Layer.USER_FILE
+    for folder in (user_folder(),) if is_users_own else (place.cwd, place.home.parent):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
 
 
 def _tools_at(path: str, origin: str) -> Iterable[Tool]:

@@ -1,7 +1,11 @@
 """Settings: one checked schema, five layers, and the origin of every value."""
 
 from toolwire.settings.keys import describe
-from toolwire.settings.loading import load, user_folder
+from toolwire.settings.loading import load, project_file, user_folder
 from toolwire.settings.schema import Layer, ModelChoice, Origin, Profile, Settings, WireFormats
+from toolwire.settings.trust import Untrusted, forget, state_folder, trust
 
-__all__ = ["Layer", "ModelChoice", "Origin", "Profile", "Settings", "WireFormats", "describe", "load", "user_folder"]
+__all__ = [
+    "Layer", "ModelChoice", "Origin", "Profile", "Settings", "Untrusted", "WireFormats",
+    "describe", "forget", "load", "project_file", "state_folder", "trust", "user_folder",
+]  # fmt: skip

@@ -10,8 +10,17 @@ from pydantic import ValidationError
 from toolwire.errors import SettingsError
 from toolwire.settings.keys import known_keys, pattern_of
 from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings
-from toolwire.settings.sources import FILE_NAME, Entry, environment_entries, file_entries, flag_entries
+from toolwire.settings.sources import (
+    FILE_NAME,
+    Entry,
+    environment_entries,
+    file_content,
+    file_entries,
+    flag_entries,
+)
+from toolwire.settings.trust import Untrusted, could_hurt, digest_of, is_trusted
 
+Entries = dict[tuple[str, ...], Entry]
 PATHS = frozenset({"grant.roots", "store.home"})
 
 
@@ -21,28 +30,60 @@ def user_folder() -> Path:
 
 
 def load(
-    cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any] | None = None, user_dir: Path | None = None
+    cwd: Path,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any] | None = None,
+    user_dir: Path | None = None,
+    state_dir: Path | None = None,
 ) -> Settings:
     """Read all layers and check them. Raises SettingsError that names key, place and what is allowed.
 
-    Nothing ambient is read: doors pass `os.environ` and `user_folder()`; without `user_dir` there is no user file.
-    Flags are given by dotted key; text is read as in a variable, and None stands for a flag that was not given.
+    Nothing ambient is read: doors pass `os.environ`, `user_folder()` and `state_folder()`; without `user_dir` there is
+    no user file, and without `state_dir` only TOOLWIRE_TRUST makes a project's file trusted. One that is not, and asks
+    for what needs it, raises Untrusted. Flags are given by dotted key; text is read as in a variable, and None stands
+    for a flag that was not given.
     """
-    project = _nearest_file(cwd)
-    layers = (
-        file_entries(user_dir / FILE_NAME, Layer.USER_FILE) if user_dir and (user_dir / FILE_NAME).is_file() else [],
-        file_entries(project, Layer.PROJECT_FILE) if project else [],
+    project = project_file(cwd)
+    folder = project.parent if project else None
+    content = file_content(project) if project else b""
+    below = _merged({}, _user_entries(user_dir))
+    merged = below
+    for layer in (
+        file_entries(project, content, Layer.PROJECT_FILE) if project else [],
         environment_entries(environ),
         flag_entries(flags or {}),
-    )
-    merged: dict[tuple[str, ...], Entry] = {}
-    for layer in layers:
-        merged |= {entry.path: entry for entry in _one_spelling(_profiles_named_as_before(layer, merged))}
-    folder = project.parent if project else None
-    return _settings([_with_full_paths(entry, folder, environ) for entry in merged.values()], folder)
+    ):
+        merged = _merged(merged, layer)
+    entries = [_with_full_paths(entry, folder, environ) for entry in merged.values()]
+    settings = _settings(entries, folder)
+    if project:
+        own = [entry for entry in entries if entry.origin.layer is Layer.PROJECT_FILE]
+        under = {path: _with_full_paths(entry, None, environ).value for path, entry in below.items()}
+        wants = [entry for entry in own if _needs_trust(entry, under, cwd, project.parent)]
+        if wants and not is_trusted(project, digest := digest_of(content), environ, state_dir):
+            raise Untrusted(project, digest, wants)
+    return settings
 
 
-def _nearest_file(cwd: Path) -> Path | None:
+def _user_entries(user_dir: Path | None) -> list[Entry]:
+    if user_dir is None or not (file := user_dir / FILE_NAME).is_file():
+        return []
+    return file_entries(file, file_content(file), Layer.USER_FILE)
+
+
+def _merged(below: Entries, layer: list[Entry]) -> Entries:
+    return {**below, **{entry.path: entry for entry in _one_spelling(_profiles_named_as_before(layer, below))}}
+
+
+def _needs_trust(entry: Entry, under: Mapping[tuple[str, ...], Any], cwd: Path, folder: Path) -> bool:
+    """Whether an entry of the project's file could hurt, given the values that the user's own file sets."""
+    value = under.get(entry.path, known_keys()[pattern_of(entry.path)].default)
+    roots = under.get(("grant", "roots"))
+    return could_hurt(entry, value, [folder] if roots is None else [cwd / root for root in roots], folder)
+
+
+def project_file(cwd: Path) -> Path | None:
+    """The nearest settings file in a folder or above it."""
     return next((folder / FILE_NAME for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
 
 

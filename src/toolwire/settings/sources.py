@@ -11,6 +11,7 @@ from toolwire.settings.schema import Layer, Origin
 
 FILE_NAME = "toolwire.toml"
 PREFIX = "TOOLWIRE_"
+NO_SETTINGS = frozenset({"TOOLWIRE_TRUST"})
 LARGEST_FILE = 64 * 1024
 LONGEST_LINE = 2000  # tomllib takes quadratic time for a dotted key
 
@@ -43,9 +44,9 @@ class Entry(NamedTuple):
         return ".".join(self.path)
 
 
-def file_entries(path: Path, layer: Layer) -> list[Entry]:
+def file_entries(path: Path, content: bytes, layer: Layer) -> list[Entry]:
     """The entries of one TOML file. Raises SettingsError with the file and, where it can be told, the line."""
-    text = _read(path)
+    text = _decoded(path, content)
     if any(len(line) > LONGEST_LINE for line in text.split("\n")):
         raise SettingsError(f"{path} has a line of more than {LONGEST_LINE} characters; break it into several")
     try:
@@ -64,7 +65,8 @@ def file_entries(path: Path, layer: Layer) -> list[Entry]:
     return list(_flatten(table, (), origin))
 
 
-def _read(path: Path) -> str:
+def file_content(path: Path) -> bytes:
+    """What is in a settings file. Raises SettingsError."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
@@ -72,6 +74,10 @@ def _read(path: Path) -> str:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > LARGEST_FILE:
         raise SettingsError(f"{path} is larger than {LARGEST_FILE // 1024} KiB; that is not a settings file")
+    return content
+
+
+def _decoded(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -122,7 +128,7 @@ def _flatten(
 
 def environment_entries(environ: Mapping[str, str]) -> list[Entry]:
     """The entries of the `TOOLWIRE_*` variables; an empty variable counts as unset."""
-    names = sorted(name for name in environ if name.startswith(PREFIX) and environ[name])
+    names = sorted(name for name in environ if name.startswith(PREFIX) and environ[name] and name not in NO_SETTINGS)
     return [_of_variable(name, environ[name]) for name in names]
 
 

@@ -1,0 +1,122 @@
+"""What a project's settings file may not do without the user's word, and where that word is kept.
+
+A file that came with a cloned repository could run code, widen the grant, or send keys elsewhere. What it sets of that
+kind counts only once the user has trusted it, for one path and one content.
+"""
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from toolwire.errors import SettingsError
+from toolwire.protocol.tools import Tier
+from toolwire.settings.sources import Entry
+
+VARIABLE = "TOOLWIRE_TRUST"
+_LONGEST_SHOWN = 200
+
+
+class Untrusted(SettingsError):
+    """A project's file asks for what only the user can allow."""
+
+    def __init__(self, file: Path, digest: str, wants: Iterable[Entry]) -> None:
+        self.file = file
+        self.digest = digest
+        self.wants = "\n".join(f"  {entry.key} = {_shown(entry.value)}" for entry in wants)
+        advice = f"Look at it; if you trust it, run: toolwire trust {shlex.quote(str(file.parent))}"
+        super().__init__(f"{file} asks for what only you can allow:\n{self.wants}\n{advice}")
+
+
+def state_folder() -> Path:
+    """The folder of what toolwire remembers about its user on this platform."""
+    return Path(platformdirs.user_state_dir("toolwire", appauthor=False))
+
+
+def digest_of(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) -> bool:
+    """Whether a (checked) entry of the file in `folder` needs trust.
+
+    `below` is the value that would hold without it, and `roots` are the folders that could be reached.
+    """
+    value = entry.value
+    match entry.path:
+        case ("tools", "modules"):
+            return bool(value)
+        case ("store", "home"):
+            return not _within(value, [folder])
+        case ("grant", "tier"):
+            return Tier[value.upper()] > Tier[below.upper()]
+        case ("grant", "roots"):
+            return not all(_within(root, roots) for root in value)
+        case ("grant", _):
+            is_less = isinstance(value, list | tuple) and set(value) <= set(below)
+            return value != below and not is_less
+        case ("profiles", _, "url" | "api_key_env"):
+            return bool(value != below)
+        case ("profiles", _, "provider"):  # the user's own profile would send its key to somebody else
+            return below is not None and value != below
+    return False
+
+
+def is_trusted(file: Path, digest: str, environ: Mapping[str, str], state_dir: Path | None) -> bool:
+    """Whether the user has trusted this file with this content, or by TOOLWIRE_TRUST whatever is in its folder.
+
+    Raises SettingsError for a variable that names no full path: `.` would be every folder.
+    """
+    for part in filter(None, environ.get(VARIABLE, "").split(os.pathsep)):
+        if not Path(part).is_absolute():
+            raise SettingsError(f"{VARIABLE} must name folders by their full path, not {part[:80]!r}")
+        if _within(file, [Path(part)]):
+            return True
+    return state_dir is not None and _kept(_note(file, state_dir)) == digest
+
+
+def trust(file: Path, digest: str, state_dir: Path) -> None:
+    """Keep the user's word for this file with this content. Raises SettingsError when it cannot be written."""
+    note = _note(file, state_dir)
+    draft = note.with_suffix(f".{os.getpid()}")
+    try:
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft.write_text(f"{digest}\n{file}\n", encoding="utf-8", errors="surrogateescape")
+        draft.replace(note)
+    except OSError as wrong:
+        raise SettingsError(f"{note} cannot be written: {wrong.strerror}; without it nothing is trusted") from None
+
+
+def forget(file: Path, state_dir: Path) -> None:
+    """Take the word back. Harmless when it was never given."""
+    try:
+        _note(file, state_dir).unlink(missing_ok=True)
+    except OSError as wrong:
+        raise SettingsError(f"{_note(file, state_dir)} cannot be removed: {wrong.strerror}") from None
+
+
+def _note(file: Path, state_dir: Path) -> Path:
+    return state_dir / "trusted" / sha256(os.fsencode(file.resolve())).hexdigest()
+
+
+def _kept(note: Path) -> str:
+    try:
+        with note.open("rb") as kept:
+            return kept.readline(128).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _within(path: str | Path, folders: Iterable[Path]) -> bool:
+    """Whether a path, with all its links followed, is one of the folders or beneath it."""
+    real = Path(path).resolve()
+    return any(real.is_relative_to(folder.resolve()) for folder in folders)
+
+
+def _shown(value: Any) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

@@ -1,0 +1,100 @@
+"""`toolwire trust`, and commands in a project that has it not: code of a cloned repository never runs unasked."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import Stage, Terminal
+from toolwire.cli.exits import Exit
+
+EVIL = """
+from pathlib import Path
+Path("ran").touch()
+from toolwire import tool
+
+@tool
+def shout(words: str) -> str:
+    \"\"\"Shout.\"\"\"
+    return words.upper()
+"""
+
+
+@pytest.fixture
+def cloned(stage: Stage) -> Stage:
+    """A project with tools of its own, which nobody has trusted yet."""
+    stage.environ["TOOLWIRE_TRUST"] = ""
+    stage.settings('[tools]\nmodules = ["evil:shout"]\n')
+    stage.module("evil", EVIL)
+    return stage
+
+
+def has_run(stage: Stage) -> bool:
+    return (stage.folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["ask", "hi"], ["chat"], ["call", "echo", "message=1"], ["preflight", "echo"], ["explain", "echo"], ["tools"],
+     ["status"], ["logs"], ["metrics"]],
+)  # fmt: skip
+def test_without_trust_nothing_runs_and_the_way_to_give_it_is_told(cloned: Stage, words: list[str]) -> None:
+    ran = cloned.run(*words)
+    assert (ran.code, f"toolwire trust {cloned.folder}" in ran.err) == (Exit.USAGE, True)
+    assert "tools.modules = ['evil:shout']" in ran.err
+    assert not has_run(cloned)
+
+
+def test_a_trusted_project_works_until_its_file_changes(cloned: Stage) -> None:
+    told = cloned.run("trust")
+    assert (told.code, "tools.modules" in told.out) == (Exit.DONE, True)
+    assert not has_run(cloned)
+    assert cloned.run("call", "shout", "words=hi").out == "HI\n"
+    with (cloned.folder / "toolwire.toml").open("a") as file:
+        file.write('[grant]\nconfirmed = ["*"]\n')
+    assert cloned.run("call", "shout", "words=hi").code == Exit.USAGE
+    assert cloned.run("trust", str(cloned.folder)).code == Exit.DONE
+    assert cloned.run("call", "shout", "words=hi").code == Exit.DONE
+    assert cloned.run("trust", "--forget").code == Exit.DONE
+    assert cloned.run("call", "shout", "words=hi").code == Exit.USAGE
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", Exit.DONE), ("n", Exit.USAGE), ("", Exit.USAGE)])
+def test_at_a_terminal_the_person_is_asked_once(cloned: Stage, answer: str, code: Exit) -> None:
+    with Terminal(cloned, "call", "shout", "words=hi") as terminal:
+        assert "evil:shout" in terminal.wait_for("until it changes? [y/N]")
+        assert not has_run(cloned)
+        terminal.type(f"{answer}\n")
+        assert terminal.end() == code
+    assert has_run(cloned) == (code == Exit.DONE)
+    assert cloned.run("call", "shout", "words=hi").code == code
+
+
+def test_the_doctor_tells_of_a_file_that_is_not_trusted(cloned: Stage) -> None:
+    ran = cloned.run("doctor", "--json")
+    [found] = [finding for finding in ran.json["findings"] if finding["what"] == "settings"]
+    assert (found["state"], "toolwire trust" in found["said"]) == ("broken", True)
+    assert not has_run(cloned)
+
+
+def test_a_project_that_asks_for_nothing_needs_no_trust(stage: Stage) -> None:
+    stage.environ["TOOLWIRE_TRUST"] = ""
+    assert stage.run("trust").code == Exit.USAGE
+    stage.settings("[loop]\niterations = 5\n")
+    assert "nothing that needs trust" in stage.run("trust").out
+    assert stage.run("call", "echo", "message=1").code == Exit.DONE
+
+
+def test_a_module_of_the_users_own_file_is_not_taken_from_the_project(
+    stage: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A repository could otherwise run code by holding a file of that name."""
+    stage.environ["TOOLWIRE_TRUST"] = ""
+    stage.module("evil", EVIL)
+    config: Path = tmp_path_factory.mktemp("config")
+    (config / "toolwire").mkdir()
+    (config / "toolwire" / "toolwire.toml").write_text('[tools]\nmodules = ["evil:shout"]\n')
+    assert "cannot be imported" in stage.run("tools", XDG_CONFIG_HOME=str(config)).err
+    assert not has_run(stage)
+    (config / "toolwire" / "evil.py").write_text(EVIL.replace("upper", "lower"))
+    ran = stage.run("call", "shout", "words=Hi", XDG_CONFIG_HOME=str(config))
+    assert ran.out == "hi\n"
