@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolwire.define.toolbox import Toolbox
+from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
 from toolwire.errors import NotKept
 from toolwire.execute.contract import Executor
 from toolwire.journey import Approve, Emit
 from toolwire.loop.events import Event
 from toolwire.loop.run import Intervene, Runner, fold
-from toolwire.loop.step import stopped
+from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
@@ -66,6 +67,7 @@ class Agent:
         executor: Executor | None = None,
         approve: Approve | None = None,
         suspends: bool = False,
+        secrets: Secrets = NO_SECRETS,
         intervene: Intervene | None = None,
         tier_by_intent: bool = False,
         name: str = "agent",
@@ -76,7 +78,9 @@ class Agent:
         self.model: ChatModel = open_model(model) if isinstance(model, str) else model
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*tools)
         self.store = store or MemoryStore()
-        self.runtime = Runtime(self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends)
+        self.runtime = Runtime(
+            self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, secrets=secrets
+        )
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()
@@ -180,6 +184,7 @@ class Agent:
             limits=self.limits,
             started_at=self.runtime.clock(),
             messages=(*history, UserMessage(question)),
+            tainted=was_tainted(history),
         )
         await self.store.begin(turn)
         return turn

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Protocol
 
 from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
+from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
 from toolwire.deliver.size import overflow, trimmed
 from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.execute.contract import Executor, LeavesWork
@@ -18,6 +19,7 @@ from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.turns import Turn
@@ -116,6 +118,7 @@ class Hub(Protocol):
     approve: Approve | None
     suspends: bool
     approval_s: float
+    secrets: Secrets
     clock: Callable[[], float]
     new_id: Callable[[], str]
 
@@ -271,15 +274,28 @@ class Journey:
             if self._emit:
                 self._emit(CallStarted(card.call))
             allowed = self._before_the_deadline(allowed)
-            result = await hub.executor.execute(allowed, self._context(card, allowed))
+            result = await self._executed(allowed, self._context(card, allowed))
         finally:
             self._batch.leave()
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
+        if allowed.tool.untrusted:
+            result = changed(result, untrusted=True)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
         whole = overflow(result, self._turn.limits.result_chars)
         return result if whole is None else await self._shortened(result, whole)
+
+    async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
+        """Run the call with its secrets in place, and let none of them out."""
+        secrets = self._hub.secrets
+        if secrets is NO_SECRETS:
+            return await self._hub.executor.execute(allowed, context)
+        try:
+            revealed = secrets.revealed(allowed)
+        except NotYours as reason:
+            return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
+        return secrets.scrubbed(await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
         """The call with no more time than its turn has left. Time spent on people's approvals is not the turn's."""
@@ -304,10 +320,10 @@ class Journey:
         identity = (card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt)
         if emit is None:
             return Context(*identity, thread=turn.thread)
-        loop, call_id = asyncio.get_running_loop(), card.call.id
+        loop, call_id, secrets = asyncio.get_running_loop(), card.call.id, self._hub.secrets
 
         def report(message: str, fraction: float | None) -> None:
             """Tools in threads report too, so the watcher is told on the loop."""
-            loop.call_soon_threadsafe(emit, CallProgress(call_id, message, fraction))
+            loop.call_soon_threadsafe(emit, CallProgress(call_id, secrets.clean(message), fraction))
 
         return Context(*identity, report, thread=turn.thread)

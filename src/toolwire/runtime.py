@@ -15,6 +15,7 @@ from toolwire.decide.ladder import Case, decide
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled, refused
+from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.offer import offered
 from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
@@ -43,6 +44,7 @@ class Runtime:
         approve: Approve | None = None,
         suspends: bool = False,
         approval_s: float = APPROVAL_S,
+        secrets: Secrets = NO_SECRETS,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: str(uuid7()),
     ) -> None:
@@ -52,6 +54,7 @@ class Runtime:
         self.approve = approve
         self.suspends = suspends
         self.approval_s = approval_s
+        self.secrets = secrets
         self.clock = clock
         self.new_id = new_id
         self.resources = Resources()
@@ -145,7 +148,7 @@ class Runtime:
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision:
         """The decision about an accepted call with other arguments."""
-        return decide(Case(call, self.toolbox, turn.grant, None, turn.calls, 0, turn.limits.calls_per_step))
+        return decide(Case(call, self.toolbox, turn.grant, None, turn.calls, tainted=turn.tainted))
 
     async def _suspend(self, turn: Turn, journey: Journey) -> NoReturn:
         """Everything that could run has run; the rest waits for people."""
@@ -156,7 +159,9 @@ class Runtime:
         """Decide about calls and make their cards."""
         judged = []
         for place, call in enumerate(calls):
-            case = Case(call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step)
+            case = Case(
+                call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted
+            )
             decision = decide(case)
             judged.append(Accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
         return judged

@@ -29,7 +29,7 @@ class Case:
     """A call and everything that its judgement depends on.
 
     `offered` are the names shown to the model, None when nothing was narrowed; `spent` counts the calls of the turn
-    before this one, `place` the calls before it in the same reply.
+    before this one, `place` the calls before it in the same reply. `tainted` says that untrusted text was read.
     """
 
     call: ToolCall
@@ -39,6 +39,7 @@ class Case:
     spent: int = 0
     place: int = 0
     calls_per_step: int = 32
+    tainted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
         faults = " ".join(fault if fault[-1:] in ".?!" else f"{fault}." for fault in checked.faults)
         sentence = f"Invalid arguments for {tool.name!r}: {faults}"
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
-    ruled = ruling(tool, checked.arguments, grant)
+    ruled = ruling(tool, checked.arguments, grant, tainted=case.tainted)
     if ruled.verdict is Verdict.DENY:
         yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Use another way, or ask the user.", "policy")
     elif ruled.verdict is Verdict.ASK:
@@ -194,7 +195,7 @@ def _why(rule: str, case: Case, tool: Tool) -> str:
         case "arguments":
             return "They pass the tool's schema."
         case "policy" | "confirmation":
-            ruled = ruling(tool, case.call.arguments, grant)
+            ruled = ruling(tool, case.call.arguments, grant, tainted=case.tainted)
             return ruled.sentence if ruled.rule or rule == "confirmation" else "No rule forbids it."
         case _:
             left = grant.max_calls - case.spent - case.place

@@ -39,9 +39,12 @@ _CONFIRMED = Ruling(Verdict.ALLOW, "The grant has confirmed it.")
 _FREE = Ruling(Verdict.ALLOW, "It may run without asking.")
 
 
-def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant) -> Ruling:
-    """The one ruling about a call whose tier, permissions and arguments are in order."""
-    if not grant.rules and grant.autonomy is not Autonomy.READONLY and tool.category != SHELL:
+def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: bool = False) -> Ruling:
+    """The one ruling about a call whose tier, permissions and arguments are in order.
+
+    In a `tainted` turn a wary grant has people asked before anything goes out or changes, whatever else is allowed.
+    """
+    if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and tool.category != SHELL:
         return _by_autonomy(tool, grant)
     if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE:
         return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
@@ -54,6 +57,10 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant) -> Ruling:
         for rule in grant.rules:
             if rule.verdict is verdict and _concerns(rule, tool) and _matches(rule, arguments, reading):
                 return Ruling(verdict, _said(rule), rule)
+    if tainted and grant.wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
+        return Ruling(
+            Verdict.ASK, f"This turn has read what strangers may have written, and {tool.name!r} has effects."
+        )
     allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and _concerns(rule, tool)]
     if (allowing := _allowing(allows, arguments, reading)) is not None:
         return Ruling(Verdict.ALLOW, _said(allowing), allowing)
@@ -74,6 +81,7 @@ def narrowed(grant: Grant, own: Grant) -> Grant:
         max_calls=min(grant.max_calls, own.max_calls),
         autonomy=min(grant.autonomy, own.autonomy),
         rules=tuple(rule for rule in every if rule.verdict is not Verdict.ALLOW or rule in both),
+        wary=grant.wary or own.wary,
     )
 
 

@@ -26,6 +26,7 @@ from toolwire.loop.step import (
     noted,
     replied,
     stopped,
+    was_tainted,
 )
 from toolwire.models.waits import waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
@@ -43,7 +44,7 @@ Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
 def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
     """A stored turn as it stands: everything that happened, folded over how it began."""
-    turn = kept.opening
+    turn = changed(kept.opening, tainted=was_tainted(kept.opening.messages))
     for event in kept.events:
         match event:
             case Reply():

@@ -13,7 +13,7 @@ Limits turn `AskModel` into its last form (tools off), or end the turn at once. 
 events over its opening, so resuming after a crash is folding and asking `next_step` again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from toolwire.loop.limits import (
@@ -113,10 +113,12 @@ def replied(turn: Turn, reply: Reply) -> Turn:
 
 def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
     """The turn after all calls of its last reply have results; `echoes` are digests of those that should progress."""
-    failed = 0
+    failed, tainted = 0, turn.tainted
     for result in results:
         if result.status not in _PROGRESS:
             failed += 1
+        if result.untrusted:
+            tainted = True
     # Within one step the same call twice is no repetition yet: the model has not seen the first result.
     new = echoes if len(echoes) == 1 else tuple(dict.fromkeys(echoes))
     kept = (*turn.echoes, *new)[-ECHOES_KEPT:]
@@ -136,8 +138,14 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
         echoes=kept,
         repeats=repeats,
         warned=warned,
+        tainted=tainted,
         ending=ending,
     )
+
+
+def was_tainted(messages: Iterable[Message]) -> bool:
+    """Whether strangers may have written some of what was said before."""
+    return any(isinstance(said, ResultsMessage) and any(one.untrusted for one in said.results) for said in messages)
 
 
 def noted(turn: Turn, note: Note) -> Turn:

@@ -77,6 +77,15 @@ Block = Text | Image | Resource | ErrorText
 
 @quick
 @dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool may return when text alone will not do: blocks for the model, and a value for programs."""
+
+    content: tuple[Block, ...]
+    structured: Any = None
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class ToolError:
     """Why a call did not succeed: a code from the closed list, a sentence for the model, room for detail."""
 
@@ -93,7 +102,10 @@ class ToolError:
 @quick
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """How a call ended. There is exactly one for every accepted call."""
+    """How a call ended. There is exactly one for every accepted call.
+
+    `untrusted` marks what strangers may have written: a page of the web, a message, a file from elsewhere.
+    """
 
     call_id: str
     name: str
@@ -108,6 +120,7 @@ class ToolResult:
     truncated: bool = False
     handle: str | None = None
     delivery: str | None = None
+    untrusted: bool = False
 
     @property
     def ok(self) -> bool:
@@ -118,7 +131,7 @@ class ToolResult:
         """The words of the result: its text and error blocks, a line for each image or pointer."""
         if len(self.content) == 1 and type(block := self.content[0]) is Text:
             return block.text
-        return "\n".join(_words(block) for block in self.content)
+        return "\n".join(in_words(block) for block in self.content)
 
     @classmethod
     def failed(cls, call: ToolCall, code: Code, message: str, *, detail: Any = None, **more: Any) -> "ToolResult":
@@ -127,7 +140,8 @@ class ToolResult:
         return cls(call.id, call.name, OUTCOMES[code].status, (ErrorText(message, code),), error=error, **more)
 
 
-def _words(block: Block) -> str:
+def in_words(block: Block) -> str:
+    """A block as text: what it says, or that there is an image or a pointer."""
     match block:
         case Text(text) | ErrorText(text):
             return text

@@ -72,6 +72,7 @@ class Tool:
     polling: bool = False
     delivery: Delivery = Delivery.MODEL
     controls_delivery: bool = False
+    untrusted: bool = False
     sandbox: str = "none"
     version: str = "1"
     skill: str = ""
@@ -92,7 +93,8 @@ class Tool:
 class Grant:
     """What the caller of a turn may do. An argument of every decision, never ambient.
 
-    `confirmed` names the tools that need no further word from a person; `"*"` stands for all of them.
+    `confirmed` names the tools that need no further word from a person; `"*"` stands for all of them. A `wary` grant
+    has people asked again, whatever is confirmed, once a turn has read what strangers may have written.
     """
 
     tier: Tier = Tier.WALK
@@ -104,3 +106,4 @@ class Grant:
     max_calls: int = 64
     autonomy: Autonomy = Autonomy.SUPERVISED
     rules: tuple[Rule, ...] = ()
+    wary: bool = True

@@ -55,6 +55,7 @@ class Turn:
     `pending` are the calls of the last reply that still want a result. `closing` is set once the turn is on its
     last step, where no tools are offered. `echoes` remembers recent (call, result) digests, and `repeats` how
     often the newest of them occurs among them.
+    `tainted` is set once a result was untrusted: what the model wants since then may not be its user's wish.
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
     """
 
@@ -80,6 +81,7 @@ class Turn:
     warned: bool = False
     closing: EndReason | None = None
     waited_s: float = 0.0
+    tainted: bool = False
     ending: Ending | None = None
 
     @property

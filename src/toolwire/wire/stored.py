@@ -72,6 +72,8 @@ def write_result(result: ToolResult) -> Json:
         out["handle"] = result.handle
     if result.delivery is not None:
         out["delivery"] = result.delivery
+    if result.untrusted:
+        out["untrusted"] = True
     return out
 
 
@@ -91,6 +93,7 @@ def read_result(data: Mapping[str, Any]) -> ToolResult:
         truncated=data.get("truncated", False),
         handle=data.get("handle"),
         delivery=data.get("delivery"),
+        untrusted=data.get("untrusted", False),
     )
 
 
@@ -194,8 +197,8 @@ def read_reply(data: Mapping[str, Any]) -> Reply:
 def write_message(message: Message) -> Json:
     """Any message of a conversation, under the name of its kind."""
     match message:
-        case UserMessage(text):
-            return {"user": text}
+        case UserMessage(text, parts):
+            return {"user": text, "parts": [_write_block(part) for part in parts]} if parts else {"user": text}
         case Note(text):
             return {"note": text}
         case ResultsMessage(results):
@@ -208,7 +211,7 @@ def read_message(data: Mapping[str, Any]) -> Message:
     """Read what `write_message` wrote. Raises ValueError for a kind this version does not know."""
     match data:
         case {"user": text}:
-            return UserMessage(text)
+            return UserMessage(text, tuple(_read_block(part) for part in data.get("parts", ())))
         case {"note": text}:
             return Note(text)
         case {"results": results}:
@@ -230,6 +233,7 @@ def write_grant(grant: Grant) -> Json:
         "max_calls": grant.max_calls,
         "autonomy": grant.autonomy.name,
         "rules": [_write_rule(rule) for rule in grant.rules],
+        "wary": grant.wary,
     }
 
 
@@ -245,6 +249,7 @@ def read_grant(data: Mapping[str, Any]) -> Grant:
         max_calls=data.get("max_calls", 0),
         autonomy=Autonomy[data.get("autonomy", Autonomy.SUPERVISED.name)],
         rules=tuple(_read_rule(rule) for rule in data.get("rules", ())),
+        wary=data.get("wary", True),
     )
 
 

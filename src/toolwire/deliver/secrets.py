@@ -1,0 +1,143 @@
+"""Secrets that models never see: placeholders in arguments until the call runs, and nothing of them in results. Pure.
+
+A model writes `{{secret:NAME}}`; the value takes its place when the call is executed, for the tools that may have it,
+and is never in a card. In whatever comes back the value is taken out again, also where it was encoded.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
+from toolwire.protocol.values import changed
+
+SHORTEST = 6
+_PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
+_DEEPEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that only the named tools may have; with no names, none may, and it is only taken out of results."""
+
+    value: str = field(repr=False)
+    tools: frozenset[str] = frozenset()
+
+
+class NotYours(Exception):
+    """A call asks for a secret that does not exist or that its tool may not have."""
+
+
+class Secrets:
+    """The secrets of a runtime. Values too short to be told from ordinary text are not looked for in results."""
+
+    def __init__(self, known: Mapping[str, Secret]) -> None:
+        self._known = dict(known)
+        self._names = {form: name for name, one in known.items() for form in _forms(one.value)}
+        longest_first = sorted(self._names, key=len, reverse=True)
+        self._found = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def revealed(self, allowed: Allowed) -> Allowed:
+        """The call with values in place of placeholders. Raises NotYours, which names what would be right."""
+        if not any("{{secret:" in text for text in _texts(allowed.arguments)):
+            return allowed
+        arguments = {key: self._filled(value, allowed.tool.name, 0) for key, value in allowed.arguments.items()}
+        return changed(allowed, arguments=arguments)
+
+    def scrubbed(self, result: ToolResult) -> ToolResult:
+        """The result without any secret in it."""
+        if self._found is None or not any(self._found.search(text) for text in _words_of(result)):
+            return result
+        error = result.error
+        return changed(
+            result,
+            content=tuple(map(self._block, result.content)),
+            structured=self._clean(result.structured, 0),
+            stderr=self.clean(result.stderr),
+            error=error
+            and ToolError(error.code, self.clean(error.message), error.retryable, self._clean(error.detail, 0)),
+        )
+
+    def clean(self, text: str) -> str:
+        """The text with the name of a secret where the secret was."""
+        found = self._found
+        return text if found is None else found.sub(lambda match: f"[secret {self._names[match[0]]}]", text)
+
+    def _filled(self, value: Any, tool: str, depth: int) -> Any:
+        match value:
+            case str():
+                return _PLACEHOLDER.sub(lambda match: self._value(match[1], tool), value)
+            case dict() if depth < _DEEPEST:
+                return {key: self._filled(inner, tool, depth + 1) for key, inner in value.items()}
+            case list() if depth < _DEEPEST:
+                return [self._filled(inner, tool, depth + 1) for inner in value]
+        return value
+
+    def _value(self, name: str, tool: str) -> str:
+        secret = self._known.get(name)
+        if secret is None or tool not in secret.tools:
+            theirs = ", ".join(sorted(known for known, one in self._known.items() if tool in one.tools)) or "none"
+            raise NotYours(f"{tool!r} may not have the secret {name!r}; it may have: {theirs}")
+        return secret.value
+
+    def _block(self, block: Block) -> Block:
+        match block:
+            case Text(text) | ErrorText(text):
+                return changed(block, text=self.clean(text))
+            case Resource(uri, title):
+                return changed(block, uri=self.clean(uri), title=self.clean(title))
+        return block
+
+    def _clean(self, value: Any, depth: int) -> Any:
+        match value:
+            case str():
+                return self.clean(value)
+            case Mapping() if depth < _DEEPEST:
+                return {self._clean(key, depth + 1): self._clean(inner, depth + 1) for key, inner in value.items()}
+            case list() | tuple() if depth < _DEEPEST:
+                return [self._clean(inner, depth + 1) for inner in value]
+        return value
+
+
+NO_SECRETS = Secrets({})
+
+
+def _forms(value: str) -> Iterator[str]:
+    """A value as it may show up: plain, in URLs, in hexadecimal, and in base64 at any of its three offsets."""
+    if len(value) < SHORTEST:
+        return
+    data = value.encode("utf-8", "surrogatepass")
+    yield value
+    yield from {quote(data, safe=""), quote_plus(data), quote(data).replace("%", "%25")}
+    yield from {binascii.hexlify(data).decode(), binascii.hexlify(data).decode().upper()}
+    for offset in range(3):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            text = encode(b"\0" * offset + data).decode()
+            # The first and last letters also depend on what stands around the value.
+            yield text[(0, 2, 3)[offset] : len(text) - (0, 3, 2)[(offset + len(data)) % 3] or None]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            waiting.extend(item.values())
+            waiting.extend(item)
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+
+
+def _words_of(result: ToolResult) -> Iterator[str]:
+    yield result.text
+    yield result.stderr
+    yield from _texts(result.structured)
+    if result.error is not None:
+        yield result.error.message
+        yield from _texts(result.error.detail)

@@ -1,0 +1,104 @@
+"""Secrets: in no card, no event and no result, wherever a tool puts them."""
+
+import base64
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire import Agent, Context, MemoryStore, ToolResult, tool
+from toolwire.deliver.secrets import Secret, Secrets
+from toolwire.protocol.calls import Text, ToolCall
+from toolwire.protocol.outcomes import Status
+from toolwire.testing import ScriptedModel, call
+
+VALUE = "hunter2/öl+?="
+SECRETS = Secrets({"PASSWORD": Secret(VALUE, frozenset({"login"})), "OTHER": Secret("swordfish", frozenset({"fish"}))})
+
+
+def cleaned(text: str, structured: Any = None) -> ToolResult:
+    return SECRETS.scrubbed(ToolResult("c", "login", Status.SUCCESS, (Text(text),), structured))
+
+
+async def test_T67_a_tool_gets_the_value_and_nobody_else_sees_it() -> None:
+    given: list[str] = []
+    seen: list[object] = []
+
+    @tool
+    def login(password: str, headers: dict[str, str], context: Context) -> dict[str, str]:
+        """Log in."""
+        given.append(password + headers["Authorization"])
+        context.progress(f"trying {password}")
+        return {"said": f"welcome {password}", "token": base64.b64encode(password.encode()).decode()}
+
+    asked = call("login", password="{{secret:PASSWORD}}", headers={"Authorization": "Bearer {{secret:PASSWORD}}"})
+    store = MemoryStore()
+    model = ScriptedModel(asked, "in")
+    answer = await Agent(model, [login], store=store, secrets=SECRETS).ask("log in", on_event=seen.append)
+    assert given == [f"{VALUE}Bearer {VALUE}"]
+    everything = repr((answer, seen, await store.calls(), await store.audit_log(), model.requests))
+    assert "welcome [secret PASSWORD]" in everything
+    assert VALUE not in everything
+    assert base64.b64encode(VALUE.encode()).decode() not in everything
+
+
+async def test_T67_a_failing_tool_does_not_give_it_away() -> None:
+    @tool
+    def login(password: str) -> str:
+        """Log in."""
+        raise RuntimeError(f"cannot use {password}")
+
+    store = MemoryStore()
+    asked = call("login", password="{{secret:PASSWORD}}")
+    answer = await Agent(ScriptedModel(asked, "no"), [login], store=store, secrets=SECRETS).ask("log in")
+    assert "cannot use [secret PASSWORD]" in repr(answer)
+    assert VALUE not in repr((answer, await store.calls()))
+
+
+@pytest.mark.parametrize("name", ["OTHER", "NOTHING"])
+async def test_a_tool_gets_only_its_own_secrets(name: str) -> None:
+    @tool
+    def login(password: str) -> str:
+        """Log in."""
+        return password
+
+    asked = call("login", password="{{secret:" + name + "}}")
+    answer = await Agent(ScriptedModel(asked, "no"), [login], secrets=SECRETS).ask("log in")
+    assert f"may not have the secret {name!r}; it may have: PASSWORD" in repr(answer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VALUE,
+        f"x={VALUE}&y",
+        quote(VALUE, safe=""),
+        VALUE.encode().hex(),
+        VALUE.encode().hex().upper(),
+        *(base64.b64encode(b"x" * n + VALUE.encode() + b"y" * m).decode() for n in range(3) for m in range(3)),
+        base64.urlsafe_b64encode(VALUE.encode()).decode(),
+    ],
+)
+def test_T67_no_spelling_of_a_secret_comes_through(text: str) -> None:
+    result = cleaned(f"before {text} after", {"deep": [{text: text}]})
+    assert "[secret PASSWORD]" in result.text
+    for form in (VALUE, quote(VALUE, safe=""), VALUE.encode().hex(), base64.b64encode(VALUE.encode()).decode()[4:-4]):
+        assert form not in repr(result)
+
+
+@given(st.text(max_size=50))
+def test_a_result_without_a_secret_stays_as_it_is(text: str) -> None:
+    result = ToolResult("c", "login", Status.SUCCESS, (Text(text),), {"a": [text]})
+    assert SECRETS.scrubbed(result) is result
+
+
+def test_a_value_too_short_to_be_told_from_text_is_not_looked_for() -> None:
+    short = Secrets({"PIN": Secret("1234", frozenset({"x"}))})
+    assert short.clean("1234") == "1234"
+
+
+def test_a_secret_does_not_show_in_its_own_description() -> None:
+    assert VALUE not in repr(Secret(VALUE))
+    assert ToolCall("login", {}).name == "login"
