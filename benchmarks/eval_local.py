@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.local_eval.asking import Conversation, Played
 from benchmarks.local_eval.figures import COLUMNS, by_group, by_tool, line, pick, times
 from benchmarks.local_eval.fresh import fresh_figures
-from benchmarks.local_eval.models import open_spec
+from benchmarks.local_eval.models import BASE, open_spec
 from benchmarks.local_eval.rows import GROUPS, Row, rows, sample, sessions
 from toolwire.protocol.chat import ChatModel
 
@@ -60,7 +60,7 @@ async def everything(chosen: argparse.Namespace) -> list[str]:
     model = open_spec(chosen.model)
     played = await evaluate(model, rows(), rows(), USUAL, chosen.model)
     sizes = {f"{size} tools": await evaluate(model, sample(), sample(), size, chosen.model) for size in SIZES}
-    if chosen.base:
+    if chosen.base != chosen.model:
         base = await evaluate(open_spec(chosen.base), sample(), sample(), USUAL, chosen.base)
         sizes[f"{USUAL} tools, {chosen.base}"] = base
     fresh = fresh_figures(chosen.model)
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument(
         "--model", default="local:smollm2", help="local:smollm2, local:smollm2@ADAPTER or another model"
     )
-    parser.add_argument("--base", default="", help="the model to compare with, on the same sixty requests")
+    parser.add_argument("--base", default=BASE, help="the model to compare with, on the same sixty requests")
     parser.add_argument("--sample", action="store_true", help="only the sixty requests of the sample")
     parser.add_argument("--group", choices=GROUPS, help="only this group")
     parser.add_argument("--tools", type=int, choices=SIZES, help="offer so many tools")

@@ -6,6 +6,9 @@ from toolwire.models.local import open_local
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
 
+BASE = "local:smollm2"
+"""The model without training, which others are compared with."""
+
 
 def open_spec(spec: str) -> ChatModel:
     """`local:smollm2`, `local:smollm2@adapter.gguf`, or any other model string that toolwire knows."""
