@@ -8,7 +8,8 @@ from typing import Protocol
 
 from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
-from toolwire.deliver.size import overflow, trimmed
+from toolwire.deliver.size import cleansed, fits, trimmed, whole
+from toolwire.deliver.visible import visible_result
 from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
@@ -283,8 +284,10 @@ class Journey:
             result = changed(result, untrusted=True)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
-        whole = overflow(result, self._turn.limits.result_chars)
-        return result if whole is None else await self._shortened(result, whole)
+        shown = visible_result(result)
+        if shown is not result:
+            return await self._cleansed(result, shown)
+        return result if fits(result, self._turn.limits.result_chars) else await self._shortened(result, whole(result))
 
     async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""
@@ -307,13 +310,23 @@ class Journey:
             return allowed
         return changed(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))
 
-    async def _shortened(self, result: ToolResult, whole: bytes) -> ToolResult:
-        """The result as the model will see it, and the whole kept; a full disk costs the whole, not the result."""
+    async def _cleansed(self, result: ToolResult, shown: ToolResult) -> ToolResult:
+        """A result from which something was taken out. A secret that hid behind it is found only now."""
+        safe = shown if self._hub.secrets is NO_SECRETS else self._hub.secrets.scrubbed(shown)
+        raw = whole(result if safe == shown else safe)
+        safe = cleansed(safe, await self._kept(raw))
+        return safe if fits(safe, self._turn.limits.result_chars) else await self._shortened(safe, raw)
+
+    async def _shortened(self, shown: ToolResult, raw: bytes) -> ToolResult:
+        """The result as the model will see it, and the whole kept."""
+        return trimmed(shown, self._turn.limits.result_chars, await self._kept(raw), raw)
+
+    async def _kept(self, raw: bytes) -> str | None:
+        """The handle of the whole output; a full disk costs the whole, not the result."""
         try:
-            handle = await self._hub.store.keep(whole)
+            return await self._hub.store.keep(raw)
         except StoreUnavailable:
-            handle = None
-        return trimmed(result, self._turn.limits.result_chars, handle)
+            return None
 
     def _context(self, card: CallCard, allowed: Allowed) -> Context:
         turn, emit = self._turn, self._emit

@@ -415,7 +415,7 @@ async def test_a_long_result_is_cut_visibly_and_kept_whole(store: Store) -> None
     assert len(result.text) < 21_000
     assert result.text.startswith("begin")
     assert result.text.endswith("end")
-    assert "characters left out" in result.text
+    assert "bytes left out" in result.text
     assert len(await store.fetch(result.handle)) == 5_000_008
     assert await store.fetch(result.handle, offset=5_000_005) == b"end"
 

@@ -1,29 +1,54 @@
 """Results that fit: what is too long is cut in the middle, visibly, and the whole stays reachable by its handle."""
 
-from dataclasses import replace
+import hashlib
 
 from toolwire.protocol.calls import Block, ErrorText, Text, ToolResult
+from toolwire.protocol.values import changed
 
 _HEAD_SHARE = 2 / 3
 
 
-def overflow(result: ToolResult, most_chars: int) -> bytes | None:
-    """The whole text of a result that is longer than the model should see; None when it fits."""
+def fits(result: ToolResult, most_chars: int) -> bool:
+    """Whether the words of a result are no more than the model should see."""
     length = 0
     for block in result.content:
         if isinstance(block, (Text, ErrorText)):
             length += len(block.text)
-    return result.text.encode("utf-8", "replace") if length > most_chars else None
+    return length <= most_chars
 
 
-def trimmed(result: ToolResult, most_chars: int, handle: str | None) -> ToolResult:
-    """The result with its head and tail, and in between a line that says what is missing and where the whole is."""
+def whole(result: ToolResult) -> bytes:
+    """All words of a result, as they are kept."""
+    return result.text.encode("utf-8", "replace")
+
+
+def trimmed(result: ToolResult, most_chars: int, handle: str | None, raw: bytes) -> ToolResult:
+    """The result with its head and tail, and in between a line that says what is missing and where the whole is.
+
+    `raw` is the output as the tool gave it, which `handle` names if it could be kept.
+    """
     others: tuple[Block, ...] = tuple(block for block in result.content if not isinstance(block, (Text, ErrorText)))
-    whole = "\n".join(block.text for block in result.content if isinstance(block, (Text, ErrorText)))
-    head = int(most_chars * _HEAD_SHARE)
-    tail = most_chars - head
-    marker = (
-        f"\n[… {len(whole) - most_chars:,} of {len(whole):,} characters left out; the whole is kept as {handle} …]\n"
+    words = "\n".join(block.text for block in result.content if isinstance(block, (Text, ErrorText)))
+    head = words[: int(most_chars * _HEAD_SHARE)]
+    tail = words[len(words) - (most_chars - len(head)) :]
+    shown = Text(head + _marker(head, tail, handle, raw) + tail)
+    return changed(result, content=(shown, *others), structured=None, truncated=True, handle=handle)
+
+
+def cleansed(result: ToolResult, handle: str | None) -> ToolResult:
+    """The result with a line that says that something was taken out, and where the raw output is."""
+    kept = f"; the raw output is kept as {handle}" if handle else ""
+    note = Text(f"[control sequences or invisible characters were taken out of this output{kept}]")
+    return changed(result, content=(*result.content, note), handle=handle)
+
+
+def _marker(head: str, tail: str, handle: str | None, raw: bytes) -> str:
+    shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
+    kept = (
+        f"the whole is kept as {handle}, read on there at offset {len(head.encode('utf-8', 'replace'))}"
+        if handle
+        else "the whole could not be kept"
     )
-    shown = Text(whole[:head] + marker + whole[len(whole) - tail :])
-    return replace(result, content=(shown, *others), structured=None, truncated=True, handle=handle)
+    digest = hashlib.sha256(raw).hexdigest()
+    left_out = max(len(raw) - shown, 0)
+    return f"\n[… {left_out:,} of {len(raw):,} bytes left out, {shown:,} shown, sha256 {digest}; {kept} …]\n"

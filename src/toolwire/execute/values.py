@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text
+from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
 
 _BLOCKS = (Text, Image, Resource, ErrorText)
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
@@ -27,6 +27,8 @@ def present(value: Any) -> tuple[tuple[Block, ...], Any]:
         return (_checked(value),), None
     if isinstance(value, (list, tuple)) and value and all(isinstance(item, _BLOCKS) for item in value):
         return tuple(map(_checked, value)), None
+    if isinstance(value, ToolOutput):
+        return _blocks(value), None if value.structured is None else _structured(value.structured)[1]
     return _structured(value)
 
 
@@ -37,6 +39,13 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+def _blocks(output: ToolOutput) -> tuple[Block, ...]:
+    content: Any = output.content
+    if not isinstance(content, (list, tuple)) or not all(isinstance(item, _BLOCKS) for item in content):
+        raise NotPresentable("the tool returned a ToolOutput whose content is not a tuple of content blocks.")
+    return tuple(map(_checked, content))
 
 
 def _checked(block: Block) -> Block:
