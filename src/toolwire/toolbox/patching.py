@@ -1,0 +1,127 @@
+"""The tool that applies a patch to several files, all or none."""
+
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import Field
+
+from toolwire.define.functions import tool
+from toolwire.protocol.context import Context
+from toolwire.protocol.files import Change, FileOps
+from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.toolbox.applying import DoesNotApply, added, applied
+from toolwire.toolbox.patches import LONGEST_PATCH, BadPatch, FilePatch, read_patch
+from toolwire.toolbox.places import Place, destination, load, text_of, wrong
+from toolwire.toolbox.writing import digest, once
+
+LARGEST_PATCHED = 4 * 1024 * 1024
+
+DESCRIPTION = """\
+Apply a patch to the files of the workspace: all of it, or nothing if any part does not fit. Takes a unified diff \
+(--- a/file, +++ b/file, @@ -1,3 +1,4 @@) or an envelope: *** Begin Patch, then for each file *** Add File: path, \
+*** Update File: path or *** Delete File: path with lines that begin with ' ', '-' or '+', then *** End Patch."""
+UNIFIED = "--- a/greeting.txt\n+++ b/greeting.txt\n@@ -1 +1 @@\n-hello\n+good morning\n"
+ENVELOPE = "*** Begin Patch\n*** Update File: greeting.txt\n-hello\n+good morning\n*** End Patch"
+
+
+class PatchedFile(TypedDict):
+    path: Annotated[str, Field(description="The file, as the patch names it.")]
+    action: Annotated[Literal["added", "updated", "deleted", "moved"], Field(description="What was done to it.")]
+
+
+class PatchOutput(TypedDict):
+    files: Annotated[list[PatchedFile], Field(description="Every file that was changed, in the order of the patch.")]
+    lines_added: Annotated[int, Field(description="Lines that the patch added.")]
+    lines_removed: Annotated[int, Field(description="Lines that the patch removed.")]
+
+
+def apply_patch_tool(files: FileOps) -> Tool:
+    """The tool that applies a patch through `files`."""
+
+    @tool(
+        name="apply_patch",
+        description=DESCRIPTION,
+        tier=Tier.RUN,
+        effect=Effect.TRANSACTIONAL,
+        category="file",
+        writes=("workspace",),
+        needs={"file_read", "file_write"},
+        timeout_s=20,
+        examples=({"patch": UNIFIED}, {"patch": ENVELOPE}),
+    )
+    def apply_patch(
+        context: Context, patch: Annotated[str, Field(min_length=1, max_length=LONGEST_PATCH)]
+    ) -> PatchOutput:
+        """Apply a patch.
+
+        Args:
+            patch: The patch, whole, in one of the two forms. File names are relative to the workspace.
+        """
+        return once(files, context, lambda: _plan(files, context, patch))
+
+    return apply_patch
+
+
+def _plan(files: FileOps, context: Context, text: str) -> tuple[list[Change], Place, PatchOutput]:
+    try:
+        patches = read_patch(text)
+        planned = [_changes(files, context, patch) for patch in patches]
+    except BadPatch as reason:
+        raise wrong(f"the patch cannot be read: {reason}") from None
+    except DoesNotApply as reason:
+        raise wrong(f"nothing was changed. {reason}") from None
+    places = [place for place, _ in planned]
+    if any(place.root != places[0].root for place in places):
+        raise wrong("a patch changes files of one granted folder only; split it")
+    changes = [change for _, some in planned for change in some]
+    paths = [change.path for change in changes]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise wrong(f"the patch has more than one part about {twice!r}; put its hunks together in one")
+    return changes, places[0], _output(patches)
+
+
+def _changes(files: FileOps, context: Context, patch: FilePatch) -> tuple[Place, list[Change]]:
+    if patch.action == "add":
+        place = destination(files, patch.path, context)
+        return place, [Change(place.inner, _encoded(added(patch)), before="")]
+    loaded = load(files, patch.path, context, LARGEST_PATCHED)
+    place, before = loaded.place, digest(loaded.body)
+    if patch.action == "delete":
+        if patch.hunks and applied(patch, text_of(loaded)):
+            raise DoesNotApply(
+                f"{patch.path!r} has more lines than the patch deletes. Read it, then write the patch anew."
+            )
+        return place, [Change(place.inner, None, before=before)]
+    body = _encoded(applied(patch, text_of(loaded))) if patch.hunks else loaded.body
+    if not patch.target:
+        return place, [Change(place.inner, body, before=before, keep_mode=True)]
+    target = destination(files, patch.target, context)
+    if target.root != place.root:
+        raise wrong("a file is moved inside one granted folder only")
+    return place, [Change(place.inner, None, before=before), Change(target.inner, body, before="")]
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise wrong("the patch has half a character in it (a lone surrogate), which no file can hold") from None
+
+
+def _output(patches: list[FilePatch]) -> PatchOutput:
+    hunks = [hunk for patch in patches for hunk in patch.hunks]
+    changed: list[PatchedFile] = [{"path": patch.target or patch.path, "action": _done(patch)} for patch in patches]
+    return {
+        "files": changed,
+        "lines_added": sum(hunk.added for hunk in hunks),
+        "lines_removed": sum(hunk.removed for hunk in hunks),
+    }
+
+
+def _done(patch: FilePatch) -> Literal["added", "updated", "deleted", "moved"]:
+    match patch.action:
+        case "add":
+            return "added"
+        case "delete":
+            return "deleted"
+        case _:
+            return "moved" if patch.target else "updated"
