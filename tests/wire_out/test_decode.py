@@ -120,7 +120,7 @@ def test_items_of_one_model_turn_become_one_reply_and_their_outputs_one_set_of_r
     assert results.results[1].content == (
         Text("there"),
         Image("AA", "image/png"),
-        Resource("https://example.org/a.png", "image"),
+        Resource("https://example.org/a.png", "image", "image/*"),
     )
     assert note == Note("Soon.")
     assert found.extras == {"store": False, "tools": [{"type": "web_search"}]}
@@ -141,11 +141,11 @@ def test_fields_without_a_place_in_a_request_are_kept_as_they_came() -> None:
 
 
 def test_what_cannot_be_kept_is_named() -> None:
-    parts = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:…"}}]
+    parts = [{"type": "text", "text": "Listen:"}, {"type": "input_audio", "input_audio": {"data": "…"}}]
     found = read({"model": "m", "messages": [{"role": "user", "content": parts}]})
 
-    assert found.request.messages == (UserMessage("Look:"),)
-    assert [str(loss) for loss in found.losses] == ["messages[0].content[1]: an image was left out"]
+    assert found.request.messages == (UserMessage("Listen:"),)
+    assert [str(loss) for loss in found.losses] == ["messages[0].content[1]: a sound was left out"]
 
 
 def test_later_system_messages_are_notes_and_the_first_ones_are_the_system_text() -> None:

@@ -206,7 +206,7 @@ class ByModel:
     async def answer(self, turned: Turned) -> None:
         """Ask, and send the answer. Raises Refused while nothing has been sent."""
         found = decoded(turned.asked)
-        lost = left_out(found)
+        lost = left_out(found, blind=self.model.name.startswith("local:"))
         headers: Headers = [(b"x-toolwire-left-out", lost.encode())] if lost else []
         if turned.asked.stream:
             said = SpokenReply(writer_for(turned.asked, turned.envelope), turned.ids, turned.entry.tally)

@@ -10,7 +10,7 @@ from toolwire.gateway.faults import Fault, Refused
 from toolwire.gateway.render_anthropic import AnthropicWriter, message
 from toolwire.gateway.render_openai import OpenAIWriter, completion
 from toolwire.gateway.render_responses import ResponsesWriter, response
-from toolwire.protocol.chat import Delta, Reply, Usage
+from toolwire.protocol.chat import Delta, Reply, Request, Usage, UserMessage
 from toolwire.wire.decode.request import BadRequest, DecodedRequest, decode_request
 from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import Json
@@ -59,16 +59,24 @@ def decoded(asked: Asked) -> DecodedRequest:
             return found
 
 
-def left_out(found: DecodedRequest, understood: frozenset[str] = frozenset()) -> str:
-    """What of a request could not be translated, as the value of a header; empty when nothing was lost."""
+def left_out(found: DecodedRequest, understood: frozenset[str] = frozenset(), *, blind: bool = False) -> str:
+    """What of a request could not be translated, as the value of a header; empty when nothing was lost.
+
+    `blind` says that nobody on the other side can see the pictures of a conversation.
+    """
     known = _HARMLESS | understood | {"tools"}
     ignored = [
         f"{name} was ignored" for name, value in found.extras.items() if name not in known and _asks(name, value)
     ]
-    lost = [*map(str, found.losses), *ignored]
+    unseen = ["images were left out"] if blind and _shows(found.request) else []
+    lost = [*map(str, found.losses), *unseen, *ignored]
     more = [f"and {len(lost) - _MOST_LOSSES} more"] if len(lost) > _MOST_LOSSES else []
     text = "; ".join([*lost[:_MOST_LOSSES], *more])[:500]
     return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
+
+
+def _shows(request: Request) -> bool:
+    return any(isinstance(message, UserMessage) and message.parts for message in request.messages)
 
 
 def _asks(name: str, value: Any) -> bool:

@@ -9,6 +9,7 @@ import orjson
 from toolwire.errors import ModelRefused
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.wire.outbound import Json, to_json, words
+from toolwire.wire.stored import write_message
 
 EXCERPT = 60
 
@@ -60,8 +61,10 @@ def _message_differences(recorded: list[Any], wanted: list[Any]) -> Iterator[str
 
 def _message(message: Message) -> list[str]:
     match message:
-        case UserMessage(text):
+        case UserMessage(text, ()):
             return ["user", _digest(text), _excerpt(text)]
+        case UserMessage(text):
+            return ["user", _digest(write_message(message)), _excerpt(text)]
         case Note(text):
             return ["note", _digest(text), _excerpt(text)]
         case Reply(content, _, calls):

@@ -1,10 +1,10 @@
 """What is said to a model and what it says: messages, requests, replies, and the pieces of a streamed reply."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolwire.protocol.calls import Problem, ToolCall, ToolResult
+from toolwire.protocol.calls import Block, Problem, Text, ToolCall, ToolResult, in_words
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import quick
 
@@ -60,7 +60,17 @@ class Reply:
 @quick
 @dataclass(frozen=True, slots=True)
 class UserMessage:
+    """What a user said. Where pictures were shown too, `parts` has all of it in order, and `text` has it in words."""
+
     text: str
+    parts: tuple[Block, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Iterable[Block]) -> "UserMessage":
+        """A message made of these parts."""
+        kept = tuple(parts)
+        text = "\n\n".join(map(in_words, kept))
+        return cls(text) if all(isinstance(part, Text) for part in kept) else cls(text, kept)
 
 
 @quick

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.names import alphabet
 from toolwire.wire.outbound import CallIds, Json, images, is_failure, words
+from toolwire.wire.pictures import is_on_the_web, written_parts
 from toolwire.wire.request import Dialect, encode_conversation
 
 SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -32,6 +33,8 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return [{"role": "assistant", "content": blocks}] if blocks else []
         case ResultsMessage(results):
             return [{"role": "user", "content": encode_results(results, ids)}]
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "content": written_parts(message, _text, _shown)}]
         case UserMessage(text) | Note(text):
             return [{"role": "user", "content": [_text(text if text.strip() else "(nothing)")]}]
 
@@ -82,13 +85,18 @@ def _result(result: ToolResult, ids: CallIds) -> Json:
     block: Json = {"type": "tool_result", "tool_use_id": ids.of(result), "content": words(result)}
     if is_failure(result):
         return block | {"is_error": True}  # such a block may hold nothing but text
-    if shown := [_image(image.data, image.media_type) for image in images(result) if image.media_type in SHOWN_IMAGES]:
-        block["content"] = [_text(words(result)), *shown]
+    if pictures := [shown for image in images(result) if (shown := _shown(image))]:
+        block["content"] = [_text(words(result)), *pictures]
     return block
 
 
-def _image(data: str, media_type: str) -> Json:
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+def _shown(picture: Image | Resource) -> Json | None:
+    """A picture as a block; none for a kind that the API refuses."""
+    if isinstance(picture, Resource):
+        return {"type": "image", "source": {"type": "url", "url": picture.uri}} if is_on_the_web(picture) else None
+    if picture.media_type not in SHOWN_IMAGES:
+        return None
+    return {"type": "image", "source": {"type": "base64", "media_type": picture.media_type, "data": picture.data}}
 
 
 def _text(text: str) -> Json:

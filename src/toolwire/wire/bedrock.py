@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolwire.protocol.calls import Image, ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.names import alphabet
 from toolwire.wire.outbound import CallIds, Json, images, is_failure, words
+from toolwire.wire.pictures import written_parts
 from toolwire.wire.request import Dialect, encode_conversation
 
 wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
@@ -43,8 +44,10 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return [{"role": "assistant", "content": blocks}] if blocks else []
         case ResultsMessage(results):
             return [{"role": "user", "content": encode_results(results, ids)}]
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "content": written_parts(message, _text, _shown)}]
         case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": [{"text": text if text.strip() else NOTHING}]}]
+            return [{"role": "user", "content": [_text(text if text.strip() else NOTHING)]}]
 
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
@@ -96,14 +99,20 @@ def _call(call: ToolCall, ids: CallIds) -> Json:
 
 
 def _result(result: ToolResult, ids: CallIds) -> Json:
-    content: list[Json] = [{"text": words(result)}]
-    content.extend(_image(image) for image in images(result) if image.media_type in _FORMATS)
+    content = [_text(words(result)), *(shown for image in images(result) if (shown := _shown(image)))]
     status = "error" if is_failure(result) else "success"
     return {"toolResult": {"toolUseId": ids.of(result), "content": content, "status": status}}
 
 
-def _image(image: Image) -> Json:
-    return {"image": {"format": _FORMATS[image.media_type], "source": {"bytes": image.data}}}
+def _text(text: str) -> Json:
+    return {"text": text}
+
+
+def _shown(picture: Image | Resource) -> Json | None:
+    """A picture as a block; none for one that lies elsewhere or that the API refuses."""
+    if isinstance(picture, Resource) or picture.media_type not in _FORMATS:
+        return None
+    return {"image": {"format": _FORMATS[picture.media_type], "source": {"bytes": picture.data}}}
 
 
 def plain_id(text: str) -> bool:

@@ -6,7 +6,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.names import alphabet
-from toolwire.wire.openai import system_message
+from toolwire.wire.openai import system_message, user_content
 from toolwire.wire.outbound import CallIds, Json, to_json, words
 from toolwire.wire.request import Dialect, encode_conversation
 
@@ -36,6 +36,8 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return _assistant(message, ids)
         case ResultsMessage(results):
             return encode_results(results, ids)
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "content": user_content(message)}]
         case UserMessage(text) | Note(text):
             return [{"role": "user", "content": text if text.strip() else NOTHING}]
 

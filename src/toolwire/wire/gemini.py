@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire import openapi_subset
 from toolwire.wire.names import alphabet
 from toolwire.wire.outbound import CallIds, Json, images, is_failure, once_per_tool, words
+from toolwire.wire.pictures import written_parts
 from toolwire.wire.request import Dialect, encode_conversation
 
 wire_name = alphabet("A-Za-z_", "A-Za-z0-9_.-", 64)
@@ -41,8 +42,10 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return _model(_reply_parts(message, ids))
         case ResultsMessage(results):
             return encode_results(results, ids)
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "parts": written_parts(message, _text, _shown)}]
         case UserMessage(text) | Note(text):
-            return [{"role": "user", "parts": [{"text": text if text.strip() else NOTHING}]}]
+            return [{"role": "user", "parts": [_text(text if text.strip() else NOTHING)]}]
 
 
 def _encode_signed(message: Message, ids: CallIds) -> list[Json]:
@@ -58,12 +61,19 @@ def _encode_signed(message: Message, ids: CallIds) -> list[Json]:
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     """One response part per result; images follow in a content of their own, since responses must stand alone."""
     answers: Json = {"role": "user", "parts": [_response(result, ids) for result in results]}
-    shown = [
-        {"inlineData": {"mimeType": image.media_type, "data": image.data}}
-        for result in results
-        for image in images(result)
-    ]
-    return [answers, {"role": "user", "parts": [{"text": "Shown by the tools:"}, *shown]}] if shown else [answers]
+    shown = [_shown(image) for result in results for image in images(result)]
+    return [answers, {"role": "user", "parts": [_text("Shown by the tools:"), *shown]}] if shown else [answers]
+
+
+def _text(text: str) -> Json:
+    return {"text": text}
+
+
+def _shown(picture: Image | Resource) -> Json | None:
+    """A picture as a part. One that lies elsewhere would first have to be given to the provider."""
+    if isinstance(picture, Resource):
+        return None
+    return {"inlineData": {"mimeType": picture.media_type, "data": picture.data}}
 
 
 def encode_messages(messages: Iterable[Message], *, ids: CallIds | None = None) -> list[Json]:

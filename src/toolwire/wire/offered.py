@@ -27,7 +27,8 @@ class Offer:
         self.name = name
         self.schema = schema
         self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else _UNCHECKED
-        self.required = frozenset(required) if isinstance(required, list | tuple) else frozenset()
+        names = required if isinstance(required, list | tuple) else ()
+        self.required = frozenset(name for name in names if isinstance(name, str))
         self.closed = "properties" in schema and not schema.get("additionalProperties", False)
         if "patternProperties" in schema:
             self.closed = False

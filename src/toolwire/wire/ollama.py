@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import Image, ToolCall, ToolResult, in_words
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.wire.openai import encode_tools, system_message, wire_name
 from toolwire.wire.outbound import CallIds, Json, images, words
@@ -16,8 +16,17 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return [_assistant(message, ids)]
         case ResultsMessage(results):
             return encode_results(results, ids)
+        case UserMessage(parts=parts) if parts:
+            return [_shown(message)]
         case UserMessage(text) | Note(text):
             return [{"role": "user", "content": text}]
+
+
+def _shown(message: UserMessage) -> Json:
+    """What a user said, and beside it the pictures; one that lies elsewhere is named in the text."""
+    pictures = [part.data for part in message.parts if isinstance(part, Image)]
+    said = [in_words(part) for part in message.parts if not isinstance(part, Image)]
+    return {"role": "user", "content": "\n\n".join(said)} | ({"images": pictures} if pictures else {})
 
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire import strict_schema
 from toolwire.wire.names import alphabet
 from toolwire.wire.outbound import CallIds, Json, images, to_json, words
+from toolwire.wire.pictures import address, written_parts
 from toolwire.wire.request import Dialect, encode_conversation
 
 wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
@@ -52,8 +53,15 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return [_assistant(message, ids)]
         case ResultsMessage(results):
             return encode_results(results, ids)
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "content": user_content(message)}]
         case UserMessage(text) | Note(text):
             return [{"role": "user", "content": text}]
+
+
+def user_content(message: UserMessage) -> list[Json]:
+    """What a user said and showed, part by part."""
+    return written_parts(message, _text_part, _image_part)
 
 
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
@@ -97,13 +105,15 @@ def _call(call: ToolCall, ids: CallIds) -> Json:
 
 def _image_parts(result: ToolResult) -> list[Json]:
     found = images(result)
-    if not found:
-        return []
-    urls = (f"data:{image.media_type};base64,{image.data}" for image in found)
-    return [
-        {"type": "text", "text": f"Shown by {result.name}:"},
-        *({"type": "image_url", "image_url": {"url": url}} for url in urls),
-    ]
+    return [_text_part(f"Shown by {result.name}:"), *map(_image_part, found)] if found else []
+
+
+def _text_part(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _image_part(shown: Image | Resource) -> Json:
+    return {"type": "image_url", "image_url": {"url": address(shown)}}
 
 
 def system_message(text: str) -> Json:

@@ -152,7 +152,8 @@ class _Fitting:
             name: self.fit(inner, f"{where}.{name}", depth + 1, seen) for name, inner in properties.items()
         }
         required = schema.get("required")
-        if isinstance(required, list) and (named := [name for name in required if name in properties]):
+        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        if named := [name for name in names if name in properties]:
             out["required"] = named
 
     def _items(self, schema: JsonObject, where: str, depth: int, seen: tuple[str, ...]) -> Json:

@@ -8,7 +8,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.openai import frame as chat_frame
-from toolwire.wire.openai import system_message
+from toolwire.wire.openai import system_message, user_content
 from toolwire.wire.outbound import CallIds, Json, to_json
 from toolwire.wire.request import Dialect
 
@@ -47,6 +47,8 @@ def _encode_message(write_reply: WriteReply, write_results: WriteResults, messag
             return [{"role": "assistant", "content": write_reply(message, ids)}]
         case ResultsMessage(results):
             return [{"role": "user", "content": write_results(results, ids)}]
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "content": user_content(message)}]
         case UserMessage(text) | Note(text):
             return [{"role": "user", "content": text}]
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.openai import wire_name
 from toolwire.wire.outbound import CallIds, Json, images, to_json, words
+from toolwire.wire.pictures import address, written_parts
 from toolwire.wire.request import Dialect, encode_conversation
 
 REASONING = "reasoning.encrypted_content"
@@ -34,6 +35,8 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
             return _reply_items(message, ids)
         case ResultsMessage(results):
             return encode_results(results, ids)
+        case UserMessage(parts=parts) if parts:
+            return [{"role": "user", "content": written_parts(message, _text_part, _image_part)}]
         case UserMessage(text) | Note(text):
             return [{"role": "user", "content": text}]
 
@@ -98,9 +101,15 @@ def _output(result: ToolResult) -> Any:
     found = images(result)
     if not found:
         return words(result)
-    urls = (f"data:{image.media_type};base64,{image.data}" for image in found)
-    text: Json = {"type": "input_text", "text": words(result)}
-    return [text, *({"type": "input_image", "image_url": url} for url in urls)]
+    return [_text_part(words(result)), *map(_image_part, found)]
+
+
+def _text_part(text: str) -> Json:
+    return {"type": "input_text", "text": text}
+
+
+def _image_part(shown: Image | Resource) -> Json:
+    return {"type": "input_image", "image_url": address(shown)}
 
 
 DIALECT = Dialect(

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.calls import Block, Resource, Text
+from toolwire.protocol.calls import Block, Image, Text
 from toolwire.protocol.tools import Tool
 from toolwire.wire.decode.fields import Unfit, named, objects, text
 from toolwire.wire.decode.openai_chat import function
-from toolwire.wire.decode.transcript import Transcript, shown
+from toolwire.wire.decode.transcript import Transcript
+from toolwire.wire.pictures import picture
 
 FIELDS = frozenset({"model", "messages", "tools", "stream", "max_tokens", "temperature", "system"})
 
@@ -55,24 +56,28 @@ def _user(blocks: list[Mapping[str, Any]], where: str, said: Transcript) -> None
         else:
             rest.append(block)
     if rest:
-        said.user("\n\n".join(_texts(rest, where, said)))
+        said.user(_parts(rest, where, said))
 
 
 def _result(block: Mapping[str, Any], where: str, said: Transcript) -> tuple[Block, ...]:
+    inner = f"{where}.content"
+    return tuple(_parts(_blocks(block.get("content"), inner), inner, said))
+
+
+def _parts(blocks: list[Mapping[str, Any]], where: str, said: Transcript) -> list[Block]:
+    """What can be kept of some blocks: texts and pictures."""
     found: list[Block] = []
-    for at, part in enumerate(_blocks(block.get("content"), f"{where}.content")):
-        match part:
-            case {"type": "text", "text": str(words)}:
-                found.append(Text(words))
+    for at, block in enumerate(blocks):
+        match block:
             case {"type": "image", "source": {"type": "url", "url": str(url)}}:
-                found.append(Resource(url, "image"))
-            case {"type": "image", "source": {"data": data, "media_type": media_type}} if image := shown(
-                data, media_type
-            ):
-                found.append(image)
+                found.append(picture(url))
+            case {"type": "image", "source": {"data": str(data), "media_type": str(media_type)}}:
+                found.append(Image(data, media_type))
+            case _ if block.get("type", "text") == "text":
+                found.append(Text(text(block.get("text"), f"{where}[{at}].text")))
             case _:
-                said.lose(f"{where}.content[{at}]", f"{_kind(part)} was left out")
-    return tuple(found)
+                said.lose(f"{where}[{at}]", f"{_kind(block)} was left out")
+    return found
 
 
 def _texts(blocks: list[Mapping[str, Any]], where: str, said: Transcript) -> list[str]:

@@ -3,15 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.calls import Text
+from toolwire.protocol.calls import Block, Text
 from toolwire.protocol.tools import Tool
 from toolwire.wire.decode.fields import Unfit, named, objects, text
 from toolwire.wire.decode.transcript import Transcript
+from toolwire.wire.pictures import is_picture, picture
 
 FIELDS = frozenset({"model", "messages", "tools", "functions", "stream", "max_tokens", "max_completion_tokens",
                     "temperature"})  # fmt: skip
 _SYSTEM = ("system", "developer")
-_SEEN = {"image_url": "an image", "input_audio": "a sound", "file": "a file"}
+_SEEN = {
+    "image_url": "an image",
+    "input_image": "an image",
+    "input_audio": "a sound",
+    "file": "a file",
+    "input_file": "a file",
+}
 
 
 def read_system(body: Mapping[str, Any], said: Transcript) -> str:
@@ -39,18 +46,16 @@ def read_messages(body: Mapping[str, Any], said: Transcript) -> None:
 def _read(message: Mapping[str, Any], where: str, said: Transcript) -> None:
     match message.get("role"):
         case "user":
-            said.user(content(message.get("content"), f"{where}.content", said))
+            said.user(parts(message.get("content"), f"{where}.content", said))
         case "assistant":
             _assistant(message, where, said)
         case "tool":
-            answer = content(message.get("content"), f"{where}.content", said)
             alias = named(message.get("tool_call_id"), f"{where}.tool_call_id")
-            said.result(alias, (Text(answer),), failed=False, name=text(message.get("name"), f"{where}.name"))
+            name = text(message.get("name"), f"{where}.name")
+            said.result(alias, _result(message, where, said), failed=False, name=name)
         case "function":
             name = named(message.get("name"), f"{where}.name")
-            said.result(
-                name, (Text(content(message.get("content"), f"{where}.content", said)),), failed=False, name=name
-            )
+            said.result(name, _result(message, where, said), failed=False, name=name)
         case "system" | "developer":
             said.note(content(message.get("content"), f"{where}.content", said))
         case _:
@@ -85,25 +90,47 @@ def _call(call: Mapping[str, Any], where: str, said: Transcript) -> None:
     said.call(where, named(inner.get("name"), f"{where}.function.name"), written, alias, call)
 
 
+def _result(message: Mapping[str, Any], where: str, said: Transcript) -> tuple[Block, ...]:
+    found = parts(message.get("content"), f"{where}.content", said)
+    return tuple(found) if any(map(is_picture, found)) else (Text(_joined(found)),)
+
+
 def content(value: Any, where: str, said: Transcript) -> str:
-    """The text of a message: a string, or a list of parts of which only the texts can be kept."""
+    """The text of a message in which nothing but text can be kept."""
+    found = parts(value, where, said)
+    for at, part in enumerate(found):
+        if is_picture(part):
+            said.lose(f"{where}[{at}]", "an image was left out")
+    return _joined(found)
+
+
+def _joined(found: list[Block]) -> str:
+    return "\n\n".join(part.text for part in found if isinstance(part, Text))
+
+
+def parts(value: Any, where: str, said: Transcript) -> list[Block]:
+    """What a message says and shows: a string, or a list of parts of which texts and pictures can be kept."""
     if not isinstance(value, list):
-        return text(value, where)
-    texts = []
+        return [Text(text(value, where))]
+    found: list[Block] = []
     for at, part in enumerate(value):
         match part:
             case str():
-                texts.append(part)
+                found.append(Text(part))
             case {"type": "text" | "input_text" | "output_text", "text": str(words)}:
-                texts.append(words)
+                found.append(Text(words))
             case {"type": "refusal", "refusal": str(words)}:
-                texts.append(words)
+                found.append(Text(words))
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                found.append(picture(url))
+            case {"type": "image_url" | "input_image", "image_url": str(url)}:
+                found.append(picture(url))
             case Mapping():
                 kind = str(part.get("type"))[:40]
                 said.lose(f"{where}[{at}]", f"{_SEEN.get(kind, f'a part of type {kind!r}')} was left out")
             case _:
                 raise Unfit(f"{where}[{at}]", "must be an object")
-    return "\n\n".join(texts)
+    return found
 
 
 def read_tools(body: Mapping[str, Any]) -> tuple[list[Tool], list[Mapping[str, Any]]]:

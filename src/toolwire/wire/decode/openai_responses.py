@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.calls import Block, Resource, Text
+from toolwire.protocol.calls import Block
 from toolwire.protocol.tools import Tool
 from toolwire.wire.decode.fields import Unfit, named, objects, text
-from toolwire.wire.decode.openai_chat import content, function
-from toolwire.wire.decode.transcript import Transcript, shown
+from toolwire.wire.decode.openai_chat import content, function, parts
+from toolwire.wire.decode.transcript import Transcript
 
 FIELDS = frozenset({"model", "input", "instructions", "tools", "stream", "max_output_tokens", "temperature"})
 _SYSTEM = ("system", "developer")
@@ -60,14 +60,14 @@ def _read(item: Mapping[str, Any], where: str, said: Transcript) -> None:
 
 
 def _message(item: Mapping[str, Any], where: str, said: Transcript) -> None:
-    words = content(item.get("content"), f"{where}.content", said)
+    given, field = item.get("content"), f"{where}.content"
     match item.get("role"):
         case "user":
-            said.user(words)
+            said.user(parts(given, field, said))
         case "assistant":
-            said.reply().content.append(words)
+            said.reply().content.append(content(given, field, said))
         case "system" | "developer":
-            said.note(words)
+            said.note(content(given, field, said))
         case _:
             raise Unfit(f"{where}.role", "must be user, assistant, system or developer")
 
@@ -84,24 +84,7 @@ def _reasoning(item: Mapping[str, Any], said: Transcript) -> None:
 
 def _output(output: Any, where: str, said: Transcript) -> tuple[Block, ...]:
     """The output of a function: a text, or parts of it."""
-    if not isinstance(output, list):
-        return (Text(text(output, where)),)
-    found: list[Block] = []
-    for at, part in enumerate(output):
-        match part:
-            case {"type": "input_text" | "output_text" | "text", "text": str(words)}:
-                found.append(Text(words))
-            case {"type": "input_image", "image_url": str(url)}:
-                found.append(_image(url))
-            case _:
-                said.lose(f"{where}[{at}]", "a part that is neither text nor an image was left out")
-    return tuple(found)
-
-
-def _image(url: str) -> Block:
-    head, comma, data = url.partition(";base64,")
-    image = shown(data, head.removeprefix("data:")) if comma and head.startswith("data:") else None
-    return image or Resource(url, "image")
+    return tuple(parts(output, where, said))
 
 
 def read_tools(body: Mapping[str, Any]) -> tuple[list[Tool], list[Mapping[str, Any]]]:

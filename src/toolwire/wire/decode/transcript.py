@@ -1,10 +1,10 @@
 """A client's conversation, put together piece by piece: what belongs to one reply or one set of results is joined."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from toolwire.protocol.calls import Block, ErrorText, Image, Text, ToolCall, ToolError, ToolResult
+from toolwire.protocol.calls import Block, ErrorText, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.wire.arguments import NotRead, read_arguments
@@ -29,9 +29,9 @@ class Transcript:
     def lose(self, where: str, what: str) -> None:
         self.losses.append(Loss(where, what))
 
-    def user(self, text: str) -> None:
+    def user(self, parts: Iterable[Block]) -> None:
         self._close()
-        self._done.append(UserMessage(text))
+        self._done.append(UserMessage.of(parts))
 
     def note(self, text: str) -> None:
         self._close()
@@ -137,10 +137,3 @@ def _our_words(text: str) -> ToolError | None:
 
 
 _CODES = frozenset(code.value for code in Code)
-
-
-def shown(data: Any, media_type: Any) -> Image | None:
-    """An image given as base64 text."""
-    if isinstance(data, str) and isinstance(media_type, str):
-        return Image(data, media_type)
-    return None
