@@ -110,9 +110,38 @@ def test_an_integer_of_thirty_digits_keeps_them_all() -> None:
     assert reply.calls[0].arguments["a"] == 123456789012345678901234567890
 
 
-def test_of_two_equal_keys_the_last_one_counts() -> None:
-    """We chose it: there is one reading, so what is checked is what runs."""
-    assert parse_reply(completion('{"a": 1, "a": 40, "b": 2}'), tools=[ADD]).calls[0].arguments == {"a": 40, "b": 2}
+TWICE = [
+    completion('{"a": 1, "a": 40, "b": 2}'),
+    completion('{"a": 1, "a" : 40, "b": 2}'),
+    completion('{"\\u0061": 1, "a": 40, "b": 2}'),
+    completion("{'a': 1, 'a': 40, 'b': 2}"),
+    completion('{"a": 1, "b": {"c": ":\\"", "d": 1, "d": "\\":"}}'),
+    '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2, "a": 40}}</tool_call>',
+    '<tool_call>{"name": "nope", "arguments": {"a": 1, "b": 2}, "name": "add"}</tool_call>',
+    '```json\n{"name": "add", "arguments": {"a": 1, "b": 2, "a": 40}}\n```',
+    '{"name": "add", "arguments": {"a": 1, "b": 2, "a": 40}}',
+    '[TOOL_CALLS]add[ARGS]{"a": 1, "b": 2, "a": 40}',
+    'Action: add\nAction Input: {"a": 1, "b": 2, "a": 40}',
+    "<|tool_call>call:add{a:1,b:2,a:40}<tool_call|>",
+    "<function=add><parameter=a>1</parameter><parameter=b>2</parameter><parameter=a>40</parameter></function>",
+    "<tool_call>add<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key><arg_value>2</arg_value>"
+    "<arg_key>a</arg_key><arg_value>40</arg_value></tool_call>",
+]
+
+
+@pytest.mark.parametrize("response", TWICE)
+def test_a_call_with_a_key_that_stands_twice_is_answered_and_never_run(response: Any) -> None:
+    """We chose it: whoever judges such a text by its first key must not be led past by the last one."""
+    reply = parse_reply(response, tools=[ADD])
+
+    assert "stands twice" in reply.calls[0].fault
+    assert (len(reply.calls), codes(reply)) == (1, {"malformed"})
+
+
+def test_what_only_looks_like_a_key_inside_a_text_is_not_counted() -> None:
+    written = '{"a": 1, "b": 2, "note": "{\\"a\\": 1, \\"a\\" : 2}: \\\\"}'
+
+    assert parse_reply(completion(written), tools=[ADD]).calls[0].fault == ""
 
 
 def test_too_many_calls_are_cut_off_with_a_word() -> None:

@@ -1,9 +1,10 @@
 """From written arguments to an object: strict JSON first, then the lenient reading.
 
-A key that stands twice has its last value everywhere: this reading is the only one, what is checked is what runs.
+A key that stands twice in one object is refused: whoever looks at such a text must not see another call than we run.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ class NotRead:
 
 
 _MAY_LOSE = frozenset((float, dict, list))
+_KEY_END = re.compile(r'"\s*+:')
 
 
 def read_json(text: str) -> Any:
@@ -53,6 +55,41 @@ def _lost_digits(value: Any) -> bool:
             if type(item) in _MAY_LOSE and _lost_digits(item):
                 return True
     return False
+
+
+def repeated_key(text: str, value: Any) -> str:
+    """What is wrong with a JSON text in which a key stands twice in one object; empty when none does.
+
+    `value` is what was read. Where as many keys can end in the text as there are in the value, none was lost.
+    """
+    if len(_KEY_END.findall(text)) == _count_keys(value):
+        return ""
+    repeated: list[str] = []
+
+    def pair_up(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated.extend(key for key in found if keys.count(key) > 1)
+        return found
+
+    json.loads(text, object_pairs_hook=pair_up, strict=False)
+    return twice(repeated[0]) if repeated else ""
+
+
+def twice(key: str) -> str:
+    """The sentence about a key that stands twice, from which the model can make the call again."""
+    return f"the key {key[:80]!r} stands twice in one object; make the call again with every key once"
+
+
+def _count_keys(value: Any) -> int:
+    kind = type(value)
+    count = len(value) if kind is dict else 0
+    if kind is dict or kind is list:
+        for item in value.values() if kind is dict else value:
+            if type(item) is dict or type(item) is list:
+                count += _count_keys(item)
+    return count
 
 
 def is_complete(text: str) -> bool:
@@ -76,8 +113,11 @@ def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
             return Read(({},))
         try:
             written = read_json(stripped)
+            wrong = repeated_key(stripped, written) if type(written) is dict or type(written) is list else ""
         except (ValueError, RecursionError):
             return _read_loosely(stripped, finished=finished)
+        if wrong:
+            return NotRead(wrong)
         layers += 1
     match written:
         case None:
@@ -109,6 +149,8 @@ def _read_loosely(text: str, *, finished: bool) -> Read | NotRead:
                 return read_arguments(value, finished=finished)
             if not isinstance(value, dict):
                 return NotRead("the arguments are not an object")
+            if reader.repeated is not None:
+                return NotRead(twice(reader.repeated))
             objects.append(value)
             _skip_between(reader)
     except CutShort as short:

@@ -141,6 +141,6 @@ def literal(text: str, otherwise: Any) -> Any:
     reader = ValueReader(text)
     try:
         value = reader.value()
-        return otherwise if reader.peek() else value
+        return otherwise if reader.peek() or reader.repeated is not None else value
     except Unreadable:
         return otherwise

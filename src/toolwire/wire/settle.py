@@ -51,6 +51,9 @@ class Settled:
         known = [(call.name, call.arguments) for call in self.calls]
         marked: list[tuple[str, Any]] = []
         for item in found:
+            if item.fault:
+                self._refuse(item.offer.name, item.fault, item.alias, text[item.span[0] : item.span[1]])
+                continue
             objects = _objects_of(item)
             if not objects:
                 self.report("malformed", f"the arguments of {item.offer.name!r} could not be read")
@@ -77,7 +80,11 @@ class Settled:
         if cut or read.cut:
             self.report("truncated", f"a call of {name!r} was cut off: {read.why}")
             return
-        why = f"the arguments of {name!r} could not be read: {read.why}"
+        self._refuse(name, read.why, alias, raw)
+
+    def _refuse(self, name: str, why: str, alias: str | None, raw: Any) -> None:
+        """Add a call that is answered with what is wrong with it, and never run."""
+        why = f"the arguments of {name!r} could not be read: {why}"
         self.report("malformed", why, len(self.calls))
         self.calls.append(ToolCall(name, {}, alias=alias, position=len(self.calls), raw=raw, fault=why))
 

@@ -27,7 +27,7 @@ class CutShort(Unreadable):
 class StringReader:
     """Reads strings from `text` between `pos` and `end`; `pos` moves behind what was read."""
 
-    __slots__ = ("end", "fence", "pos", "repairs", "steps", "text")
+    __slots__ = ("end", "fence", "pos", "repairs", "repeated", "steps", "text")
 
     def __init__(self, text: str, pos: int = 0, end: int | None = None, *, fence: str = "") -> None:
         self.text = text
@@ -35,6 +35,7 @@ class StringReader:
         self.end = len(text) if end is None else end
         self.fence = fence
         self.repairs = 0
+        self.repeated: str | None = None
         self.steps = 0
 
     def peek(self) -> str:

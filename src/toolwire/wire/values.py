@@ -35,6 +35,7 @@ class ValueReader(StringReader):
 
     `fence` is a dialect's own string delimiter. With `close_at_end`, brackets missing at the very end are supplied,
     because the writer is known to have finished. With `partial`, what was cut off is given as PartObject and PartList.
+    `repeated` is a key that stood twice in one object.
     """
 
     __slots__ = ("close_at_end", "partial")
@@ -159,6 +160,8 @@ class ValueReader(StringReader):
                 if not self.partial:
                     raise
                 return PartObject(found)
+            if key in found:
+                self.repeated = key
             found[key] = item
             if isinstance(item, PartObject | PartList):
                 return PartObject(found)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from toolwire.wire.arguments import NotRead, read_arguments
+from toolwire.wire.arguments import NotRead, read_arguments, repeated_key
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
@@ -128,7 +128,8 @@ def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Envelope, a
         offer = scan.offered.by_arguments(value.value)
     if offer is None:
         return Step(end, problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
-    return Step(end, [Found(offer, value.value, envelope.slug, (begin, end), alias or None, value.note)])
+    found = Found(offer, value.value, envelope.slug, (begin, end), alias or None, value.note, fault=value.fault)
+    return Step(end, [found])
 
 
 def _past_brackets(scan: Scan, end: int) -> int:
@@ -140,7 +141,7 @@ def _past_brackets(scan: Scan, end: int) -> int:
 def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak: bool = False) -> Step | None:
     """One or more JSON values that stand for calls. `weak` ones must name offered tools and fit them."""
     exact = _exact(scan, pos, closes)
-    if exact is not None and not weak:
+    if exact is not None and not exact.fault and not weak:
         entry = plain_call(exact.value, scan.offered)
         if entry is not None and entry.offer is not None:
             found = Found(entry.offer, entry.arguments, slug, (pos, exact.end), entry.alias)
@@ -177,7 +178,7 @@ def _exact(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
             close = scan.find(closes[0], at)
             exact = read_exact(scan.text[at:close]) if close > 0 else None
         if isinstance(exact, dict | list):
-            return Value(exact, close)
+            return Value(exact, close, fault=repeated_key(scan.text[at:close], exact))
     return None
 
 
@@ -197,7 +198,8 @@ def _take(
         if entry.offer is None:
             step.problems.append(("unknown_tool", f"no tool named {entry.name[:80]!r} was offered"))
         else:
-            step.found.append(Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak))
+            found = Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak, value.fault)
+            step.found.append(found)
     if entries.cut:
         step.cut, step.end = True, scan.end
         step.problems.append(("truncated", "the text ends inside a call"))

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.marks import CLOSER_PREFIXES, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step
@@ -22,6 +23,7 @@ def read_pairs(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
         return None
     offer = scan.offered.get(head["name"])
     raw: dict[str, Any] = {}
+    fault = ""
     at = head.end()
     while (pair := _PAIR.match(scan.text, at, scan.end)) is not None:
         tags = tuple(f"{pair['pre'] or ''}arg_{kind}{pair['post'] or ''}" for kind in ("key", "value"))
@@ -29,10 +31,14 @@ def read_pairs(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
         if read is None or scan.spent:
             return scan.cut_inside(f"a call of {head['name']!r} was cut off")
         key, text, at = read
+        fault = twice(key) if key in raw else fault
         raw[key] = typed_text(text, key, offer)
     if scan.at(at, "\\n"):
         at += 2
-    return _pairs_end(scan, head, offer, raw, envelope, at)
+    step = _pairs_end(scan, head, offer, raw, envelope, at)
+    for found in step.found if step is not None else ():
+        found.fault = fault
+    return step
 
 
 def _read_pair(scan: Scan, at: int, tags: tuple[str, ...]) -> tuple[str, str, int] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from toolwire.wire.arguments import read_json
+from toolwire.wire.arguments import read_json, repeated_key, twice
 from toolwire.wire.strings import CutShort, Unreadable
 from toolwire.wire.text.scan import Scan
 from toolwire.wire.values import PartList, PartObject, ValueReader
@@ -26,11 +26,12 @@ _decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 @dataclass(slots=True)
 class Value:
-    """A value, where it ended, and what had to be repaired."""
+    """A value, where it ended, what had to be repaired, and why it must not be used although it could be read."""
 
     value: Any
     end: int
     note: str = ""
+    fault: str = ""
 
 
 def read_value(scan: Scan, pos: int, closers: tuple[str, ...] = ()) -> Value | None:
@@ -64,7 +65,7 @@ def _strict(scan: Scan, pos: int) -> Value | None:
         return None
     if stop > scan.end or not isinstance(value, dict | list | str):
         return None
-    return Value(value, stop)
+    return Value(value, stop, fault="" if isinstance(value, str) else repeated_key(scan.text[pos:stop], value))
 
 
 def _stops(scan: Scan, pos: int, closers: tuple[str, ...]) -> list[int]:
@@ -103,7 +104,10 @@ def _loose(scan: Scan, pos: int, end: int, *, finished: bool) -> Value | None:
         scan.purse -= 2 * reader.steps + (reader.pos - pos) // _READ_PER_COIN
     if isinstance(value, PartObject | PartList):
         return Value(value, end)
-    return Value(value, reader.pos, "read JSON that was not quite JSON") if isinstance(value, dict | list) else None
+    if not isinstance(value, dict | list):
+        return None
+    fault = twice(reader.repeated) if reader.repeated is not None else ""
+    return Value(value, reader.pos, "read JSON that was not quite JSON", fault)
 
 
 def read_exact(text: str) -> Any:

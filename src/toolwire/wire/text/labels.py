@@ -86,7 +86,7 @@ def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
         if value is not None and isinstance(value.value, dict):
             end = scan.space(value.end)
             end = end + 3 if fence and scan.at(end, "```") else value.end
-            return _found(offer, value.value, (begin, end), note=value.note)
+            return _found(offer, value.value, (begin, end), value.note, value.fault)
     following = _NEXT.search(scan.text, at, scan.end)
     stop = following.start() if following else scan.end
     text = scan.text[start:stop].strip()
@@ -102,10 +102,10 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
-def _found(offer: Offer, arguments: object, span: tuple[int, int], note: str = "") -> Step | None:
+def _found(offer: Offer, arguments: object, span: tuple[int, int], note: str = "", fault: str = "") -> Step | None:
     if not fits(offer, arguments):
         return None
-    return Step(span[1], [Found(offer, arguments, "react", span, note=note, weak=True)])
+    return Step(span[1], [Found(offer, arguments, "react", span, note=note, weak=True, fault=fault)])
 
 
 def _observed(scan: Scan, step: Step | None) -> Step | None:

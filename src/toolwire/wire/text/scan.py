@@ -17,7 +17,10 @@ MAX_CALLS = 4_096
 
 @dataclass(slots=True)
 class Found:
-    """A call as it stands in the text: the tool, its arguments as written or read, and where they were."""
+    """A call as it stands in the text: the tool, its arguments as written or read, and where they were.
+
+    With a `fault` it is answered, never run.
+    """
 
     offer: Offer
     arguments: Any
@@ -26,6 +29,7 @@ class Found:
     alias: str | None = None
     note: str = ""
     weak: bool = False
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

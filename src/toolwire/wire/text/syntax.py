@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offer
 from toolwire.wire.strings import CutShort, Unreadable
 from toolwire.wire.text.marks import Envelope
@@ -72,6 +73,8 @@ def _read_one(
     reader = ValueReader(scan.text, head.end(), scan.end)
     try:
         arguments = _arguments(reader, offer)
+        if reader.repeated is not None:
+            raise Unreadable("a key given twice")
     except CutShort:
         scan.spend(2 * reader.steps)
         _cut_off(scan, step)
@@ -138,7 +141,7 @@ def read_gemma(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     except Unreadable:
         scan.spend(2 * reader.steps)
         return _gemma_repaired(scan, head, envelope, offer)
-    return _gemma_step(head, envelope, offer, arguments, reader.pos)
+    return _gemma_step(head, envelope, offer, arguments, reader)
 
 
 def _gemma_repaired(scan: Scan, head: re.Match[str], envelope: Envelope, offer: Offer | None) -> Step | None:
@@ -147,12 +150,15 @@ def _gemma_repaired(scan: Scan, head: re.Match[str], envelope: Envelope, offer: 
         return None
     reader = ValueReader(scan.text, head.end(), close, fence=envelope.fence, close_at_end=True)
     try:
-        return _gemma_step(head, envelope, offer, reader.value(), reader.pos)
+        return _gemma_step(head, envelope, offer, reader.value(), reader)
     except Unreadable:
         return Step(close, problems=[("malformed", f"the arguments of {head['name']!r} could not be read")])
 
 
-def _gemma_step(head: re.Match[str], envelope: Envelope, offer: Offer | None, arguments: Any, end: int) -> Step:
+def _gemma_step(
+    head: re.Match[str], envelope: Envelope, offer: Offer | None, arguments: Any, reader: ValueReader
+) -> Step:
+    end, fault = reader.pos, twice(reader.repeated) if reader.repeated is not None else ""
     if offer is None:
         return Step(end, problems=[("unknown_tool", f"no tool named {head['name']!r} was offered")])
-    return Step(end, [Found(offer, arguments, envelope.slug, (head.start(), end))])
+    return Step(end, [Found(offer, arguments, envelope.slug, (head.start(), end), fault=fault)])

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire.wire.arguments import Read, read_arguments
+from toolwire.wire.arguments import Read, read_arguments, twice
 from toolwire.wire.coerce import literal, typed
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.json_values import read_value
@@ -83,6 +83,7 @@ class _TagCall:
         "close_parameter",
         "empty",
         "envelope",
+        "fault",
         "name",
         "offer",
         "scan",
@@ -102,6 +103,7 @@ class _TagCall:
         self.name = _attribute(head)
         self.offer = scan.offered.get(self.name)
         self.arguments: dict[str, Any] = {}
+        self.fault = ""
 
     def read(self) -> Step:
         if self.empty:
@@ -119,13 +121,15 @@ class _TagCall:
         return self._step(at + len(self.close))
 
     def _step(self, end: int, note: str = "") -> Step:
-        return called(self.name, self.offer, self.arguments, self.envelope, (self.begin, end), note)
+        return called(self.name, self.offer, self.arguments, self.envelope, (self.begin, end), note, self.fault)
 
     def _cut(self) -> Step:
         return self.scan.cut_inside(f"a call of {self.name[:80]!r} was cut off")
 
     def _keep(self, parameter: re.Match[str], text: str) -> None:
         key = _attribute(parameter)
+        if key in self.arguments:
+            self.fault = twice(key)
         if self.style.trim and not self.envelope.tight:
             text = trimmed(text)
         self.arguments[key] = typed_text(text, key, self.offer, parameter.groupdict().get("string"))
@@ -150,7 +154,7 @@ class _TagCall:
         if isinstance(body.value, PartObject):
             return self._cut()
         end = self.scan.space(body.end)
-        self.arguments = body.value
+        self.arguments, self.fault = body.value, body.fault
         return self._step(end + len(self.close) if self.scan.at(end, self.close) else body.end, body.note)
 
     def _value(self, parameter: re.Match[str]) -> tuple[str, int] | None:
@@ -218,9 +222,10 @@ def untyped(text: str) -> Any:
 
 
 def called(
-    name: str, offer: Offer | None, arguments: Any, envelope: Envelope, span: tuple[int, int], note: str = ""
-) -> Step:
+    name: str, offer: Offer | None, arguments: Any, envelope: Envelope, span: tuple[int, int],
+    note: str = "", fault: str = "",
+) -> Step:  # fmt: skip
     """The step of a call that was read, or of one whose tool was not offered."""
     if offer is None:
         return Step(span[1], problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
-    return Step(span[1], [Found(offer, arguments, envelope.slug, span, note=note)])
+    return Step(span[1], [Found(offer, arguments, envelope.slug, span, note=note, fault=fault)])
