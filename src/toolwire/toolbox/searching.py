@@ -146,7 +146,7 @@ def search_code_tool(files: FileOps) -> Tool:
                 break
         lines.sort(key=rank)
         hits: list[CodeHit] = [
-            {"path": hit.path, "line": hit.line, "text": _cut(hit.text.strip()), "kind": hit.kind}
+            {"path": hit.path, "line": hit.line, "text": cut_line(hit.text.strip()), "kind": hit.kind}
             for hit in lines[:limit]
         ]
         cut = len(lines) > limit or walk.cut_short
@@ -203,7 +203,7 @@ def _matches(wanted: Pattern, text: str, path: str, walk: Walk, most: int) -> li
     found: list[Match] = []
     for line in _lines(text):
         if wanted.matches(line.text):
-            found.append({"path": path, "line": line.number, "text": _cut(line.text)})
+            found.append({"path": path, "line": line.number, "text": cut_line(line.text)})
             if len(found) == most:
                 break
         if line.number % _LINES_BETWEEN_LOOKS == 0 and walk.is_out_of_time():
@@ -219,7 +219,8 @@ def _lines(text: str) -> Iterator[_Line]:
         yield _Line(number, line.removesuffix("\r"))
 
 
-def _cut(line: str) -> str:
+def cut_line(line: str) -> str:
+    """A line that is not too long to be shown, with a mark where it was cut."""
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}… [{len(line) - LONGEST_LINE} more characters]"
 
 
