@@ -1,0 +1,193 @@
+"""The default engine: bubblewrap, started as an ordinary user with nothing to see in its environment."""
+
+import hashlib
+import os
+import resource
+import shutil
+from pathlib import Path
+
+from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox import landlock, seccomp
+from toolwire.execute.sandbox.cgroups import Cgroups, Group
+from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.limits import apply, missing
+from toolwire.execute.sandbox.plan import PERL, SCRIPT, Plan, helper
+from toolwire.execute.sandbox.protected import PROTECTED
+from toolwire.execute.sandbox.starter import Descriptors, memory
+from toolwire.execute.sandbox.syscalls import machine
+from toolwire.execute.sandbox.trial import trouble, version
+from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, open_workspace, ready_stage, stage
+from toolwire.protocol.operations import MIB, Command, ExecLimits
+
+HOME_BYTES = 64 * MIB
+INSIDE_USER = 1000
+TOOLCHAIN = ("/usr", "/etc/alternatives", "/etc/ssl/certs")
+_COPIED = ("/etc/ld.so.cache", "/etc/localtime")
+_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+MADE_UP = {
+    "/etc/passwd": f"agent:x:{INSIDE_USER}:{INSIDE_USER}:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:::\n",
+    "/etc/group": f"agent:x:{INSIDE_USER}:\nnogroup:x:65534:\n",
+    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "/etc/resolv.conf": "",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "/etc/hostname": "sandbox\n",
+}
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/home/agent",
+    "LANG": "C.UTF-8",
+    "TMPDIR": TMP,
+    "USER": "agent",
+    "SHELL": "/bin/bash",
+    "TERM": "dumb",
+}
+
+
+class Bubblewrap:
+    """Namespaces for mounts, processes, network and users; no capability; seccomp; landlock inside."""
+
+    name = "bubblewrap"
+
+    def __init__(
+        self,
+        cgroups: Cgroups,
+        *,
+        program: str = "bwrap",
+        readable: tuple[str, ...] = (),
+        protected: tuple[str, ...] = PROTECTED,
+    ) -> None:
+        self._cgroups = cgroups
+        self._program = shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") or ""
+        self._readable = readable
+        self._protected = protected
+        self._files = {name: text.encode() for name, text in MADE_UP.items()} | _copies()
+        self._landlock = landlock.abi()
+        self.weaker = missing(cgroups, self._landlock)
+
+    def probe(self) -> Report:
+        if not self._program:
+            return Report(self.name, usable=False, reason="bwrap is not installed (Debian: apt install bubblewrap)")
+        if not os.access(PERL, os.X_OK):
+            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
+        reason = trouble(self)
+        return Report(self.name, not reason, version(self._program, "--version"), reason, self.weaker)
+
+    def launch(self, command: Command) -> Box:
+        report_missing(self._program, self.name)
+        with Descriptors() as held:
+            workspace = open_workspace(command.workspace, held, self._protected, writable=command.writable)
+            group: Group | None = None
+            try:
+                group = self._cgroups.make(command.limits)
+                return self._start(command, workspace, group, held)
+            except BaseException:
+                if group is not None:
+                    group.remove()
+                workspace.close()
+                raise
+
+    def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+        streams = held.streams(command.stdin, workspace.user)
+        inside = held.keep(self._inside(command).memory())
+        arguments = self._arguments(command, workspace, held)
+        given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
+        launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))
+        outside = held.keep(self._outside(command.limits, workspace, group, launcher).memory())
+        box = Box.of(
+            helper(outside, streams.to_status), held.all, streams, self.name, self._profile(arguments, command)
+        )
+        box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
+        return box
+
+    def _outside(self, limits: ExecLimits, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
+        """From our process to bubblewrap: into the groups, out of root, under the limits."""
+        plan = Plan()
+        for door in group.doors:
+            plan.write(door, "0")
+        if os.geteuid() == 0:
+            ready_stage()
+            stage(plan, workspace, limits.tmp_bytes, limits.tmp_files).user(workspace.user, workspace.group)
+        apply(plan, limits, self._cgroups.holds)
+        return plan.become(launcher)
+
+    def _inside(self, command: Command) -> Plan:
+        """From bubblewrap to the command: where it works, what it may touch."""
+        plan = Plan().limit(resource.RLIMIT_NPROC, command.limits.processes)
+        if command.workspace:
+            plan.enter(f"/workspace/{command.cwd}")
+        if self._landlock:
+            writable = [TMP, "/home/agent", "/dev", "/proc", *(["/workspace"] if command.writable else [])]
+            landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
+        return plan.exec(command.argv)
+
+    def _arguments(self, command: Command, workspace: Workspace, held: Descriptors) -> list[str | int]:
+        flags = (
+            "--unshare-all --unshare-user --disable-userns --die-with-parent --new-session --cap-drop ALL --clearenv"
+        )
+        words: list[str | int] = [*flags.split(), "--hostname", "sandbox"]
+        words += ["--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER)]
+        for name, value in {**ENVIRONMENT, **command.env}.items():
+            words += ["--setenv", name, value]
+        for path in (*TOOLCHAIN, *self._readable):
+            words += ["--ro-bind-try", path, path]
+        words += _system_links()
+        for path, content in self._files.items():
+            # A copy, not a mount: every mount costs as long as all before it together.
+            words += ["--perms", "0444", "--file", held.keep(memory(content, "made-up")), path]
+        words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
+        words += ["--size", str(HOME_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+        words += ["--size", str(HOME_BYTES), "--tmpfs", "/home/agent"]
+        if os.geteuid() == 0:
+            words += ["--bind", STAGED_TMP, TMP]
+        else:
+            words += ["--size", str(command.limits.tmp_bytes), "--tmpfs", TMP]
+        if command.door:
+            words += ["--bind", command.door, "/run/toolwire/door"]
+        words += _mounts(command, workspace)
+        return [*words, "--remount-ro", "/", "--seccomp", held.keep(memory(seccomp.program(machine()), "seccomp"))]
+
+    def _profile(self, arguments: list[str | int], command: Command) -> str:
+        """A digest of everything that confines the command; the same profile has the same digest."""
+        digest = hashlib.sha256()
+        for part in (*(one if isinstance(one, str) else "fd" for one in arguments), SCRIPT):
+            digest.update(part.encode("utf-8", "replace") + b"\0")
+        digest.update(seccomp.program(machine()) + repr((self._landlock, self.weaker, command.limits)).encode())
+        return digest.hexdigest()[:16]
+
+
+def report_missing(program: str, engine: str) -> None:
+    if not program:
+        raise SandboxUnavailable(f"the sandbox engine {engine} is not installed; `toolwire doctor` says what is")
+
+
+def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
+    """The workspace, and over it every protected name."""
+    if workspace.guard is None:
+        return []
+    if workspace.tree is None:
+        bind: list[str | int] = ["--bind-fd" if command.writable else "--ro-bind-fd", workspace.guard.root]
+    else:
+        bind = ["--bind" if command.writable else "--ro-bind", workspace.source()]
+    words = [*bind, "/workspace"]
+    for name in workspace.guard.kept:
+        words += ["--bind", workspace.source(name), f"/workspace/{name}"]
+    for name in workspace.guard.sealed:
+        words += ["--ro-bind", workspace.source(name), f"/workspace/{name}"]
+    return words
+
+
+def _copies() -> dict[str, bytes]:
+    """Small files of this machine that programs look for."""
+    return {name: Path(name).read_bytes() for name in _COPIED if os.access(name, os.R_OK)}
+
+
+def _system_links() -> list[str]:
+    """/bin and its like, as they are on this machine: links into /usr, or folders of their own."""
+    words: list[str] = []
+    for name in _LINKS:
+        path = Path("/", name)
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    return words

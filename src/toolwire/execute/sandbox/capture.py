@@ -1,0 +1,155 @@
+"""Follows a box to its end: output through fixed buffers, the wall clock, and what ended it."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from time import perf_counter
+
+from toolwire.errors import SandboxUnavailable, ToolFailure
+from toolwire.execute.sandbox.contract import Box
+from toolwire.protocol.operations import Command, Listener, Output, Ran
+from toolwire.protocol.outcomes import Code
+
+_PIECE = 65_536
+_DRAIN_S = 1.0
+_END_S = 5.0
+_LONGEST_STATUS = 4096
+_SIGNALS = {24: "cpu", 25: "file_size"}
+
+
+class Capture:
+    """The beginning and the end of a stream, its length and its digest, in bounded memory."""
+
+    def __init__(self, most: int) -> None:
+        self._half = max(most // 2, 1)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    def add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        self._digest.update(piece)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += piece[:room]
+            piece = piece[room:]
+        self._tail += piece
+        # Cut only now and then: moving the rest down at every piece would cost time in proportion to its length.
+        if len(self._tail) > self._half + max(_PIECE, self._half // 4):
+            del self._tail[: -self._half]
+
+    def output(self) -> Output:
+        del self._tail[: -self._half]
+        return Output(bytes(self._head), bytes(self._tail), self._size, self._digest.hexdigest())
+
+
+class Watch:
+    """One box, from its first byte to its last."""
+
+    def __init__(self, box: Box, command: Command, listener: Listener | None) -> None:
+        self._box = box
+        self._command = command
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._streams = {
+            "stdout": Capture(command.limits.output_bytes),
+            "stderr": Capture(command.limits.output_bytes),
+        }
+        self._status = Capture(_LONGEST_STATUS)
+        self._open: dict[int, Callable[[bytes], None]] = {}
+        self._silent = self._loop.create_future()
+        self._over = self._loop.create_future()
+
+    async def end(self) -> Ran:
+        """Wait for the end of the command, or bring it about when its time is up."""
+        began = perf_counter()
+        box = self._box
+        self._follow()
+        try:
+            await asyncio.wait((self._over,), timeout=self._command.limits.wall_s)
+            limit = "" if self._over.done() else "wall"
+            hits = box.group.hits() if box.group is not None else frozenset()
+            await asyncio.to_thread(box.kill)
+            await asyncio.wait((self._over,), timeout=_END_S)
+            await asyncio.wait((self._silent,), timeout=_DRAIN_S)
+        finally:
+            self._leave()
+        code = await asyncio.to_thread(box.end)
+        return self._ran(code, limit, hits, perf_counter() - began)
+
+    def _follow(self) -> None:
+        for descriptor, add in (
+            (self._box.stdout, self._adding("stdout")),
+            (self._box.stderr, self._adding("stderr")),
+            (self._box.status, self._status.add),
+        ):
+            self._open[descriptor] = add
+            self._loop.add_reader(descriptor, self._read, descriptor)
+        self._loop.add_reader(self._box.pidfd, self._ended)
+
+    def _adding(self, name: str) -> Callable[[bytes], None]:
+        add, listener = self._streams[name].add, self._listener
+        if listener is None:
+            return add
+
+        def tell(piece: bytes) -> None:
+            add(piece)
+            listener(name, piece)
+
+        return tell
+
+    def _read(self, descriptor: int) -> None:
+        try:
+            piece = os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            return
+        if piece:
+            self._open[descriptor](piece)
+            return
+        self._loop.remove_reader(descriptor)
+        del self._open[descriptor]
+        if not self._open and not self._silent.done():
+            self._silent.set_result(None)
+
+    def _ended(self) -> None:
+        self._loop.remove_reader(self._box.pidfd)
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _leave(self) -> None:
+        for descriptor in (*self._open, self._box.pidfd):
+            self._loop.remove_reader(descriptor)
+        self._silent.cancel()
+        self._over.cancel()
+
+    def _ran(self, code: int, limit: str, hits: frozenset[str], elapsed_s: float) -> Ran:
+        out, err = self._streams["stdout"].output(), self._streams["stderr"].output()
+        box = self._box
+        signal = -code if code < 0 else code - 128 if 128 < code < 193 else None
+        limit = limit or self._reached(signal, code, hits)
+        if not limit:
+            self._check(self._status.output().text, err)
+        exit_code = None if limit == "wall" or code < 0 else code
+        return Ran(exit_code, signal, out, err, elapsed_s, limit, box.engine, box.profile, box.weaker)
+
+    def _reached(self, signal: int | None, code: int, hits: frozenset[str]) -> str:
+        if "memory" in hits and code != 0:
+            return "memory"
+        if signal in _SIGNALS:
+            return _SIGNALS[signal]
+        return "processes" if "processes" in hits and code != 0 else ""
+
+    def _check(self, status: str, stderr: Output) -> None:
+        """Tell a command that ended from one that never began."""
+        lines = status.splitlines()
+        if lines and lines[-1].startswith("noexec"):
+            reason = lines[-1].removeprefix("noexec ")
+            raise ToolFailure(f"{self._command.argv[0]!r} cannot be run: {reason}", code=Code.NOT_FOUND)
+        if lines and lines[-1].startswith("fail enter"):
+            raise ToolFailure(f"there is no folder {self._command.cwd!r} to work in", code=Code.INVALID_PARAMS)
+        if lines.count("ready") < self._box.stages:
+            failed = [line.removeprefix("fail ") for line in lines if line != "ready"]
+            said = "; ".join(failed) or stderr.text.strip()[:500] or "it said nothing"
+            raise SandboxUnavailable(f"{self._box.engine} could not confine the command: {said}")

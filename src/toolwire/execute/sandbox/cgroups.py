@@ -1,0 +1,253 @@
+"""Limits for a whole tree of processes, and the one sure way to end it: control groups, where they can be had."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolwire.protocol.operations import ExecLimits
+
+PREFIX = "toolwire-"
+_CONTROLLERS = ("memory", "pids", "cpu")
+_PERIOD_US = 100_000
+_EMPTY_WITHIN_S = 1.0
+_MOST_FOLDERS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a hierarchy in which groups can be made, and what groups there can limit."""
+
+    folder: Path
+    controllers: frozenset[str]
+    unified: bool
+
+
+class Cgroups:
+    """Where this process may make groups. `holds` names the limits that are real: memory, pids, cpu, kill."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self._places = places
+        self.holds = frozenset(name for place in places for name in place.controllers)
+        if any(place.unified and _can_kill(place.folder) for place in places):
+            self.holds |= {"kill"}
+
+    @classmethod
+    def here(cls) -> "Cgroups":
+        """What this machine lets this process have; looks by making a group and removing it."""
+        return cls([place for place in _candidates() if _can_make(place.folder)])
+
+    def make(self, limits: ExecLimits) -> "Group":
+        name = own_name()
+        group = Group([Place(place.folder / name, place.controllers, place.unified) for place in self._places])
+        group.create(limits)
+        return group
+
+    def sweep(self) -> int:
+        """End what a process that is gone has left behind; how many groups that were."""
+        left = [folder for place in self._places for folder in _leftovers(_root_of(place.folder))]
+        for folder in left:
+            Group([Place(folder, frozenset({"pids"}), (folder / "cgroup.kill").exists())]).remove()
+        return len(left)
+
+
+class Group:
+    """The group of one command, in every hierarchy that has something to give."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self._places = places
+
+    @property
+    def doors(self) -> list[str]:
+        """The files into which a process writes 0 to join."""
+        return [str(place.folder / "cgroup.procs") for place in self._places]
+
+    def create(self, limits: ExecLimits) -> None:
+        for place in self._places:
+            place.folder.mkdir()
+            for name, text in _settings(place, limits):
+                (place.folder / name).write_text(text)
+
+    def hits(self) -> frozenset[str]:
+        """Which limits the kernel has enforced: memory, processes."""
+        found = set()
+        for place in self._places:
+            if "memory" in place.controllers:
+                file = "memory.events" if place.unified else "memory.oom_control"
+                found |= {"memory"} if _counted(place.folder / file, "oom_kill") else set()
+            if "pids" in place.controllers and _counted(place.folder / "pids.events", "max"):
+                found.add("processes")
+        return frozenset(found)
+
+    def kill(self) -> None:
+        """Kill every member, at once where the kernel can do it."""
+        for place in self._places:
+            if (place.folder / "cgroup.kill").exists():
+                (place.folder / "cgroup.kill").write_text("1")
+                return
+        for place in self._places:
+            if "pids" in place.controllers:
+                _write(place.folder / "pids.max", "0")  # nobody is born while the others die
+        for place in self._places[:1]:
+            _kill_members(place.folder)
+
+    def remove(self) -> bool:
+        """Kill, wait until nobody is left, and remove; False when something would not go."""
+        self.kill()
+        until = time.monotonic() + _EMPTY_WITHIN_S
+        gone = [_removed(place.folder, until) for place in self._places]
+        return all(gone)
+
+
+def _settings(place: Place, limits: ExecLimits) -> Iterator[tuple[str, str]]:
+    quota = str(int(limits.cores * _PERIOD_US))
+    if "memory" in place.controllers:
+        yield ("memory.max" if place.unified else "memory.limit_in_bytes"), str(limits.memory_bytes)
+        swap, most = ("memory.swap.max", "0") if place.unified else ("memory.memsw.limit_in_bytes", limits.memory_bytes)
+        if (place.folder / swap).exists():
+            yield swap, str(most)
+    if "pids" in place.controllers:
+        yield "pids.max", str(limits.processes)
+    if "cpu" in place.controllers:
+        yield ("cpu.max", f"{quota} {_PERIOD_US}") if place.unified else ("cpu.cfs_quota_us", quota)
+
+
+def _candidates() -> Iterator[Place]:
+    """The group of this process in each hierarchy; in the new one, the nearest above it that hands controllers down."""
+    own = dict(_memberships())
+    for mount, kind, options in _hierarchies():
+        if kind == "cgroup2":
+            yield from _unified(mount, own.get("", "/"))
+        else:
+            for controller in sorted(set(_CONTROLLERS) & set(options)):
+                folder = mount / own.get(controller, "/").lstrip("/")
+                yield Place(folder if folder.is_dir() else mount, frozenset({controller}), unified=False)
+
+
+def _unified(mount: Path, own: str) -> Iterator[Place]:
+    folder = mount / own.lstrip("/")
+    if not folder.is_dir():
+        folder = mount
+    above = [folder, *(parent for parent in folder.parents if parent == mount or mount in parent.parents)]
+    for one in above:
+        given = frozenset(_words(one / "cgroup.subtree_control")) & set(_CONTROLLERS)
+        if given and _can_make(one):
+            yield Place(one, frozenset(given), unified=True)
+            return
+    yield Place(folder, frozenset(), unified=True)
+
+
+def _memberships() -> Iterator[tuple[str, str]]:
+    for line in _lines(Path("/proc/self/cgroup")):
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            yield controller, path
+
+
+def _hierarchies() -> Iterator[tuple[Path, str, list[str]]]:
+    for line in _lines(Path("/proc/self/mounts")):
+        _, folder, kind, options, *_ = line.split(" ")
+        if kind in {"cgroup", "cgroup2"}:
+            yield Path(folder), kind, options.split(",")
+
+
+def _can_make(folder: Path) -> bool:
+    trial = folder / own_name()
+    try:
+        trial.mkdir()
+        usable = os.access(trial / "cgroup.procs", os.W_OK)
+        trial.rmdir()
+    except OSError:
+        return False
+    return usable
+
+
+def _can_kill(folder: Path) -> bool:
+    trial = folder / own_name()
+    trial.mkdir()
+    can = (trial / "cgroup.kill").exists()
+    trial.rmdir()
+    return can
+
+
+def _root_of(folder: Path) -> Path:
+    return next((parent for parent in (folder, *folder.parents) if parent.is_mount()), folder)
+
+
+def _leftovers(root: Path) -> list[Path]:
+    found = []
+    for seen, (folder, names, _) in enumerate(os.walk(root)):
+        if seen > _MOST_FOLDERS:
+            break
+        found += [Path(folder) / name for name in names if name.startswith(PREFIX) and not owner_lives(name)]
+    return found
+
+
+def owner_lives(name: str) -> bool:
+    process, _, rest = name.removeprefix(PREFIX).partition("-")
+    return process.isdigit() and _identity(int(process)) == f"{process}-{rest.split('-')[0]}"
+
+
+def own_name() -> str:
+    """A name that nobody can guess, and that says whose it is, so that what is left of it can be swept."""
+    return f"{PREFIX}{_identity(os.getpid())}-{os.urandom(6).hex()}"
+
+
+def _identity(process: int) -> str:
+    """The number of a process and the moment it began, since numbers are used again."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return f"{process}-gone"
+    return f"{process}-{fields[19]}"
+
+
+def _kill_members(folder: Path) -> None:
+    until = time.monotonic() + _EMPTY_WITHIN_S
+    while (members := _words(folder / "cgroup.procs")) and time.monotonic() < until:
+        for member in members:
+            try:
+                os.kill(int(member), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.001)
+
+
+def _removed(folder: Path, until: float) -> bool:
+    wait_s = 0.0002
+    while True:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, 0.01)
+        else:
+            return True
+
+
+def _counted(file: Path, key: str) -> bool:
+    return any(line.split() != [key, "0"] for line in _lines(file) if line.startswith(f"{key} "))
+
+
+def _words(file: Path) -> list[str]:
+    return [word for line in _lines(file) for word in line.split()]
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text)
+    except OSError:
+        return

@@ -1,0 +1,143 @@
+"""Asks an engine every probe and says, for each, whether it gives what it must."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolwire.errors import ToolFailure
+from toolwire.execute.sandbox.probes import PROBES, Probe
+from toolwire.protocol.operations import Command, ExecOps, shell
+
+_GONE_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One probe on one engine. `given` is what counts; `said` tells what was seen when it is not."""
+
+    probe: Probe
+    given: bool
+    said: str = ""
+
+
+class Host:
+    """Things of this machine that no box may reach, set up for an examination and taken away after it."""
+
+    def __enter__(self) -> "Host":
+        # Not in /tmp: there is a probe of its own for that.
+        self._folder = Path(tempfile.mkdtemp(prefix="toolwire-probe-", dir="/var/tmp"))
+        self._folder.chmod(0o777)
+        self._token = f"toolwire{os.urandom(6).hex()}"
+        (self._folder / "canary").write_text("secret\n")
+        (self._folder / "canary").chmod(0o644)
+        self._shared = [Path(place) / self._token for place in ("/tmp", "/dev/shm")]  # noqa: S108
+        for file in self._shared:
+            file.touch(0o644)
+        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.bind(("127.0.0.1", 0))
+        self._udp.setblocking(False)
+        self._unix = socket.socket(socket.AF_UNIX)
+        self._unix.bind(f"\0{self._token}")
+        self._unix.listen()
+        self._process = subprocess.Popen(["/bin/sleep", "1000"], env={})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for opened in (self._tcp, self._udp, self._unix):
+            opened.close()
+        for file in self._shared:
+            file.unlink(missing_ok=True)
+        shutil.rmtree(self._folder)
+
+    async def ask(self, ops: ExecOps, probe: Probe) -> Finding:
+        """One probe in a fresh workspace."""
+        workspace = self._workspace(probe)
+        command = Command(
+            shell(self._filled(probe.script)), str(workspace), writable=probe.writable, limits=probe.limits
+        )
+        try:
+            ran = await ops.run(command)
+        except ToolFailure as failure:
+            return Finding(probe, given=False, said=str(failure))
+        finally:
+            shutil.rmtree(workspace, ignore_errors=True)
+        if not probe.attack:
+            return Finding(probe, "WORKS" in ran.stdout.text, f"{ran.exit_code} {ran.limit} {ran.stderr.text[-300:]}")
+        return Finding(probe, not self._broken(probe, ran.stdout.text), ran.stderr.text[-300:])
+
+    def _broken(self, probe: Probe, stdout: str) -> bool:
+        match probe.evidence:
+            case "process":
+                return self._left_behind()
+            case "datagram":
+                return self._arrived()
+        return "ESCAPED" in stdout
+
+    def _workspace(self, probe: Probe) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="workspace-", dir=self._folder))
+        (folder / "hello.txt").write_text("hello\n")
+        if not probe.bare:
+            (folder / ".git" / "hooks").mkdir(parents=True)
+            (folder / ".git" / "config").write_text("[core]\n")
+        return folder
+
+    def _filled(self, script: str) -> str:
+        facts = {
+            "canary": self._folder / "canary",
+            "outside": self._folder,
+            "tmp": self._shared[0],
+            "shm": self._shared[1],
+            "pid": self._process.pid,
+            "host_path": self._folder.name,
+            "lasting": f"perl -e '$0 = \"{self._token}\"; sleep 300'",
+            "host": socket.gethostname(),
+            "port": self._tcp.getsockname()[1],
+            "udp": self._udp.getsockname()[1],
+            "abstract": self._token,
+        }
+        for name, fact in facts.items():
+            script = script.replace(f"{{{name}}}", str(fact))
+        return script
+
+    def _left_behind(self) -> bool:
+        until = time.monotonic() + _GONE_WITHIN_S
+        while alive := self._alive():
+            if time.monotonic() > until:
+                for process in alive:
+                    os.kill(process, 9)
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _alive(self) -> list[int]:
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words.startswith(self._token.encode()):
+                found.append(int(folder.name))
+        return found
+
+    def _arrived(self) -> bool:
+        try:
+            return bool(self._udp.recv(10))
+        except BlockingIOError:
+            return False
+
+
+async def examined(ops: ExecOps, probes: Iterable[Probe] = PROBES) -> AsyncIterator[Finding]:
+    """Every probe's finding, as it comes."""
+    with Host() as host:
+        for probe in probes:
+            yield await host.ask(ops, probe)

@@ -1,0 +1,125 @@
+"""For machines that already have firejail. Its profiles are never read; everything is said here."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from toolwire.execute.sandbox import landlock, seccomp
+from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT, report_missing
+from toolwire.execute.sandbox.cgroups import Cgroups, Group
+from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.limits import apply, missing
+from toolwire.execute.sandbox.plan import PERL, Plan, helper
+from toolwire.execute.sandbox.protected import PROTECTED
+from toolwire.execute.sandbox.starter import Descriptors
+from toolwire.execute.sandbox.syscalls import machine
+from toolwire.execute.sandbox.trial import trouble, version
+from toolwire.execute.sandbox.workspace import STAGE, TMP, Workspace, open_workspace, ready_stage, seal, stage
+from toolwire.protocol.operations import Command
+
+NOT_GIVEN = (
+    "firejail is a setuid program with a history of its own",
+    "what is not hidden by name is readable",
+    "names and bytes in the folder for temporary files are bounded by memory alone",
+)
+_FLAGS = (
+    "--noprofile --quiet --net=none --caps.drop=all --nonewprivs --noroot --private-dev --private-tmp --disable-mnt "
+    "--hostname=sandbox --machine-id --dbus-user=none --dbus-system=none --keep-fd=all --deterministic-shutdown "
+    "--private-etc=alternatives,ssl,ld.so.cache,passwd,group,nsswitch.conf,localtime"
+)
+_SHOWN = {"bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"}
+_BIND = 0x1000
+
+
+class Firejail:
+    """Namespaces by a setuid helper; our own filter and landlock inside."""
+
+    name = "firejail"
+
+    def __init__(self, cgroups: Cgroups, *, program: str = "firejail") -> None:
+        self._cgroups = cgroups
+        self._program = shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") or ""
+        self._landlock = landlock.abi()
+        self.weaker = (*NOT_GIVEN, *missing(cgroups, self._landlock))
+
+    def probe(self) -> Report:
+        if not self._program:
+            return Report(self.name, usable=False, reason="firejail is not installed (Debian: apt install firejail)")
+        if not os.access(PERL, os.X_OK):
+            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
+        reason = trouble(self)
+        return Report(self.name, not reason, version(self._program, "--version"), reason, self.weaker)
+
+    def launch(self, command: Command) -> Box:
+        report_missing(self._program, self.name)
+        with Descriptors() as held:
+            protected = PROTECTED if os.geteuid() == 0 else ()
+            workspace = open_workspace(command.workspace, held, protected, writable=command.writable)
+            group = self._cgroups.make(command.limits)
+            try:
+                return self._start(command, workspace, group, held)
+            except BaseException:
+                group.remove()
+                workspace.close()
+                raise
+
+    def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+        streams = held.streams(command.stdin, workspace.user)
+        inside = held.keep(self._inside(command, workspace).memory())
+        words = self._arguments(workspace)
+        launcher = (self._program, *words, "--", *helper(inside, streams.to_status))
+        outside = held.keep(self._outside(command, workspace, group, launcher).memory())
+        text = repr((words, self._landlock, self.weaker, command.limits, command.writable))
+        profile = hashlib.sha256(text.encode() + seccomp.program(machine())).hexdigest()[:16]
+        box = Box.of(helper(outside, streams.to_status), held.all, streams, self.name, profile)
+        box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
+        return box
+
+    def _outside(self, command: Command, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
+        plan, limits = Plan(), command.limits
+        for door in group.doors:
+            plan.write(door, "0")
+        if os.geteuid() == 0:
+            ready_stage()
+            seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
+            # It asks who its user is, and this user is nobody on this machine.
+            made_up = f"root:x:0:0::/root:/bin/sh\nagent:x:{workspace.user}:{workspace.group}::/home/agent:/bin/bash\n"
+            plan.write(f"{STAGE}/passwd", made_up).call("mount", f"{STAGE}/passwd", "/etc/passwd", 0, _BIND, 0)
+            owned = f"size=64k,mode=0755,uid={workspace.user},gid={workspace.group}"
+            plan.call("mount", "tmpfs", "/home", "tmpfs", 0, "size=64k,mode=0755").call("mkdirat", -100, _home(), 0o755)
+            plan.call("mount", "tmpfs", _home(), "tmpfs", 0, owned)
+            plan.user(workspace.user, workspace.group)
+        apply(plan, limits, self._cgroups.holds)
+        return plan.become(launcher)
+
+    def _inside(self, command: Command, workspace: Workspace) -> Plan:
+        home = _home()
+        plan = Plan().limit(_PROCESSES, command.limits.processes)
+        if command.workspace:
+            plan.enter(f"{workspace.source()}/{command.cwd}")
+        if self._landlock:
+            writable = [TMP, "/dev", "/proc", home, *([workspace.source()] if command.writable else [])]
+            landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
+        plan.no_new_privileges().seccomp(seccomp.program(machine()))
+        variables = {**ENVIRONMENT, "HOME": home, **command.env}
+        words = (f"{name}={value}" for name, value in variables.items())
+        return plan.exec(("/usr/bin/env", "-i", *words, *command.argv))
+
+    def _arguments(self, workspace: Workspace) -> list[str]:
+        # Not --private=FOLDER: that would copy a .bashrc of its own into the workspace.
+        private = "--private" if workspace.tree is not None or not workspace.path else f"--whitelist={workspace.path}"
+        hidden = [f"--blacklist={path}" for path in _hidden() if Path(path).exists()]
+        return [*_FLAGS.split(), private, *hidden, "--read-only=/usr"]
+
+
+_PROCESSES = 6
+
+
+def _hidden() -> list[str]:
+    """Everything in / that a program does not need."""
+    return [str(path) for path in sorted(Path("/").iterdir()) if path.name not in _SHOWN]
+
+
+def _home() -> str:
+    return "/home/agent" if os.geteuid() == 0 else str(Path.home())

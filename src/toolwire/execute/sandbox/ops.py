@@ -1,0 +1,99 @@
+"""The one door to the engines: chooses, starts, follows and cleans up."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from toolwire.errors import SandboxUnavailable, ToolFailure
+from toolwire.execute.sandbox.capture import Watch
+from toolwire.execute.sandbox.contract import Box, Engine, Report
+from toolwire.execute.sandbox.starter import STARTER
+from toolwire.protocol.operations import Command, Listener, Ran
+from toolwire.protocol.outcomes import Code
+
+STRENGTH = ("none", "firejail", "bubblewrap", "podman")
+"""The engines, weakest first."""
+
+DEFAULT = "bubblewrap"
+_MOST_ARGUMENT_BYTES = 120_000  # the kernel takes 128 KiB for one argument
+
+
+def strongest(*names: str) -> str:
+    """The strongest of these engines. Raises SandboxUnavailable for a name that is none."""
+    for name in names:
+        if name and name not in STRENGTH:
+            raise SandboxUnavailable(f"there is no sandbox engine {name!r}; there are {', '.join(STRENGTH)}")
+    return max((name for name in names if name), key=STRENGTH.index)
+
+
+class Sandbox:
+    """Runs every command in the strongest of: what the policy demands, what the tool asks for, what is usual.
+
+    So neither a tool nor a model can ask for less. An engine that is missing or fails is never replaced by another.
+    """
+
+    def __init__(self, engines: Mapping[str, Engine], *, floor: str = DEFAULT, default: str = DEFAULT) -> None:
+        self._engines = engines
+        self._least = strongest(floor, default)
+        self._reports: dict[str, Report] = {}
+        self.healthy = True
+
+    def choice(self, wish: str = "") -> str:
+        """The engine for a command that asks for `wish`."""
+        return strongest(self._least, wish)
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        _check(command)
+        if not self.healthy:
+            raise SandboxUnavailable("an earlier command left something behind that would not go; look at this machine")
+        engine = await self._usable(self.choice(command.engine))
+        box = await _launched(engine, command)
+        try:
+            return await Watch(box, command, listener).end()
+        finally:
+            self.healthy &= await asyncio.shield(asyncio.to_thread(box.close))
+
+    async def report(self, name: str) -> Report:
+        """What an engine can do here; looked at once."""
+        if name not in self._reports:
+            engine = self._engines.get(name)
+            missing = Report(name, usable=False, reason="it is not set up")
+            self._reports[name] = await asyncio.to_thread(engine.probe) if engine else missing
+        return self._reports[name]
+
+    async def _usable(self, name: str) -> Engine:
+        report = await self.report(name)
+        if not report.usable:
+            raise SandboxUnavailable(
+                f"the sandbox engine {name} is needed and cannot be used here: {report.reason}", detail={"engine": name}
+            )
+        return self._engines[name]
+
+
+async def _launched(engine: Engine, command: Command) -> Box:
+    """The started box. A caller who gives up while it starts leaves no box behind."""
+    starting = STARTER.do(lambda: engine.launch(command))
+    try:
+        return await asyncio.shield(asyncio.wrap_future(starting))
+    except asyncio.CancelledError:
+        starting.add_done_callback(lambda done: None if done.exception() else done.result().close())
+        raise
+
+
+def _check(command: Command) -> None:
+    """Refuse what the kernel would misread or not take."""
+    texts = (*command.argv, command.workspace, command.cwd, *command.env, *command.env.values())
+    if not command.argv or any("\0" in text for text in texts):
+        raise ToolFailure("a command must have words, and none of them may contain NUL", code=Code.INVALID_PARAMS)
+    if any(len(text.encode("utf-8", "surrogateescape")) > _MOST_ARGUMENT_BYTES for text in texts):
+        raise ToolFailure(
+            f"one word of the command is longer than {_MOST_ARGUMENT_BYTES} bytes; write it to a file first",
+            code=Code.INVALID_PARAMS,
+        )
+    if any(not name.isidentifier() for name in command.env):
+        raise ToolFailure("the name of an environment variable is not one", code=Code.INVALID_PARAMS)
+
+
+def bounded(command: Command, wall_s: float) -> Command:
+    """The command with no more time than this."""
+    return replace(command, limits=replace(command.limits, wall_s=min(wall_s, command.limits.wall_s)))

@@ -1,0 +1,94 @@
+"""The engine `none`: no walls. Chosen explicitly or not at all; still out of root and under the limits there are."""
+
+import hashlib
+import os
+import resource
+
+from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox import landlock, seccomp
+from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT
+from toolwire.execute.sandbox.cgroups import Cgroups, Group
+from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.limits import apply, missing
+from toolwire.execute.sandbox.plan import PERL, SCRIPT, Plan, helper
+from toolwire.execute.sandbox.protected import PROTECTED
+from toolwire.execute.sandbox.starter import Descriptors
+from toolwire.execute.sandbox.syscalls import machine
+from toolwire.execute.sandbox.trial import trouble
+from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, open_workspace, ready_stage, seal, stage
+from toolwire.protocol.operations import Command
+
+NOT_GIVEN = (
+    "other processes of the machine are visible",
+    "the network is open to UDP, and to TCP where landlock is older than version 4",
+    "the whole machine is readable to the box's user",
+    "the folder for temporary files is shared with the machine",
+)
+
+
+class Unconfined:
+    """No namespace at all: an ordinary user, no new privileges, seccomp, landlock, limits."""
+
+    name = "none"
+
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
+        self._landlock = landlock.abi()
+        self.weaker = (*NOT_GIVEN, *missing(cgroups, self._landlock))
+
+    def _protected(self) -> tuple[str, ...]:
+        """Only root can mount, so only root can protect names here."""
+        return PROTECTED if os.geteuid() == 0 else ()
+
+    def probe(self) -> Report:
+        if not os.access(PERL, os.X_OK):
+            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
+        reason = trouble(self)
+        return Report(self.name, not reason, "", reason, self.weaker)
+
+    def launch(self, command: Command) -> Box:
+        with Descriptors() as held:
+            workspace = open_workspace(command.workspace, held, self._protected(), writable=command.writable)
+            group = self._cgroups.make(command.limits)
+            try:
+                return self._start(command, workspace, group, held)
+            except BaseException:
+                group.remove()
+                workspace.close()
+                raise
+
+    def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+        streams = held.streams(command.stdin, workspace.user)
+        plan = held.keep(self._plan(command, workspace, group).memory())
+        text = SCRIPT + repr((self._landlock, self.weaker, command.limits, command.writable))
+        profile = hashlib.sha256(text.encode() + seccomp.program(machine())).hexdigest()[:16]
+        box = Box.of(helper(plan, streams.to_status), held.all, streams, self.name, profile)
+        box.group, box.weaker, box.undo = group, self.weaker, [workspace.close]
+        return box
+
+    def _plan(self, command: Command, workspace: Workspace, group: Group) -> Plan:
+        plan, limits = Plan(), command.limits
+        for door in group.doors:
+            plan.write(door, "0")
+        if os.geteuid() == 0:
+            ready_stage()
+            seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
+            plan.no_capabilities().user(workspace.user, workspace.group)
+        apply(plan, limits, self._cgroups.holds).limit(resource.RLIMIT_NPROC, limits.processes)
+        plan.die_with_parent().no_new_privileges()
+        if command.workspace:
+            plan.enter(f"{workspace.source()}/{command.cwd}")
+        self._confine(plan, command, workspace)
+        variables = {**ENVIRONMENT, "HOME": STAGED_TMP if os.geteuid() == 0 else TMP, **command.env}
+        return plan.exec(
+            ("/usr/bin/env", "-i", *(f"{name}={value}" for name, value in variables.items()), *command.argv)
+        )
+
+    def _confine(self, plan: Plan, command: Command, workspace: Workspace) -> None:
+        if self._landlock:
+            writable = [TMP, "/dev", STAGED_TMP]
+            writable += [workspace.source()] if command.workspace and command.writable else []
+            landlock.confine(plan, self._landlock, ["/"], writable, tcp=False)
+        elif not command.writable:
+            raise SandboxUnavailable("a read-only workspace needs landlock or an engine other than none")
+        plan.seccomp(seccomp.program(machine()))

@@ -1,0 +1,136 @@
+"""Who a box runs as, and how its workspace gets into it."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox.mounts import Translations, detached
+from toolwire.execute.sandbox.plan import Plan, helper
+from toolwire.execute.sandbox.protected import PROTECTED, Guard, guard
+from toolwire.execute.sandbox.starter import Descriptors, spawn
+
+STAGE = "/run/toolwire"
+"""Where root mounts a workspace, in a mount namespace that only the box's launcher sees."""
+
+TMP = "/tmp"  # noqa: S108 - the box's own
+STAGED_TMP = STAGE + TMP
+
+FIRST_USER, USERS = 60_000, 5_000
+_NEW_USER_NAMESPACE, _NEW_MOUNT_NAMESPACE = 0x10000000, 0x00020000
+_PRIVATE = 0x00040000 | 0x4000
+_NO_SUID_NO_DEVICES = 0x2 | 0x4
+_MOVE_FROM_DESCRIPTOR = 0x4
+_BIND, _REMOUNT_READ_ONLY = 0x1000, 0x20 | 0x1
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """An opened workspace: `source` is the path of it, or of a name inside, that the launcher can mount from."""
+
+    guard: Guard | None
+    user: int
+    group: int
+    tree: int | None = None
+    path: str = ""
+
+    def source(self, name: str = "") -> str:
+        base = f"{STAGE}/workspace" if self.tree is not None else self.path
+        return f"{base}/{name}" if name else base
+
+    def close(self) -> None:
+        if self.guard is not None:
+            self.guard.close()
+
+
+def open_workspace(
+    path: str, held: Descriptors, protected: tuple[str, ...] = PROTECTED, *, writable: bool
+) -> Workspace:
+    """Take hold of a workspace: its names guarded, its owner translated when this process is root."""
+    if not path:
+        return Workspace(None, *_nobody())
+    try:
+        kept = guard(path, protected if writable else (), make=writable)
+    except OSError as error:
+        raise SandboxUnavailable(f"the workspace {path!r} cannot be opened: {error.strerror}") from None
+    try:
+        return _as_user(path, kept, held)
+    except BaseException:
+        kept.close()
+        raise
+
+
+def _nobody() -> tuple[int, int]:
+    return (FIRST_USER, FIRST_USER) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+
+
+def _as_user(path: str, kept: Guard, held: Descriptors) -> Workspace:
+    real = os.path.realpath(path)
+    if os.geteuid() != 0:
+        return Workspace(kept, os.geteuid(), os.getegid(), path=real)
+    owner = os.fstat(kept.root)
+    user = FIRST_USER + crc32(os.fsencode(real)) % USERS  # the same for every box of a workspace
+    try:
+        translation = _TRANSLATIONS.between(owner.st_uid, owner.st_gid, user)
+        tree = held.keep(detached(kept.root, translation))
+        return Workspace(kept, user, user, tree)
+    except OSError as error:
+        if owner.st_uid == 0:
+            raise SandboxUnavailable(
+                f"the workspace {path!r} belongs to root, and its filesystem cannot show it to an ordinary user "
+                f"({error.strerror or error}); give it to an ordinary user (chown)"
+            ) from None
+        return Workspace(kept, owner.st_uid, owner.st_gid, held.keep(detached(kept.root, None)))
+
+
+def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> Plan:
+    """Root only: put the workspace and a bounded /tmp where the launcher, soon an ordinary user, can reach them."""
+    options = f"size={tmp_bytes},nr_inodes={tmp_files},mode=0700,uid={workspace.user},gid={workspace.group}"
+    plan.call("unshare", _NEW_MOUNT_NAMESPACE)
+    plan.call("mount", "none", "/", 0, _PRIVATE, 0)
+    plan.call("mount", "tmpfs", STAGE, "tmpfs", _NO_SUID_NO_DEVICES, "mode=0711,size=64k")
+    plan.call("mkdirat", -100, STAGED_TMP, 0o711)
+    plan.call("mount", "tmpfs", STAGED_TMP, "tmpfs", _NO_SUID_NO_DEVICES, options)
+    if workspace.tree is not None:
+        plan.call("mkdirat", -100, f"{STAGE}/workspace", 0o711)
+        plan.call("move_mount", workspace.tree, "", -100, f"{STAGE}/workspace", _MOVE_FROM_DESCRIPTOR)
+    return plan
+
+
+def seal(plan: Plan, workspace: Workspace) -> Plan:
+    """Root only: protect names in the staged workspace, for engines that cannot do it themselves."""
+    if workspace.guard is None or workspace.tree is None:
+        return plan
+    for name in (*workspace.guard.kept, *workspace.guard.sealed):
+        plan.call("mount", workspace.source(name), workspace.source(name), 0, _BIND, 0)
+    for name in workspace.guard.sealed:
+        plan.call("mount", "none", workspace.source(name), 0, _BIND | _REMOUNT_READ_ONLY | _NO_SUID_NO_DEVICES, 0)
+    return plan
+
+
+def ready_stage() -> None:
+    """Root only: make the folder on which launchers mount; it stays empty for everyone else."""
+    Path(STAGE).mkdir(mode=0o711, exist_ok=True)
+
+
+def _in_namespace(use: Callable[[int], None]) -> None:
+    """Run `use` with the number of a process that has entered a user namespace of its own and waits."""
+    with Descriptors() as held:
+        status, told = held.pipe()
+        os.set_blocking(status, True)
+        held.keep(status)
+        plan = held.keep(Plan().call("unshare", _NEW_USER_NAMESPACE).exec(("/bin/cat",)).memory())
+        process = spawn(helper(plan, told), (plan, told), subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL)
+        try:
+            if os.read(status, 100) != b"ready\n":
+                raise OSError(1, "no user namespace can be made")
+            use(process.pid)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+_TRANSLATIONS = Translations(_in_namespace)

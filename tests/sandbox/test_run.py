@@ -1,0 +1,216 @@
+"""Running a command: what comes back, and when it is over."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import ENGINES, facts, names, report
+from toolwire.errors import SandboxUnavailable, ToolFailure
+from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.protocol.operations import Command, ExecLimits, shell
+from toolwire.protocol.outcomes import Code
+
+
+@pytest.mark.feature("F139")
+async def test_a_command_gives_its_output_its_errors_and_its_exit_code(box: Sandbox, workspace: Path) -> None:
+    ran = await box.run(Command(shell("echo out; echo err >&2; exit 3"), str(workspace)))
+
+    assert (ran.stdout.text, ran.stderr.text, ran.exit_code) == ("out\n", "err\n", 3)
+    assert ran.stdout.sha256 == hashlib.sha256(b"out\n").hexdigest()
+    assert (ran.engine, ran.limit, ran.signal) == ("bubblewrap", "", None)
+
+
+async def test_words_of_a_command_are_never_read_by_a_shell(box: Sandbox, workspace: Path) -> None:
+    ran = await box.run(Command(("/bin/echo", "$(id)", "`id`", ";", "a b"), str(workspace)))
+
+    assert ran.stdout.text == "$(id) `id` ; a b\n"
+
+
+async def test_what_is_given_as_input_is_read_and_otherwise_there_is_none(box: Sandbox, workspace: Path) -> None:
+    assert (await box.run(Command(("/bin/cat",), str(workspace), stdin=b"given"))).stdout.head == b"given"
+    assert (await box.run(Command(("/bin/cat",), str(workspace)))).stdout.size == 0
+
+
+async def test_work_stays_in_the_workspace_and_belongs_to_its_owner(box: Sandbox, workspace: Path) -> None:
+    (workspace / "in").mkdir()
+
+    await box.run(Command(shell("pwd > where; mkdir made"), str(workspace), cwd="in"))
+
+    assert (workspace / "in" / "where").read_text() == "/workspace/in\n"
+    assert facts(workspace / "in" / "made").st_uid == facts(workspace).st_uid
+    assert names(workspace) == ["in"]
+
+
+async def test_variables_are_those_given_and_a_few_of_our_own(box: Sandbox, workspace: Path) -> None:
+    ran = await box.run(Command(("/usr/bin/env",), str(workspace), env={"COLOUR": "blue"}))
+
+    names = {line.partition("=")[0] for line in ran.stdout.text.splitlines()}
+    assert names - {"PWD"} == {"COLOUR", "HOME", "LANG", "PATH", "SHELL", "TERM", "TMPDIR", "USER"}
+
+
+async def test_a_missing_program_and_a_missing_folder_are_the_callers_mistake(box: Sandbox, workspace: Path) -> None:
+    with pytest.raises(ToolFailure, match="cannot be run: No such file") as missing:
+        await box.run(Command(("/bin/no-such-program",), str(workspace)))
+    with pytest.raises(ToolFailure, match="no folder 'nowhere'") as nowhere:
+        await box.run(Command(("/bin/true",), str(workspace), cwd="nowhere"))
+    assert (missing.value.code, nowhere.value.code) == (Code.NOT_FOUND, Code.INVALID_PARAMS)
+
+
+@pytest.mark.parametrize("words", [(), ("/bin/echo", "a\0b"), ("/bin/echo", "x" * 130_000)])
+async def test_words_that_the_kernel_would_misread_are_refused(
+    box: Sandbox, workspace: Path, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ToolFailure) as refused:
+        await box.run(Command(words, str(workspace)))
+    assert refused.value.code is Code.INVALID_PARAMS
+
+
+async def test_output_comes_while_the_command_runs(box: Sandbox, workspace: Path) -> None:
+    """It writes one line and waits for an answer that is given only once the line has been seen."""
+    seen = asyncio.Event()
+    command = Command(shell("echo first; until test -e go; do sleep 0.01; done; echo second"), str(workspace))
+
+    async with asyncio.timeout(10):
+        running = asyncio.create_task(box.run(command, lambda _stream, _piece: seen.set()))
+        await seen.wait()
+        (workspace / "go").touch()
+        ran = await running
+
+    assert ran.stdout.text == "first\nsecond\n"
+
+
+@pytest.mark.feature("F139")
+async def test_a_command_that_runs_out_of_time_is_ended_and_keeps_its_output(box: Sandbox, workspace: Path) -> None:
+    ran = await box.run(Command(shell("echo so far; sleep 1000"), str(workspace), limits=ExecLimits(wall_s=0.5)))
+
+    assert (ran.limit, ran.exit_code, ran.stdout.text) == ("wall", None, "so far\n")
+
+
+async def test_long_output_keeps_its_beginning_its_end_and_the_digest_of_all(box: Sandbox, workspace: Path) -> None:
+    ran = await box.run(Command(shell("seq 100000"), str(workspace), limits=ExecLimits(output_bytes=2000)))
+
+    whole = "".join(f"{number}\n" for number in range(1, 100_001)).encode()
+    assert (ran.stdout.head, ran.stdout.tail) == (whole[:1000], whole[-1000:])
+    assert (ran.stdout.size, ran.stdout.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+    assert f"{len(whole) - 2000} of {len(whole)} bytes left out" in ran.stdout.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "limits"),
+    [
+        ("memory", "perl -e '$x = \"a\" x 400_000_000'", ExecLimits(memory_bytes=64 * 2**20)),
+        ("file_size", "exec head -c 2000000 /dev/zero > f", ExecLimits(file_bytes=1_000_000)),
+        ("cpu", "while :; do :; done", ExecLimits(wall_s=20, cpu_s=1)),
+    ],
+)
+async def test_a_result_names_the_limit_that_was_hit(
+    box: Sandbox, workspace: Path, limit: str, text: str, limits: ExecLimits
+) -> None:
+    ran = await box.run(Command(shell(text), str(workspace), limits=limits))
+
+    assert ran.limit == limit
+    assert (await box.run(Command(("/bin/true",), str(workspace)))).exit_code == 0
+
+
+async def test_a_canceled_command_is_gone_when_the_caller_goes_on(box: Sandbox, workspace: Path) -> None:
+    command = Command(
+        shell("echo x > alive; echo started; while :; do echo x >> alive; sleep 0.01; done"), str(workspace)
+    )
+    started = asyncio.Event()
+    running = asyncio.create_task(box.run(command, lambda _stream, _piece: started.set()))
+    async with asyncio.timeout(10):
+        await started.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    size = facts(workspace / "alive").st_size
+    await box.run(Command(("/bin/sleep", "0.1"), str(workspace)))
+    assert facts(workspace / "alive").st_size == size
+    assert box.healthy
+
+
+async def test_many_commands_run_side_by_side(box: Sandbox, workspace: Path) -> None:
+    async with asyncio.timeout(60):
+        ran = await asyncio.gather(*(box.run(Command(("/bin/echo", str(n)), str(workspace))) for n in range(12)))
+
+    assert [each.stdout.text for each in ran] == [f"{n}\n" for n in range(12)]
+    assert names(workspace) == []
+
+
+@pytest.mark.feature("F119")
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_every_engine_runs_a_command_or_says_why_it_cannot(
+    boxed_by: Callable[[str], Sandbox], workspace: Path, engine: str
+) -> None:
+    command = Command(shell("echo out; echo err >&2; echo made > file; exit 3"), str(workspace))
+
+    if not report(engine).usable:
+        with pytest.raises(SandboxUnavailable, match=engine) as missing:
+            await boxed_by(engine).run(command)
+        assert missing.value.code is Code.SANDBOX_UNAVAILABLE
+        assert names(workspace) == []
+        return
+
+    ran = await boxed_by(engine).run(command)
+    assert (ran.stdout.text, ran.stderr.text, ran.exit_code, ran.engine) == ("out\n", "err\n", 3, engine)
+    assert (workspace / "file").read_text() == "made\n"
+
+
+async def test_the_same_confinement_has_the_same_profile_and_another_has_another(box: Sandbox, workspace: Path) -> None:
+    first = await box.run(Command(("/bin/true",), str(workspace)))
+    same = await box.run(Command(("/bin/echo", "other words"), str(workspace)))
+    other = await box.run(Command(("/bin/true",), str(workspace), writable=False))
+
+    assert first.profile == same.profile
+    assert first.profile != other.profile
+
+
+class _Pretended:
+    """An engine that can be chosen and remembers that it was; it never runs anything."""
+
+    def __init__(self, name: str, *, usable: bool = True) -> None:
+        self.name = name
+        self.usable = usable
+        self.asked = 0
+
+    def probe(self) -> Report:
+        return Report(self.name, usable=self.usable, reason="" if self.usable else "it is broken")
+
+    def launch(self, command: Command) -> Box:
+        self.asked += 1
+        raise SandboxUnavailable("only pretended")
+
+
+@pytest.mark.feature("F119")
+@pytest.mark.parametrize(
+    ("floor", "wish", "default", "chosen"),
+    [
+        ("bubblewrap", "", "bubblewrap", "bubblewrap"),
+        ("bubblewrap", "none", "bubblewrap", "bubblewrap"),
+        ("none", "none", "bubblewrap", "bubblewrap"),
+        ("none", "podman", "bubblewrap", "podman"),
+        ("podman", "bubblewrap", "bubblewrap", "podman"),
+        ("podman", "", "none", "podman"),
+        ("firejail", "", "firejail", "firejail"),
+        ("none", "", "none", "none"),
+        ("none", "bubblewrap", "none", "bubblewrap"),
+    ],
+)
+def test_T70_a_tool_can_ask_for_more_and_never_for_less(floor: str, wish: str, default: str, chosen: str) -> None:
+    assert Sandbox({}, floor=floor, default=default).choice(wish) == chosen
+
+
+async def test_a_broken_engine_is_never_replaced_by_another_one() -> None:
+    broken, other = _Pretended("podman", usable=False), _Pretended("none")
+    sandbox = Sandbox({"podman": broken, "none": other, "bubblewrap": _Pretended("bubblewrap")})
+
+    with pytest.raises(SandboxUnavailable, match="podman is needed and cannot be used here: it is broken"):
+        await sandbox.run(Command(("/bin/true",), engine="podman"))
+    with pytest.raises(SandboxUnavailable, match="no sandbox engine 'docker'"):
+        await sandbox.run(Command(("/bin/true",), engine="docker"))
+    assert (broken.asked, other.asked) == (0, 0)
