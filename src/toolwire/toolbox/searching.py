@@ -89,7 +89,9 @@ def matching_lines(
 ) -> list[tuple[int, str]]:
     """The lines of a text that match, with their numbers: grep for text that is in no file. Raises ToolFailure."""
     wanted = Pattern(pattern, ignore_case=ignore_case, literal=literal)
-    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if wanted.matches(line.rstrip("\r"))]
+    return [
+        (number, line) for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1) if wanted.matches(line)
+    ]
 
 
 class CodeHit(TypedDict):
@@ -196,7 +198,7 @@ def _text(files: FileOps, each: Found, walk: Walk, most: int) -> str | None:
         return None
     if len(body) > most:
         walk.note(f"Of files larger than {most // 2**20} MiB only the beginning was searched.")
-    return body[:most].decode("utf-8", "replace")
+    return body[:most].decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _matches(wanted: Pattern, text: str, path: str, walk: Walk, most: int) -> list[Match]:
@@ -216,7 +218,7 @@ def _lines(text: str) -> Iterator[_Line]:
     if lines[-1] == "":
         lines.pop()
     for number, line in enumerate(lines, 1):
-        yield _Line(number, line.removesuffix("\r"))
+        yield _Line(number, line)
 
 
 def cut_line(line: str) -> str:
