@@ -187,7 +187,8 @@ def _hunks(patch: FilePatch, lines: list[str], at: int) -> int:
         hunk = Hunk(line=int(head[1]) + (old_left == 0))
         at += 1
         while old_left > 0 or new_left > 0:
-            if at >= len(lines) or lines[at][:1] not in {" ", "+", "-", "", "\\"}:
+            ends = at >= len(lines) or (at == len(lines) - 1 and not lines[at])
+            if ends or lines[at][:1] not in {" ", "+", "-", "", "\\"}:
                 raise BadPatch(f"line {at + 1}: the hunk is shorter than its head {head[0]!r} says")
             line = lines[at]
             if line[:1] != "\\":
