@@ -156,3 +156,40 @@ async def test_headers_in_any_alphabet_pass(stand: Stand, upstream: Provider) ->
     assert got.status_code == 200
     assert sent["authorization"].encode("latin-1") == "Bearer clé".encode()
     assert (sent["openai-next-year"], sent.get("x-other")) == ("kept", None)
+
+
+FOUND = {"type": "web_search_result_location", "url": "https://example.org", "cited_text": "warm", "title": "t"}
+
+
+async def test_blocks_around_a_leaked_call_stay_in_their_places_with_their_sources(
+    stand: Stand, upstream: Provider
+) -> None:
+    cited = {"type": "text", "text": "It should be warm.", "citations": [FOUND]}
+    searched = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "?"}}
+    leaked = 'I look. <tool_call>{"name": "read_temperature", "arguments": {"room": "hall"}}</tool_call>'
+    last = {"type": "text", "text": "One moment.", "citations": None}
+    blocks = [cited, searched, {"type": "text", "text": leaked}, last]
+    upstream.will(says(MESSAGES.whole("", (), "end_turn") | {"content": blocks}))
+
+    async with (await stand.gate()).http() as client:
+        got = (await client.post(MESSAGES.path, json={"model": "m"} | OFFERS["anthropic"])).json()
+
+    assert got["content"][:4] == [cited, searched, {"type": "text", "text": "I look."}, last]
+    assert [block["type"] for block in got["content"][4:]] == ["tool_use"]
+
+
+async def test_messages_around_a_leaked_call_keep_their_annotations(stand: Stand, upstream: Provider) -> None:
+    def message(text: str, annotations: list[Any]) -> Any:
+        part = {"type": "output_text", "text": text, "annotations": annotations}
+        return {"type": "message", "id": f"m{len(text)}", "role": "assistant", "content": [part]}
+
+    cited = message("It should be warm.", [{"type": "url_citation", "url": "https://example.org"}])
+    leak = message('<tool_call>{"name": "read_temperature", "arguments": {"room": "hall"}}</tool_call>', [])
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    upstream.will(says(RESPONSES.whole("", (), "completed") | {"output": [cited, searched, leak]}))
+
+    async with (await stand.gate()).http() as client:
+        got = (await client.post(RESPONSES.path, json={"model": "m"} | OFFERS["openai_responses"])).json()
+
+    assert got["output"][:2] == [cited, searched]
+    assert [item["type"] for item in got["output"][2:]] == ["function_call"]

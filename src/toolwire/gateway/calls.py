@@ -13,6 +13,7 @@ from toolwire.wire.outbound import to_json
 from toolwire.wire.reply import StreamParser
 
 _OVERLAP = 4096
+_MOST_PIECES = 64
 SAME_NAMES = NameMap((), {})
 _CALL_REASONS = frozenset({"tool_calls", "tool_use", "function_call", ""})
 
@@ -183,6 +184,25 @@ def owed(shown: str, whole: str) -> str:
 def squeezed(text: str) -> str:
     """The text without its white space."""
     return "".join(text.split())
+
+
+def shared_out(pieces: Sequence[str], kept: str) -> list[str]:
+    """What was kept of some pieces of text, given back to each: the very same piece where nothing was taken from it."""
+    if len(pieces) > _MOST_PIECES:
+        return [kept, *("" for _ in pieces[1:])]
+    shares: list[str] = []
+    for at, piece in enumerate(pieces):
+        bare, left = squeezed(piece), squeezed(kept)
+        if left.startswith(bare):
+            shares.append(piece)
+            kept = _after(kept, len(bare))
+            continue
+        following = next((words for later in pieces[at + 1 :] if (words := squeezed(later))), "")
+        size = left.find(following) if following else -1
+        rest = _after(kept, size) if size >= 0 else ""
+        shares.append(kept[: len(kept) - len(rest)].strip())
+        kept = rest
+    return shares
 
 
 def _after(text: str, count: int) -> str:

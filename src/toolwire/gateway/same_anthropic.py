@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, squeezed
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out, squeezed
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.render_anthropic import Blocks, stop_reason, thinking_block, use_block
 from toolwire.protocol.chat import Reply
@@ -23,12 +23,13 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     read = [block for block in content if _kind(block) in _READ]
     reply = parse_reply(answer | {"content": read}, tools, "anthropic")
     calls = settled(reply, ids, tally)
-    said = "".join(block["text"] for block in read if isinstance(block.get("text"), str))
-    leaked = squeezed(reply.content) != squeezed(said)
+    said = [_words(block) for block in content if _kind(block) == "text"]
+    leaked = squeezed(reply.content) != squeezed("".join(said))
     if not leaked and _as_they_were(read, calls):
         return answer
     reason = _reason(str(answer.get("stop_reason") or ""), calls, reply)
-    return answer | {"content": _content(content, reply, calls, leaked=leaked), "stop_reason": reason}
+    shares = shared_out(said, reply.content) if leaked else said
+    return answer | {"content": _content(content, reply, calls, shares), "stop_reason": reason}
 
 
 def _as_they_were(read: list[Json], calls: list[Ready]) -> bool:
@@ -36,20 +37,24 @@ def _as_they_were(read: list[Json], calls: list[Ready]) -> bool:
     return len(given) == len(calls) and all(use_block(new) is old for new, old in zip(calls, given, strict=True))
 
 
-def _content(content: list[Any], reply: Reply, calls: list[Ready], *, leaked: bool) -> list[Any]:
-    """The blocks in their order: text without the calls in it, everything else as it was, the calls at the end."""
+def _content(content: list[Any], reply: Reply, calls: list[Ready], shares: list[str]) -> list[Any]:
+    """The blocks in their order: each text with its share of what was kept, the rest as it was, then the calls."""
     kept: list[Any] = [thinking_block(reply.reasoning)] if reply.reasoning else []
-    text = [{"type": "text", "text": reply.content}] if reply.content else []
+    texts = iter(shares)
     for block in content:
         match _kind(block):
             case "tool_use":
                 continue
-            case "text" if leaked:
-                kept += text
-                text = []
+            case "text" if (text := next(texts)) != _words(block):
+                kept += [{"type": "text", "text": text}] if text else []
             case _:
                 kept.append(block)
     return kept + [use_block(call) for call in calls]
+
+
+def _words(block: Any) -> str:
+    text = block.get("text")
+    return text if isinstance(text, str) else ""
 
 
 def _reason(why: str, calls: list[Ready], reply: Reply) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, squeezed
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out, squeezed
 from toolwire.gateway.faults import Fault
 from toolwire.gateway.render_responses import Items, call_item, ended, envelope, failed, text_item, thought_item
 from toolwire.protocol.chat import Reply
@@ -22,13 +22,14 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
         return answer
     reply = parse_reply(_readable(answer), tools, _PROVIDER)
     calls = settled(reply, ids, tally)
-    said = "".join(_text(item) for item in output)
-    leaked = squeezed(reply.content) != squeezed(said)
+    said = [_text(item) for item in output if _kind(item) == "message"]
+    leaked = squeezed(reply.content) != squeezed("".join(said))
     if not leaked and _as_they_were(output, calls):
         return answer
     word = ending("", calls, reply)
     status = ended(word) if word == "length" and answer.get("status") == "completed" else {}
-    return answer | {"output": _output(output, reply, calls, leaked=leaked)} | status
+    shares = shared_out(said, reply.content) if leaked else said
+    return answer | {"output": _output(output, reply, calls, shares)} | status
 
 
 def _readable(response: Json) -> Json:
@@ -45,17 +46,16 @@ def _as_they_were(output: list[Any], calls: list[Ready]) -> bool:
     )
 
 
-def _output(output: list[Any], reply: Reply, calls: list[Ready], *, leaked: bool) -> list[Any]:
-    """The items in their order: text without the calls in it, everything else as it was, the calls at the end."""
+def _output(output: list[Any], reply: Reply, calls: list[Ready], shares: list[str]) -> list[Any]:
+    """The items in their order: each message with its share of what was kept, everything else as it was, the calls."""
     kept: list[Any] = [thought_item("rs_text", reply.reasoning)] if reply.reasoning else []
-    text = reply.content
+    texts = iter(shares)
     for item in output:
         match _kind(item):
             case "function_call" | "custom_tool_call":
                 continue
-            case "message" if leaked:
+            case "message" if (text := next(texts)) != _text(item):
                 kept += [item | {"content": text_item("", text)["content"]}] if text else []
-                text = ""
             case _:
                 kept.append(item)
     return kept + [call_item(call) for call in calls]
