@@ -4,11 +4,11 @@ A key that stands twice in one object is refused: whoever looks at such a text m
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jiter
 import orjson
 
 from toolwire.wire.strings import CutShort, Unreadable
@@ -35,46 +35,8 @@ class NotRead:
     cut: bool = False
 
 
-_MAY_LOSE = frozenset((float, dict, list))
-_KEY_END = re.compile(r'"\s*+:')
-
-
-def read_json(text: str) -> Any:
-    """Strict JSON as a value; integers stay exact. Raises ValueError."""
-    value = orjson.loads(text)
-    return json.loads(text) if _lost_digits(value) else value
-
-
-def _lost_digits(value: Any) -> bool:
-    """Whether an integer too long for 64 bits was rounded to a float."""
-    kind = type(value)
-    if kind is float:
-        return bool(abs(value) >= 2**63 and value.is_integer())
-    if kind is dict or kind is list:
-        for item in value.values() if kind is dict else value:
-            if type(item) in _MAY_LOSE and _lost_digits(item):
-                return True
-    return False
-
-
-def repeated_key(text: str, value: Any) -> str:
-    """What is wrong with a JSON text in which a key stands twice in one object; empty when none does.
-
-    `value` is what was read. Where as many keys can end in the text as there are in the value, none was lost.
-    """
-    if len(_KEY_END.findall(text)) == _count_keys(value):
-        return ""
-    repeated: list[str] = []
-
-    def pair_up(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated.extend(key for key in found if keys.count(key) > 1)
-        return found
-
-    json.loads(text, object_pairs_hook=pair_up, strict=False)
-    return twice(repeated[0]) if repeated else ""
+_MAY_BE_TOO_LARGE = frozenset((float, dict, list))
+_REPEATED = 'Detected duplicate key "'
 
 
 def twice(key: str) -> str:
@@ -82,14 +44,66 @@ def twice(key: str) -> str:
     return f"the key {key[:80]!r} stands twice in one object; make the call again with every key once"
 
 
-def _count_keys(value: Any) -> int:
+class RepeatedKey(ValueError):
+    """A key stands twice in one object."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(twice(key))
+
+
+def read_json(text: str) -> Any:
+    """Strict JSON as a value; integers stay exact. Raises ValueError, and of its kind RepeatedKey."""
+    try:
+        value = jiter.from_json(text.encode(), allow_inf_nan=False, cache_mode="keys", catch_duplicate_keys=True)
+    except ValueError as wrong:
+        why = str(wrong)
+        if why.startswith(_REPEATED):
+            raise RepeatedKey(why[len(_REPEATED) : why.rfind('" at line ')]) from None
+        raise
+    if _too_large(value):
+        raise ValueError("a number that is not finite")
+    return value
+
+
+def _too_large(value: Any) -> bool:
+    """Whether a number was too large for a float."""
     kind = type(value)
-    count = len(value) if kind is dict else 0
+    if kind is float:
+        return bool(value - value != 0)
     if kind is dict or kind is list:
         for item in value.values() if kind is dict else value:
-            if type(item) is dict or type(item) is list:
-                count += _count_keys(item)
-    return count
+            if type(item) in _MAY_BE_TOO_LARGE and _too_large(item):
+                return True
+    return False
+
+
+def repeated_key(text: str) -> str:
+    """What is wrong with a text, JSON or nearly so, in which a key stands twice in one object; empty when none does."""
+    try:
+        read_json(text)
+    except RepeatedKey as repeated:
+        return str(repeated)
+    except ValueError:
+        return _repeated_loosely(text)
+    return ""
+
+
+def _repeated_loosely(text: str) -> str:
+    def pair_up(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise RepeatedKey(key)
+            found[key] = value
+        return found
+
+    try:
+        json.loads(text, object_pairs_hook=pair_up, strict=False)
+    except RepeatedKey as repeated:
+        return str(repeated)
+    except (ValueError, RecursionError):
+        return ""
+    return ""
 
 
 def is_complete(text: str) -> bool:
@@ -113,11 +127,10 @@ def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
             return Read(({},))
         try:
             written = read_json(stripped)
-            wrong = repeated_key(stripped, written) if type(written) is dict or type(written) is list else ""
+        except RepeatedKey as repeated:
+            return NotRead(str(repeated))
         except (ValueError, RecursionError):
             return _read_loosely(stripped, finished=finished)
-        if wrong:
-            return NotRead(wrong)
         layers += 1
     match written:
         case None:

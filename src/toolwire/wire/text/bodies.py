@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from toolwire.wire.arguments import NotRead, read_arguments, repeated_key
+from toolwire.wire.arguments import NotRead, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
@@ -141,7 +141,7 @@ def _past_brackets(scan: Scan, end: int) -> int:
 def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak: bool = False) -> Step | None:
     """One or more JSON values that stand for calls. `weak` ones must name offered tools and fit them."""
     exact = _exact(scan, pos, closes)
-    if exact is not None and not exact.fault and not weak:
+    if exact is not None and not weak:
         entry = plain_call(exact.value, scan.offered)
         if entry is not None and entry.offer is not None:
             found = Found(entry.offer, entry.arguments, slug, (pos, exact.end), entry.alias)
@@ -178,7 +178,7 @@ def _exact(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
             close = scan.find(closes[0], at)
             exact = read_exact(scan.text[at:close]) if close > 0 else None
         if isinstance(exact, dict | list):
-            return Value(exact, close, fault=repeated_key(scan.text[at:close], exact))
+            return Value(exact, close)
     return None
 
 

@@ -65,7 +65,7 @@ def _strict(scan: Scan, pos: int) -> Value | None:
         return None
     if stop > scan.end or not isinstance(value, dict | list | str):
         return None
-    return Value(value, stop, fault="" if isinstance(value, str) else repeated_key(scan.text[pos:stop], value))
+    return Value(value, stop, fault="" if isinstance(value, str) else repeated_key(scan.text[pos:stop]))
 
 
 def _stops(scan: Scan, pos: int, closers: tuple[str, ...]) -> list[int]:
