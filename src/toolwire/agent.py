@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import NotKept
+from toolwire.errors import NotKept, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.journey import Approve, Emit
 from toolwire.loop.events import Event
@@ -144,6 +144,9 @@ class Agent:
         except asyncio.CancelledError:
             given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
+            raise
+        except Suspended:
+            await self.store.release(turn)
             raise
         done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
         await self.store.end(done, TurnStats(calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms))

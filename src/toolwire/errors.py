@@ -47,11 +47,15 @@ class ModelRefused(ModelError):
 class Suspended(ToolwireError):
     """A turn waits for people's word. `approvals` are the questions; resume the turn once they are answered."""
 
-    def __init__(self, turn_id: str, approvals: tuple[str, ...]) -> None:
+    def __init__(self, turn_id: str, approvals: tuple[str, ...], sentence: str = "") -> None:
         asked = ", ".join(approvals)
-        super().__init__(f"turn {turn_id!r} waits for an answer to {asked}; resume it once that is given")
+        super().__init__(sentence or f"turn {turn_id!r} waits for an answer to {asked}; resume it once that is given")
         self.turn_id = turn_id
         self.approvals = approvals
+
+    def saying(self, sentence: str) -> "Suspended":
+        """The same in the words of a door."""
+        return Suspended(self.turn_id, self.approvals, sentence)
 
 
 class StoreError(ToolwireError):

@@ -144,12 +144,17 @@ def test_what_a_model_or_tool_says_cannot_command_the_terminal(inside: Inside) -
 
 
 @pytest.mark.feature("F040")
-def test_a_tool_that_needs_a_person_is_refused_where_nobody_is(with_eraser: Stage) -> None:
-    with scripted([("erase", {"path": "a"})], "I may not.") as model:
-        ran = with_eraser.run("ask", "Erase a", *model.flags)
-    assert "nobody is at a terminal" in model.requests[1]["messages"][-1]["content"]
-    assert ran.out == "I may not.\n"
-    assert ledger(with_eraser) == []
+def test_a_turn_that_needs_a_person_waits_where_nobody_is_and_goes_on_once_someone_has_agreed(
+    with_eraser: Stage,
+) -> None:
+    with scripted([("erase", {"path": "a"})], "Done.") as model:
+        waits = with_eraser.run("ask", "Erase a", *model.flags)
+        assert (waits.code, ledger(with_eraser)) == (Exit.WAITING, [])
+        [asked] = with_eraser.run("approvals", "--json").json
+        assert f"toolwire approve {asked['id']}" in waits.err
+        assert with_eraser.run("approve", asked["id"]).code == Exit.DONE
+        assert with_eraser.run("ask", "--resume", *model.flags).out == "Done.\n"
+    assert ledger(with_eraser) == ["a"]
 
 
 @pytest.mark.feature("F040")

@@ -133,7 +133,7 @@ def test_an_explanation_names_the_rule_that_won() -> None:
     grant = replace(FREE, rules=(rule(DENY, "write", argument="path", pattern="*.lock", reason="Locks are made"),))
     climb = {rung.rule: rung for rung in explain(Case(ToolCall("write", {"path": "uv.lock"}), TOOLS, grant))}
     assert climb["policy"].verdict == "denied"
-    assert "Locks are made (deny write where path is '*.lock')" in climb["policy"].sentence
+    assert "Locks are made (deny write where path is *.lock)" in climb["policy"].sentence
 
 
 NAMES = st.sampled_from(["bash", "write", "look"])
@@ -193,3 +193,29 @@ def test_one_more_rule_that_asks_or_denies_never_lets_more_through(
 ) -> None:
     stricter = replace(grant, rules=(*grant.rules, rule(verdict, name)))
     assert strictness(name, arguments, stricter) >= max(strictness(name, arguments, grant), STRICTNESS[verdict])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deny write",
+        "deny edit, write where path is *.lock",
+        "allow bash where command is git status",
+        "ask needs network by 2",
+        "ask write by 3 where path is a is b",
+    ],
+)
+def test_a_rule_is_written_as_it_is_read(text: str) -> None:
+    assert str(Rule.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "deny", "forbid write", "deny *", "deny needs *", "deny write where path", "deny write where path is "),
+        *("deny write where is x", "ask write by two", "ask write by 0", "deny  where path is x", "deny ,"),
+    ],
+)
+def test_a_rule_that_says_nothing_exact_is_refused_with_what_is_right(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must read like|exactly|number of people"):
+        Rule.parse(text)

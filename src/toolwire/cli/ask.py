@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import NO_MODEL, Answer, run_sync
-from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, newest_interrupted, show_summary, turn_named
+from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, how_to_answer, newest_interrupted, show_summary, turn_named
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
@@ -40,7 +40,7 @@ from toolwire.cli.plain import turn_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
-from toolwire.errors import ModelError, SettingsError, StoreUnavailable
+from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 
 LARGEST_QUESTION = 1024 * 1024
 
@@ -122,6 +122,8 @@ def _answered(
             raise
         line = flags.resume_line(relay.turn_id)
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
+    except Suspended as waits:
+        raise waits.saying(f"{how_to_answer(waits)}\nThen go on with: {flags.resume_line(waits.turn_id)}") from None
     except (ModelError, StoreUnavailable) as error:
         if not relay.turn_id or place.settings.store.kind == "memory":
             raise

@@ -11,7 +11,7 @@ from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, he
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration, one_line
-from toolwire.errors import ModelRefused, NotKept, SettingsError
+from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
@@ -103,7 +103,9 @@ async def agent_of(
         grant=grant,
         limits=place.settings.limits(),
         store=store,
-        approve=person.approve,
+        approve=person.approver,
+        suspends=place.settings.store.kind == "sqlite",
+        secrets=place.settings.secrets(place.environ),
         intervene=person.intervene if flags.step else None,
         name="cli",
         project=flags.project,
@@ -115,6 +117,12 @@ async def agent_of(
     finally:
         await model.close()
         await agent.runtime.close()
+
+
+def how_to_answer(waits: Suspended) -> str:
+    """What to type so that a waiting turn can go on."""
+    lines = [f"  toolwire approve {one}    (or --deny)" for one in waits.approvals]
+    return "\n".join(["The turn waits for a person's word. Look at it with `toolwire approvals`, and answer:", *lines])
 
 
 def turn_named(words: str | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from toolwire.agent import Agent, run_sync
-from toolwire.cli.asking import NoModel, newest_interrupted, turn_named
+from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Project, Resume, Root, Tier, Yes
@@ -17,7 +17,7 @@ from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.text import duration
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
-from toolwire.errors import SettingsError
+from toolwire.errors import SettingsError, Suspended
 from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
@@ -54,7 +54,11 @@ def call(
     place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with tools_kept_quiet(as_json=as_json):
-        result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes), project))
+        try:
+            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes), project))
+        except Suspended as waits:
+            line = f"toolwire call --resume {waits.turn_id}"
+            raise waits.saying(f"{how_to_answer(waits)}\nThen go on with: {line}") from None
     if as_json:
         screen.json(result_object(result))
     else:
@@ -167,7 +171,9 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
             grant=grant,
             limits=place.settings.limits(),
             store=store,
-            approve=Person(screen, agrees=granted.yes).approve,
+            approve=Person(screen, agrees=granted.yes).approver,
+            suspends=place.settings.store.kind == "sqlite",
+            secrets=place.settings.secrets(place.environ),
             name="cli",
             project=project,
         )

@@ -9,6 +9,7 @@ from toolwire.errors import (
     NotKept,
     SettingsError,
     StoreError,
+    Suspended,
     ToolwireError,
 )
 
@@ -22,6 +23,7 @@ class Exit(IntEnum):
     MODEL = 3
     STORE = 4
     NOT_FOUND = 5
+    WAITING = 6
     UNEXPECTED = 70
     INTERRUPTED = 130
     READER_GONE = 141
@@ -34,6 +36,7 @@ MEANINGS = {
     Exit.MODEL: "the model is unavailable or refused the request",
     Exit.STORE: "the store is unavailable",
     Exit.NOT_FOUND: "there is no such turn, call or tool",
+    Exit.WAITING: "the turn waits for an approval",
     Exit.UNEXPECTED: "an error of toolwire itself; details are in `errors.log`",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
     Exit.READER_GONE: "whoever read the output went away",
@@ -46,6 +49,7 @@ _BY_ERROR: tuple[tuple[type[ToolwireError], Exit], ...] = (
     (NotKept, Exit.NOT_FOUND),
     (Fenced, Exit.FAILED),
     (StoreError, Exit.STORE),
+    (Suspended, Exit.WAITING),
 )
 
 

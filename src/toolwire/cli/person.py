@@ -10,11 +10,11 @@ from rich.text import Text
 from toolwire.cli.plain import encoded
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
-from toolwire.protocol.approvals import Approval
+from toolwire.journey import Approve
+from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.turns import Ending, EndReason, Turn
 
-NOBODY = "nobody is at a terminal to ask; start toolwire with --yes, or name the tool in grant.confirmed"
 _LONGEST_SHOWN = 4_000
 
 ReadLine = Callable[[], Awaitable[str | None]]
@@ -49,7 +49,7 @@ class Person:
         self._screen = screen
         self._read_line = read_line
         self._agrees = agrees
-        self._present = someone_is_there()
+        self.present = someone_is_there()
         self._always: set[str] = set()
         self._one_at_a_time = asyncio.Lock()
 
@@ -57,13 +57,16 @@ class Person:
         """A new turn begins: nothing is approved for it yet."""
         self._always.clear()
 
+    @property
+    def approver(self) -> Approve | None:
+        """Who is asked before a call; None where nobody is, so that the turn waits until someone has answered."""
+        return self.approve if self.present or self._agrees else None
+
     async def approve(self, request: NeedsApproval) -> Approval:
-        """A person's word about exactly this call; without a person it is no."""
+        """A person's word about exactly this call."""
         name = request.allowed.tool.name
         if self._agrees:
             return Approval(granted=True, by="--yes")
-        if not self._present:
-            return Approval(granted=False, by="nobody", reason=NOBODY)
         async with self._one_at_a_time:
             if name in self._always:
                 return Approval(granted=True, by="terminal", reason="always in this turn")
@@ -71,11 +74,12 @@ class Person:
             word = ((await self._asked("Run it? [y/N/always] ")) or "").strip().lower()
             if word in ("a", "always"):
                 self._always.add(name)
-            return Approval(granted=word in ("y", "yes", "a", "always"), by="terminal")
+                return Approval(granted=True, by="terminal", scope=Scope.TURN)
+            return Approval(granted=word in ("y", "yes"), by="terminal")
 
     async def intervene(self, turn: Turn) -> str | Ending | None:
         """Before each further step: an empty line goes on, `stop` ends the turn, other words go to the model."""
-        if turn.iterations == 0 or not self._present:
+        if turn.iterations == 0 or not self.present:
             return None
         word = (await self._asked("Enter goes on, stop ends, other words go to the model: ")) or ""
         match word.strip():

@@ -15,6 +15,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "call": ("toolwire.cli.call:call", "Take one call through the whole journey, without a model."),
     "preflight": ("toolwire.cli.call:preflight", "List everything that stands in the way of a call; nothing runs."),
     "explain": ("toolwire.cli.explain:explain", "Tell why a call may run, or what became of one on record."),
+    "approvals": ("toolwire.cli.approvals:approvals", "List what people were asked about calls."),
+    "approve": (
+        "toolwire.cli.approvals:approve",
+        "Answer what a turn waits for: yes, no, or yes with other arguments.",
+    ),
     "tools": ("toolwire.cli.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
     "serve": ("toolwire.cli.serve:serve", "Serve chat APIs in front of a model, with leaked calls made whole."),

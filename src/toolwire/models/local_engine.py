@@ -15,6 +15,9 @@ from typing import Any
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
 from toolwire.protocol.chat import Usage
 
+# The engine's threads meet after every step, and by default wait spinning: when another process holds the core of one
+# of them, all burn time. Asleep they cost little on an idle machine. Read by the library when it is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 try:
     import xllamacpp  # type: ignore[import-untyped,unused-ignore]  # compiled, without type information
 except ImportError:
@@ -62,9 +65,10 @@ class Engine:
     def __init__(self, weights: Path, *, adapter: Path | None = None, threads: int | None = None) -> None:
         self.weights = weights
         self.adapter = adapter
-        # Threads meet after every small step and wait spinning: when another process holds the core of one of them,
-        # all stand still. Half of the cores is slower on an idle machine and many times faster on a busy one.
-        self.threads = threads or max(1, min(os.cpu_count() or 1, 16) // 2)
+        # Writing is many small steps, in which half of the cores is as quick as all of them; reading a prompt is a few
+        # large ones.
+        self.cores = threads or min(os.cpu_count() or 1, 16)
+        self.threads = threads or max(1, self.cores // 2)
         self.load_s: float | None = None
         self._server: Any = None
         self._lock = threading.Lock()
@@ -166,7 +170,7 @@ class Engine:
         given = xllamacpp.CommonParams()
         given.model.path = str(self.weights)
         given.n_ctx, given.n_parallel, given.kv_unified = CONTEXT_TOKENS, SLOTS, True
-        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = self.threads
+        given.cpuparams.n_threads, given.cpuparams_batch.n_threads = self.threads, self.cores
         given.warmup = given.ui = given.endpoint_slots = False
         given.offline = True
         given.verbosity = 0

@@ -9,9 +9,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolwire.protocol.tools import Tool
+
 MAX_DEPTH = 6
 MAX_RULES = 400
 MAX_CHOICES = 64
+MAX_CALLS = 8
+MAX_COUNT = 12
 MAX_WORDS = 160
 MAX_WORD = 80
 STRING_LENGTH = 300
@@ -69,7 +73,8 @@ def json_grammar(schema: Mapping[str, Any], words: tuple[str, ...] = ()) -> str:
     With `words`, free strings are put together from them and numbers are chosen among them where there are any:
     a small model copies well and invents badly.
     """
-    return _Grammar(schema, words).text()
+    grammar = _Grammar(schema, words)
+    return grammar.text(grammar._value(schema, 0))
 
 
 def faithful_grammar(text: str) -> str:
@@ -78,6 +83,30 @@ def faithful_grammar(text: str) -> str:
     if not numerals:
         return "root ::= other\nother ::= [^0-9\\n]+\n"
     return f"root ::= numeral? (other numeral)* other?\nnumeral ::= {one_of(numerals)}\nother ::= [^0-9\\n]+\n"
+
+
+def dialogue_grammar(tools: Iterable[Tool], known: str | None = None) -> str:
+    """A grammar for one turn of the model: calls that fit the schemas of these tools, one on each line, or words.
+
+    With `known`, the text of what was said so far, the words hold no other numbers than it does.
+    """
+    grammar = _Grammar({}, ())
+    calls = [f"{literal(f'@{tool.name} ')} {grammar.arguments(tool.input_schema)}" for tool in tools]
+    words = _words(known)
+    if not calls:
+        return f"root ::= words\n{words}"
+    grammar.rules["call"] = " | ".join(calls)
+    return grammar.text(f'call ("\\n" call){{0,{MAX_CALLS - 1}}} | words') + words
+
+
+def _words(known: str | None) -> str:
+    """Rules for free text that cannot be taken for a call."""
+    numerals = [] if known is None else list(dict.fromkeys(_NUMERAL.findall(known)))
+    if known is None or len(numerals) > MAX_CHOICES:
+        return "words ::= [^@ \\n] .*\n"
+    counts = [str(number) for number in range(MAX_COUNT + 1)]
+    rules = "words ::= (numeral | [^@ \\n0-9]) other* (numeral other+)* numeral?\nother ::= [^0-9]\n"
+    return f"{rules}numeral ::= {one_of(dict.fromkeys([*numerals, *counts]))}\n"
 
 
 class _Grammar:
@@ -90,9 +119,15 @@ class _Grammar:
         self.copies = bool(words)
         self.rules["word"] = one_of(words) if words else "char"
         self.count = 0
+        self.most = MAX_RULES
 
-    def text(self) -> str:
-        root = self._value(self.schema, 0)
+    def arguments(self, schema: Mapping[str, Any]) -> str:
+        """An expression for the arguments of a tool, whose schema may take as many rules as any other's."""
+        self.schema = {"type": "object", **schema}
+        self.most = self.count + MAX_RULES
+        return self._value(self.schema, 0)
+
+    def text(self, root: str) -> str:
         return "\n".join([f"root ::= {root}", *(f"{name} ::= {body}" for name, body in self.rules.items())]) + "\n"
 
     def _rule(self, body: str) -> str:
@@ -103,7 +138,7 @@ class _Grammar:
 
     def _value(self, schema: Any, depth: int) -> str:
         """An expression for any schema; `value` where it says nothing that a grammar can hold."""
-        if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self.count > MAX_RULES:
+        if not isinstance(schema, Mapping) or depth > MAX_DEPTH or self.count > self.most:
             return "value"
         match schema:
             case {"const": constant}:

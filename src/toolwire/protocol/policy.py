@@ -42,6 +42,38 @@ class Rule:
     quorum: int = 1
 
     def __str__(self) -> str:
-        whose = " or ".join(sorted(self.tools)) if self.tools else f"tools that need {self.permission}"
-        where = f" where {self.argument} is {self.pattern!r}" if self.argument else ""
-        return f"{self.verdict} {whose}{where}"
+        """The rule as it is written in settings: `deny write, edit where path is *.lock`."""
+        whose = ", ".join(sorted(self.tools)) if self.tools else f"needs {self.permission}"
+        several = f" by {self.quorum}" if self.quorum > 1 else ""
+        where = f" where {self.argument} is {self.pattern}" if self.argument else ""
+        return f"{self.verdict} {whose}{several}{where}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Rule":
+        """Read a rule as it is written in settings. Raises ValueError, which says what is right.
+
+        The first word is the verdict; then come tools by name, or `needs` and a permission; with `by 2` two people
+        must agree; `where ARGUMENT is PATTERN` narrows the rule to some arguments.
+        """
+        head, narrowed, condition = text.partition(" where ")
+        verdict, _, whose = head.strip().partition(" ")
+        whose, _, people = whose.partition(" by ")
+        argument, _, pattern = condition.partition(" is ")
+        if verdict not in set(Verdict) or not whose.strip() or bool(narrowed) != bool(argument.strip() and pattern):
+            raise ValueError(_RULE_FORM)
+        if people and not (people.strip().isdecimal() and 1 <= int(people) <= MOST_PEOPLE):
+            raise ValueError(f"by {people.strip()[:20]!r} must be the number of people who must agree")
+        permission = whose.removeprefix("needs ").strip() if whose.startswith("needs ") else ""
+        tools = frozenset() if permission else frozenset(name.strip() for name in whose.split(",") if name.strip())
+        if not tools and not permission:
+            raise ValueError(_RULE_FORM)
+        if "*" in "".join(tools) + permission:
+            raise ValueError("a rule names its tools or a permission exactly; * stands only in patterns")
+        return cls(Verdict(verdict), tools, permission, argument.strip(), pattern, quorum=int(people or 1))
+
+
+MOST_PEOPLE = 100
+_RULE_FORM = (
+    "must read like `deny write, edit where path is *.lock`, `allow bash where command is git status` "
+    "or `ask needs network by 2`"
+)

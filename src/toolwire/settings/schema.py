@@ -1,5 +1,6 @@
 """Every setting: its name, type, default and meaning. Nothing here reads anything."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -7,7 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import SettingsError
+from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 
@@ -68,6 +71,18 @@ def _variable(name: str | None) -> str | None:
     if name.upper().startswith("TOOLWIRE_"):
         raise ValueError("must not begin with TOOLWIRE_, since such variables are settings; choose another name")
     return name
+
+
+def _rule(text: str) -> str:
+    Rule.parse(text)
+    return text
+
+
+def _secret(text: str) -> str:
+    name, _, tools = text.partition(" for ")
+    if _variable(name.strip()) is None or not tools.strip():
+        raise ValueError("must read like GITHUB_TOKEN for webfetch")
+    return text
 
 
 def _none_in_words(value: Any) -> Any:
@@ -133,6 +148,10 @@ class ToolSettings(Section):
         default=(), description='Your own tools as import paths, such as "package.module:object".'
     )
 
+    secrets: Annotated[tuple[Annotated[str, AfterValidator(_secret)], ...], Field(strict=False)] = Field(
+        default=(), description='Variables that some tools may have as {{secret:NAME}}: "GITHUB_TOKEN for webfetch".'
+    )
+
 
 class GrantSettings(Section):
     tier: Literal["crawl", "walk", "run"] = Field(default="walk", description="The highest tier that may be used.")
@@ -140,6 +159,15 @@ class GrantSettings(Section):
     roots: Words = Field(default=(".",), description="Folders that file tools may reach.")
     network: Words = Field(default=(), description="Hosts that tools may talk to.")
     confirmed: Words = Field(default=(), description='Tools that need no further yes from a person; "*" is all.')
+    autonomy: Literal["readonly", "supervised", "full"] = Field(
+        default="supervised", description="What is done without asking: only looking, harmless things, or everything."
+    )
+    rules: Annotated[tuple[Annotated[str, AfterValidator(_rule)], ...], Field(strict=False)] = Field(
+        default=(), description='What is never done, asked about or simply done, such as "deny needs network".'
+    )
+    wary: bool = Field(
+        default=True, description="Whether people are asked again once a turn has read what strangers may have written."
+    )
 
 
 class StoreSettings(Section):
@@ -198,7 +226,19 @@ class Settings(Section):
             roots=tuple(str(cwd / root) for root in self.grants.roots),
             network=self.grants.network,
             confirmed=frozenset(self.grants.confirmed),
+            autonomy=Autonomy[self.grants.autonomy.upper()],
+            rules=tuple(Rule.parse(rule) for rule in self.grants.rules),
+            wary=self.grants.wary,
         )
+
+    def secrets(self, environ: Mapping[str, str]) -> Secrets:
+        """The `tools.secrets` with their values. A variable that is not set is a secret that nobody has."""
+        known: dict[str, Secret] = {}
+        for line in self.tools.secrets:
+            name, _, tools = line.partition(" for ")
+            if value := environ.get(name.strip()):
+                known[name.strip()] = Secret(value, frozenset(tool.strip() for tool in tools.split(",")))
+        return Secrets(known) if known else NO_SECRETS
 
     def home(self, cwd: Path) -> Path:
         """The folder that keeps state: beside the project's toolwire.toml, else in `cwd`, unless set otherwise."""

@@ -14,6 +14,7 @@ from typing import Any
 import platformdirs
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.policy import Autonomy, Verdict
 from toolwire.protocol.tools import Tier
 from toolwire.settings.sources import Entry
 
@@ -50,6 +51,17 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
     match entry.path:
         case ("tools", "modules"):
             return bool(value)
+        case ("tools", "secrets"):
+            return not set(value) <= set(below)
+        case ("grant", "rules"):  # a new yes, or a no that is gone
+            new, gone = set(value) - set(below), set(below) - set(value)
+            return any(rule.startswith(Verdict.ALLOW) for rule in new) or any(
+                not rule.startswith(Verdict.ALLOW) for rule in gone
+            )
+        case ("grant", "autonomy"):
+            return Autonomy[value.upper()] > Autonomy[below.upper()]
+        case ("grant", "wary"):
+            return bool(below and not value)
         case ("store", "home"):
             return not _within(value, [folder])
         case ("grant", "tier"):

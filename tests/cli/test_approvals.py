@@ -1,0 +1,82 @@
+"""A turn that nobody watches waits for a word that anyone can give."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolwire.cli.exits import Exit
+
+from .conftest import Inside
+
+TOOLS = '''
+from toolwire import Tier, tool
+
+@tool(tier=Tier.RUN)
+def paint(colour: str) -> str:
+    """Paint the door."""
+    with open("painted", "a") as file:
+        file.write(colour + "\\n")
+    return f"it is {colour}"
+'''
+
+
+@pytest.fixture
+def painter(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    (tmp_path / "painting.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "toolwire.toml").write_text(
+        '[tools]\nmodules = ["painting:paint"]\n[grant]\ntier = "run"\n', encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert os.isatty(0) is False
+    return inside
+
+
+def test_a_single_call_waits_is_approved_with_other_arguments_and_goes_on(painter: Inside, tmp_path: Path) -> None:
+    waits = painter("call", "paint", "colour=red")
+    assert waits.code == Exit.WAITING
+    [asked] = painter("approvals", "--json").json
+    assert (asked["tool"], asked["arguments"], asked["state"]) == ("paint", {"colour": "red"}, "open")
+    assert asked["id"] in waits.err
+    yes = painter("approve", asked["id"], "--args", '{"colour": "blue"}', "--json")
+    assert (yes.code, yes.json["state"]) == (Exit.DONE, "granted")
+    assert painter("call", "--resume").code == Exit.DONE
+    assert (tmp_path / "painted").read_text(encoding="utf-8") == "blue\n"
+    assert painter("approvals", "--json").json == []
+
+
+def test_a_no_is_an_answer_and_a_second_word_comes_too_late(painter: Inside, tmp_path: Path) -> None:
+    painter("call", "paint", "colour=red")
+    [asked] = painter("approvals", "--json").json
+    assert painter("approve", asked["id"], "--deny", "--reason", "not red").code == Exit.DONE
+    late = painter("approve", asked["id"])
+    assert (late.code, "it is rejected" in late.err) == (Exit.FAILED, True)
+    assert painter("call", "--resume").code == Exit.FAILED
+    assert not (tmp_path / "painted").exists()
+    assert "not red" in painter("approvals", "--all", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("approve", "nope"), Exit.NOT_FOUND),
+        (("approve", "nope", "--deny", "--turn"), Exit.USAGE),
+        (("approve", "nope", "--args", "[1]"), Exit.USAGE),
+        (("approve",), Exit.USAGE),
+    ],
+)
+def test_a_wrong_answer_says_what_is_wrong(inside: Inside, words: tuple[str, ...], code: Exit) -> None:
+    ran = inside(*words)
+    assert (ran.code, bool(ran.err)) == (code, True)
+
+
+def test_rules_of_the_settings_judge_calls(painter: Inside, tmp_path: Path) -> None:
+    with (tmp_path / "toolwire.toml").open("a", encoding="utf-8") as file:
+        file.write('rules = ["deny paint where colour is black", "allow paint where colour is gr*"]\n')
+    assert painter("call", "paint", "colour=green").code == Exit.DONE
+    black = painter("explain", "paint", "colour=black")
+    assert "deny paint where colour is black" in black.out + black.err
+    assert painter("call", "paint", "colour=black").code == Exit.FAILED
+    (tmp_path / "toolwire.toml").write_text('[grant]\nrules = ["forbid paint"]\n', encoding="utf-8")
+    wrong = painter("status")
+    assert (wrong.code, "must read like" in wrong.err) == (Exit.USAGE, True)
