@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     polling: bool
     delivery: Delivery
     controls_delivery: bool
+    untrusted: bool
     sandbox: str
     version: str
     skill: str
