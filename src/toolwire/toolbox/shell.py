@@ -1,0 +1,144 @@
+"""The shell, on whatever runs commands: `bash` for what ends soon; `job_tools.py` has what goes on."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Annotated, TypedDict
+
+from pydantic import Field
+
+from toolwire.define.functions import tool
+from toolwire.errors import ToolFailure
+from toolwire.protocol.context import Context
+from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Effect, Tier, Tool
+
+LONGEST_COMMAND = 30_000
+_REPORT_EVERY_S = 0.5
+_SHOWN_AFTER_TIMEOUT = 600
+# Whoever calls must still be there to hear that time is up.
+_MARGIN_S, _MARGIN_PART = 1.0, 0.1
+
+BASH = """\
+Run a command in bash, in a sandbox that has the workspace, this machine's programs and no network. \
+Each command starts afresh: variables, functions and folders entered are gone afterwards, files in the workspace stay. \
+Everything that it started ends with it; use job_start for what must go on."""
+
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST_COMMAND)]
+Folder = Annotated[str, Field(max_length=4096)]
+
+
+class BashOutput(TypedDict):
+    stdout: Annotated[str, Field(description="What the command wrote; the middle is left out where it is very long.")]
+    stderr: Annotated[str, Field(description="Its error messages, in the same way.")]
+    exit_code: Annotated[int | None, Field(description="0 if all went well; null if it was ended by a signal.")]
+    signal: Annotated[int | None, Field(description="The signal that ended it, if one did.")]
+    limit: Annotated[str, Field(description="The limit that ended it: memory, cpu, file_size, processes; or nothing.")]
+    duration_ms: Annotated[int, Field(description="How long it took.")]
+    truncated: Annotated[bool, Field(description="Whether something of stdout or stderr is left out.")]
+    engine: Annotated[str, Field(description="The sandbox engine that confined it.")]
+    profile: Annotated[str, Field(description="Digest of the rules that confined it.")]
+
+
+def bash_tool(ops: ExecOps) -> Tool:
+    """The tool that runs shell commands through `ops`."""
+
+    @tool(
+        name="bash",
+        description=BASH,
+        tier=Tier.RUN,
+        effect=Effect.UNSAFE,
+        category="exec",
+        needs={"shell"},
+        sandbox="bubblewrap",
+        timeout_s=LIMITS["bash"].wall_s,
+        max_timeout_s=LONGEST_WALL_S["bash"],
+        examples=(
+            {"command": "ls -la"},
+            {"command": "make test 2>&1 | tail -20", "workdir": "src", "timeout_ms": 120_000},
+        ),
+    )
+    async def bash(
+        context: Context,
+        command: Text,
+        workdir: Folder = ".",
+        timeout_ms: Annotated[int | None, Field(ge=1)] = None,  # noqa: ARG001 - the ladder reads it and gives the time
+    ) -> BashOutput:
+        """Run a command in bash, confined to the workspace.
+
+        Args:
+            command: What to run, as one would type it.
+            workdir: The folder to run it in, relative to the workspace.
+            timeout_ms: How many milliseconds it may take; 30000 unless given, at most 300000.
+        """
+        ran = await ops.run(_command(context, command, workdir), _progress(context))
+        if ran.limit == "wall":
+            raise _timed_out(command, ran)
+        return bash_output(ran)
+
+    return bash
+
+
+def bash_output(ran: Ran) -> BashOutput:
+    return {
+        "stdout": ran.stdout.text,
+        "stderr": ran.stderr.text,
+        "exit_code": ran.exit_code,
+        "signal": ran.signal,
+        "limit": ran.limit,
+        "duration_ms": round(ran.elapsed_s * 1000),
+        "truncated": ran.stdout.truncated or ran.stderr.truncated,
+        "engine": ran.engine,
+        "profile": ran.profile,
+    }
+
+
+def shell_command(context: Context, text: str, workdir: str) -> Command:
+    """Shell text as a command in the granted workspace. Raises ToolFailure where there is none, or outside of it."""
+    if not context.grant.roots:
+        raise ToolFailure("no folder is granted, so there is nothing to work in", code=Code.PERMISSION_DENIED)
+    workspace, inner = context.grant.roots[0], PurePosixPath(workdir or ".")
+    if inner.is_absolute() and inner.is_relative_to(workspace):
+        inner = inner.relative_to(workspace)
+    elif inner.is_absolute() and inner.is_relative_to("/workspace"):
+        inner = inner.relative_to("/workspace")
+    if inner.is_absolute() or ".." in inner.parts:
+        raise ToolFailure(f"{workdir!r} is outside of the workspace; give it relative", code=Code.PERMISSION_DENIED)
+    return Command(shell(text), workspace, str(inner), limits=LIMITS["bash"])
+
+
+def _command(context: Context, text: str, workdir: str) -> Command:
+    command = shell_command(context, text, workdir)
+    wall_s = context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)
+    return replace(command, limits=replace(command.limits, wall_s=wall_s))
+
+
+def _progress(context: Context) -> Listener:
+    """Tells whoever watches the last line of output, now and then."""
+    told = 0.0
+    clock = asyncio.get_running_loop().time
+
+    def listen(_stream: str, piece: bytes) -> None:
+        nonlocal told
+        if clock() - told >= _REPORT_EVERY_S and (line := last_line(piece)):
+            told = clock()
+            context.progress(line)
+
+    return listen
+
+
+def last_line(piece: bytes) -> str:
+    lines = piece[-2000:].decode("utf-8", "replace").rstrip().splitlines()
+    return lines[-1][:200] if lines else ""
+
+
+def _timed_out(command: str, ran: Ran) -> ToolFailure:
+    output = bash_output(ran)
+    shown = "\n".join(text[-_SHOWN_AFTER_TIMEOUT:] for text in (output["stdout"], output["stderr"]) if text.strip())
+    so_far = f" Its output so far ended with:\n{shown}" if shown else " It had written nothing."
+    message = (
+        f"the command {command[:100]!r} was ended after {ran.elapsed_s:.1f} s, with everything it had started. "
+        f"Give it more time with timeout_ms, or start it with job_start.{so_far}"
+    )
+    return ToolFailure(message, code=Code.TIMEOUT, detail=dict(output))
