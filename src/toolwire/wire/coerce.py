@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from toolwire.wire.arguments import RepeatedKey, read_json
 from toolwire.wire.strings import Unreadable
 from toolwire.wire.values import ValueReader
 
@@ -138,7 +139,12 @@ def _number(text: str) -> Any:
 
 def literal(text: str, otherwise: Any) -> Any:
     """The list or object that a text writes in JSON or Python; something else if it is neither."""
-    reader = ValueReader(text)
+    try:
+        return read_json(text)
+    except RepeatedKey:
+        return otherwise
+    except (ValueError, RecursionError):
+        reader = ValueReader(text)
     try:
         value = reader.value()
         return otherwise if reader.peek() or reader.repeated is not None else value
