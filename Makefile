@@ -50,7 +50,10 @@ bench-peers: setup ## install the peers for `make bench`, beside the project
 fuzz: setup ## read a million broken and hostile model outputs; none may raise or hang
 	@$(RUN) python -m benchmarks.fuzz_wire 1000000
 
+race: setup ## swap folders for links under the file tools for a minute each; nothing may lead out
+	@$(RUN) python -m benchmarks.race_paths 60
+
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help setup demo test check format docs eval-local bench bench-peers fuzz clean
+.PHONY: help setup demo test check format docs eval-local bench bench-peers fuzz race clean

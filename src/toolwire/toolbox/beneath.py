@@ -17,6 +17,7 @@ from itertools import islice
 
 from toolwire.protocol.files import Entry, NotAFile
 
+DEEPEST = 100
 _OPENAT2 = 437
 _NO_MAGIC_LINKS = 0x02
 _NO_LINKS = 0x04
@@ -181,6 +182,8 @@ def _steps(path: str) -> list[str]:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
     if not parts:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
+    if len(parts) > DEEPEST:  # folders are made as needed, and few programs can remove thousands in one another
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     return parts
 
 
