@@ -26,3 +26,23 @@ def test_an_object_in_strict_json_is_what_it_says(schema: dict[str, Any], value:
     [call] = parse_reply(text, keep(schema)).calls
 
     assert call.arguments == {"value": value}
+
+
+FAMILIES = [
+    "<tool_call>\n<function=put>\n<parameter=shelf>\nA\n</parameter>\n~<parameter=count>\n3\n</parameter>\n</function>",
+    '<invoke name="put">\n<parameter name="shelf">A</parameter>\n~<parameter name="count">3</parameter>\n</invoke>',
+    '<function name="put"><param name="shelf">A</param>~<param name="count">3</param></function>',
+    "<tool_call>put\n<arg_key>shelf</arg_key><arg_value>A</arg_value>\n~<arg_key>count</arg_key><arg_value>3</arg_value>",
+]
+
+
+@pytest.mark.parametrize("marked", FAMILIES)
+def test_a_text_that_ends_while_another_parameter_is_written_calls_nothing(marked: str) -> None:
+    properties = {"shelf": {"type": "string"}, "count": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["shelf"]}
+    tools = [{"type": "function", "function": {"name": "put", "parameters": schema}}]
+    before, _, parameter = marked.partition("~")
+
+    for end in range(1, parameter.index("3") + 1):
+        reply = parse_reply(before + parameter[:end], tools)
+        assert (reply.calls, [problem.code for problem in reply.problems]) == ((), ["truncated"]), parameter[:end]

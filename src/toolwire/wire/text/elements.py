@@ -65,7 +65,7 @@ def _pairs_end(
 ) -> Step | None:
     rest = scan.space(at)
     closed = any(scan.at(rest, close) for close in envelope.closes)
-    closed = closed or (0 < scan.end - rest < 40 and scan.text[rest : scan.end] in CLOSER_PREFIXES and not scan.cut)
+    closed = closed or (1 < scan.end - rest < 40 and scan.text[rest : scan.end] in CLOSER_PREFIXES and not scan.cut)
     if not raw and not closed:
         at_end = scan.space(at) >= scan.end
         partial = scan.end - at < 40 and scan.at(at, "<") and scan.find(">", at) < 0
