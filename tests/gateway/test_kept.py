@@ -193,3 +193,42 @@ async def test_messages_around_a_leaked_call_keep_their_annotations(stand: Stand
 
     assert got["output"][:2] == [cited, searched]
     assert [item["type"] for item in got["output"][2:]] == ["function_call"]
+
+
+BEARER, PLAIN = {"authorization": "Bearer theirs"}, {"x-api-key": "theirs"}
+VERSION = {"anthropic-version": "2023-06-01"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "dialect", "shown"),
+    [
+        (MESSAGES, PLAIN | VERSION, "openai", PLAIN | BEARER),
+        (MESSAGES, PLAIN | VERSION, "auto", PLAIN | BEARER),
+        (MESSAGES, PLAIN | VERSION, "anthropic", PLAIN),
+        (MESSAGES, BEARER | VERSION, "anthropic", BEARER),
+        (CHAT, BEARER, "anthropic", PLAIN),
+        (CHAT, BEARER, "openai", BEARER),
+        (CHAT, {}, "openai", {}),
+    ],
+)
+async def test_a_clients_key_arrives_where_the_upstream_looks_for_it(
+    stand: Stand, upstream: Provider, kind: Kind, given: dict[str, str], dialect: str, shown: dict[str, str]
+) -> None:
+    """Chat completions want a bearer; Anthropic's SDKs have sent either, and its API tells them apart."""
+    upstream.will({"openai": CHAT, "anthropic": MESSAGES}.get(dialect, kind).says("Hello."))
+
+    async with (await stand.gate(dialect)).http() as client:
+        await client.post(kind.path, json={"model": "m"} | OFFERS[kind.name], headers=given)
+
+    sent = upstream.asked[0].headers
+    assert {name: sent[name] for name in ("authorization", "x-api-key") if name in sent} == shown
+
+
+async def test_a_chat_client_can_list_the_models_of_anthropic(stand: Stand, upstream: Provider) -> None:
+    upstream.will(says({"data": [{"id": "m", "type": "model"}], "has_more": False}))
+
+    async with (await stand.gate("anthropic")).openai() as client:
+        assert [model.id async for model in client.models.list()] == ["m"]
+
+    sent = upstream.asked[0].headers
+    assert (sent["x-api-key"], "anthropic-version" in sent) == ("client-key", True)

@@ -45,7 +45,8 @@ class Listing:
         dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
         if isinstance(self._source, ByModel):
             return _listed([self._source.model.name])
-        headers = self._source.keys(dict(request.headers), dialect)
+        spoken = self._source.way.upstream.dialect
+        headers = self._source.keys(dict(request.headers), "anthropic" if spoken == "anthropic" else dialect)
         try:
             async with asyncio.timeout(LIST_S):
                 return await _asked(self._source.way, headers, dialect, _page(request))
@@ -67,7 +68,7 @@ class Listing:
         way = self._source.way
         try:
             async with asyncio.timeout(READY_S):
-                await _asked(way, way.headers({}, "openai", forward_keys=False), "openai")
+                await _asked(way, way.headers({}, way.upstream.dialect, forward_keys=False), "openai")
         except TimeoutError:
             return "the upstream does not answer in time"
         except Refused as refused:

@@ -103,7 +103,7 @@ class Way:
         if self.upstream.key:
             sent |= self._own_key(dialect)
         elif forward_keys:
-            sent |= {name: given[name] for name in _KEYS if name in given}
+            sent |= self._clients_key(given, dialect)
         if dialect == "anthropic":
             sent.setdefault("anthropic-version", API_VERSION)
         return sent | {"content-type": "application/json", "accept-encoding": "identity", "user-agent": "toolwire"}
@@ -115,6 +115,15 @@ class Way:
         own = {"x-api-key": self.upstream.key}
         # Anthropic reads a bearer as another kind of key; servers that imitate it often read nothing else.
         return own if self.upstream.dialect == "anthropic" else own | bearer
+
+    def _clients_key(self, given: Mapping[str, str], dialect: str) -> dict[str, str]:
+        """The client's key, also where this upstream looks for it: one SDK sends a bearer, the other `x-api-key`."""
+        sent = {name: given[name] for name in _KEYS if name in given}
+        scheme, _, bearer = sent.get("authorization", "").partition(" ")
+        if dialect == self.upstream.dialect == "anthropic":
+            is_foreign = scheme.lower() == "bearer" and "anthropic-version" not in given
+            return {"x-api-key": bearer.strip()} if is_foreign else sent
+        return {"authorization": f"Bearer {sent['x-api-key']}"} | sent if "x-api-key" in sent else sent
 
     async def close(self) -> None:
         """Let go of the connections. Harmless when called twice."""
