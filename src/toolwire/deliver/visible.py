@@ -26,8 +26,9 @@ _SEQUENCE = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\|\x9c)"  # OSC, DCS and other strings
     r"|\x1b[ -/]*+[0-~]?"  # anything else that ESC begins, or a lone ESC
     rf"|[{_CONTROLS}{_UNSEEN}]+"
-    r"|(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]+"
 )
+# One of them chooses between text and picture; a row of them can only carry something unseen.
+_SELECTORS = re.compile(r"(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]+")
 _SUSPECT = re.compile(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|{_LONE_RETURN}")
 _SUSPECT_JSON = re.compile(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|\\u00[0189]|\\[bf]|\\r(?!\\n)")
 _LINE_END = re.compile(rf"[{_ENDS_A_LINE}]|{_LONE_RETURN}")
@@ -37,28 +38,20 @@ def visible(text: str) -> str:
     """The text as it may be shown. A text with nothing to take out comes back as it is."""
     if _SUSPECT.search(text) is None:
         return text
-    return _SEQUENCE.sub("", _LINE_END.sub("\n", text))
+    return _SELECTORS.sub("", _SEQUENCE.sub("", _LINE_END.sub("\n", text)))
 
 
 def visible_result(result: ToolResult) -> ToolResult:
     """The result as it may be shown; the very same one if nothing had to be taken out."""
-    content = tuple(map(_visible_block, result.content))
-    structured = result.structured
-    if structured is not None and _needs_a_look(result):
-        shown = _visible_tree(structured)
-        if shown != structured:
-            content = tuple(_same_value(block, structured, shown) for block in content)
-            structured = shown
+    before = after = result.structured
+    if before is not None and _needs_a_look(result) and (shown := _visible_tree(before)) != before:
+        after = shown
+    content = tuple(_visible_block(_restated(block, before, after)) for block in result.content)
     stderr = visible(result.stderr) if result.stderr else ""
     error = _visible_error(result.error)
-    if (
-        content == result.content
-        and structured == result.structured
-        and stderr == result.stderr
-        and error == result.error
-    ):
+    if content == result.content and after is before and stderr == result.stderr and error is result.error:
         return result
-    return changed(result, content=content, structured=structured, stderr=stderr, error=error)
+    return changed(result, content=content, structured=after, stderr=stderr, error=error)
 
 
 def _needs_a_look(result: ToolResult) -> bool:
@@ -69,9 +62,9 @@ def _needs_a_look(result: ToolResult) -> bool:
     return not isinstance(result.structured, (int, float))
 
 
-def _same_value(block: Block, before: Any, after: Any) -> Block:
-    """A block that said the value as JSON says the value as it is now."""
-    if type(block) is not Text:
+def _restated(block: Block, before: Any, after: Any) -> Block:
+    """A block that said the value as JSON says the value as it is now: its escapes are text, and would stay."""
+    if after is before or type(block) is not Text:
         return block
     try:
         if orjson.loads(block.text) != before:
