@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.gateway.clients import CHAT, MESSAGES, RESPONSES, Kind, framed_named
+from tests.gateway.clients import CHAT, MESSAGES, RESPONSES, Kind, chunk, framed_chat, framed_named
 from tests.gateway.stand import NAME, ROOM, Stand
 from tests.gateway.test_passing import cut, each_api, whole_and_streamed, will
 from tests.models.provider import Provider, answer, says
@@ -232,3 +232,58 @@ async def test_a_chat_client_can_list_the_models_of_anthropic(stand: Stand, upst
 
     sent = upstream.asked[0].headers
     assert (sent["x-api-key"], "anthropic-version" in sent) == ("client-key", True)
+
+
+NO = "I cannot help with that."
+
+
+def _refusal_events() -> list[Any]:
+    whole = RESPONSES.whole("", (), "completed")
+    part = {"type": "refusal", "refusal": NO}
+    item = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
+    where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    steps: list[Any] = [
+        {"type": "response.created", "response": whole | {"output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
+        {"type": "response.content_part.added", **where, "part": part | {"refusal": ""}},
+        {"type": "response.refusal.delta", **where, "delta": NO[:9]},
+        {"type": "response.refusal.delta", **where, "delta": NO[9:]},
+        {"type": "response.refusal.done", **where, "refusal": NO},
+        {"type": "response.content_part.done", **where, "part": part},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": whole | {"output": [item]}},
+    ]
+    return [step | {"sequence_number": at} for at, step in enumerate(steps)]
+
+
+@whole_and_streamed
+async def test_a_refusal_stays_a_refusal(stand: Stand, upstream: Provider, stream: bool) -> None:
+    events = _refusal_events()
+    whole = says(events[-1]["response"])
+    upstream.will(answer(framed_named(events), kind="text/event-stream") if stream else whole)
+
+    async with (await stand.gate()).openai() as client:
+        given: Any = {"model": "m"} | OFFERS["openai_responses"]
+        response: Any
+        if stream:
+            async with client.responses.stream(**given) as running:
+                response = await running.get_final_response()
+        else:
+            response = await client.responses.create(**given)
+
+    [message] = response.output
+    assert message.content[0].refusal == NO
+
+
+@whole_and_streamed
+async def test_a_refusal_is_heard_in_an_api_that_has_no_word_for_it(
+    stand: Stand, upstream: Provider, stream: bool
+) -> None:
+    whole = CHAT.whole("", (), "stop")
+    whole["choices"][0]["message"] |= {"content": None, "refusal": NO}
+    events = [chunk({"refusal": NO[:9]}), chunk({"refusal": NO[9:]}), chunk({}, "stop")]
+    upstream.will(answer(framed_chat(events), kind="text/event-stream") if stream else says(whole))
+
+    got = await MESSAGES.ask(await stand.gate("openai"), stream=stream)
+
+    assert got.text == NO

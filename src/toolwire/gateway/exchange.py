@@ -22,11 +22,13 @@ from toolwire.gateway.translate import (
     TranslatedStream,
     decoded,
     left_out,
+    refused,
     rendered,
     writer_for,
 )
 from toolwire.gateway.upstream import Incoming, Way
 from toolwire.protocol.chat import ChatModel, Delta, Request
+from toolwire.protocol.values import changed
 from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import Json, to_json
 from toolwire.wire.reply import parse_reply
@@ -149,6 +151,7 @@ class ByUpstream:
 
         def whole(data: Json) -> Json:
             reply = names.restore(parse_reply(data, names.tools, written.api.name))
+            reply = changed(reply, content=reply.content + refused(data))
             return rendered(asked, turned.envelope, reply, turned.ids, turned.entry.tally)
 
         lost = left_out(found, understood)

@@ -1,6 +1,6 @@
 """Answers as OpenAI's Responses API gives them, whole and as a stream of events."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from toolwire.gateway import frames
 from toolwire.gateway.calls import Ready
@@ -32,14 +32,18 @@ def call_item(call: Ready) -> Json:
     return others | {"call_id": call.id, "name": call.name, "arguments": call.written, "status": "completed"}
 
 
-def text_item(id: str, text: str, annotations: Sequence[Json] = ()) -> Json:  # noqa: A002 -- the API's own word
+def text_item(id: str, text: str) -> Json:  # noqa: A002 -- the API's own word
     return {
         "type": "message",
         "id": id,
         "status": "completed",
         "role": "assistant",
-        "content": [{"type": "output_text", "text": text, "annotations": list(annotations)}],
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
     }
+
+
+def refusal_item(id: str, text: str) -> Json:  # noqa: A002 -- the API's own word
+    return text_item(id, "") | {"content": [{"type": "refusal", "refusal": text}]}
 
 
 def thought_item(id: str, text: str) -> Json:  # noqa: A002 -- the API's own word
@@ -94,6 +98,13 @@ def ended(word: str) -> Json:
     return {"status": "completed", "incomplete_details": None}
 
 
+_WHOLE: dict[str, Callable[[str, str], Json]] = {
+    "message": text_item,
+    "refusal": refusal_item,
+    "reasoning": thought_item,
+}
+
+
 class Items:
     """The output items of a stream, numbered in the order in which they begin; events are numbered as they are sent."""
 
@@ -128,9 +139,11 @@ class Items:
         """More text, in a message of its own."""
         if not text:
             return []
-        opened = [] if self._open == "message" else self._opened("message", self.message_id or self._fresh("msg"))
-        self._pieces.append(text)
-        return [*opened, self._of_part("response.output_text.delta", delta=text, logprobs=[])]
+        return [*self._going_on("message", text), self._of_part("response.output_text.delta", delta=text, logprobs=[])]
+
+    def refusal(self, text: str) -> list[bytes]:
+        """More of what a model says in place of an answer."""
+        return [*self._going_on("refusal", text), self._of_part("response.refusal.delta", delta=text)] if text else []
 
     def annotate(self, annotation: Json) -> list[bytes]:
         """A source of the text that is being written."""
@@ -145,9 +158,7 @@ class Items:
         """More reasoning."""
         if not text:
             return []
-        opened = [] if self._open == "reasoning" else self._opened("reasoning", self._fresh("rs"))
-        self._pieces.append(text)
-        return [*opened, self._of_part("response.reasoning_text.delta", delta=text)]
+        return [*self._going_on("reasoning", text), self._of_part("response.reasoning_text.delta", delta=text)]
 
     def call(self, call: Ready) -> list[bytes]:
         """A whole call."""
@@ -172,22 +183,32 @@ class Items:
         if not kind:
             return []
         text, self._pieces = "".join(self._pieces), []
-        if kind == "message":
-            item = text_item(self._item_id, text, self._annotations)
-            done = self._of_part("response.output_text.done", text=text, logprobs=[])
-        else:
-            item = thought_item(self._item_id, text)
-            done = self._of_part("response.reasoning_text.done", text=text)
+        item = _WHOLE[kind](self._item_id, text)
+        match kind:
+            case "message":
+                item["content"][0]["annotations"] = self._annotations
+                done = self._of_part("response.output_text.done", text=text, logprobs=[])
+            case "refusal":
+                done = self._of_part("response.refusal.done", refusal=text)
+            case _:
+                done = self._of_part("response.reasoning_text.done", text=text)
         self.output.append(item)
         part = self._of_part("response.content_part.done", part=item["content"][0])
         last = self.event("response.output_item.done", output_index=self._begun - 1, item=item)
         self._annotations, self.message_id = [], ""
         return [done, part, last]
 
-    def _opened(self, kind: str, item_id: str) -> list[bytes]:
+    def _going_on(self, kind: str, text: str) -> list[bytes]:
+        """Take more of an item of this kind; gives what opens it if it is not the one being written."""
+        opened = [] if self._open == kind else self._opened(kind)
+        self._pieces.append(text)
+        return opened
+
+    def _opened(self, kind: str) -> list[bytes]:
         closed, at = self.begin()
+        item_id = self._fresh("rs") if kind == "reasoning" else self.message_id or self._fresh("msg")
         self._open, self._item_id = kind, item_id
-        whole = text_item(item_id, "") if kind == "message" else thought_item(item_id, "")
+        whole = _WHOLE[kind](item_id, "")
         begun = whole | {"content": [], "status": "in_progress"}
         added = self.event("response.output_item.added", output_index=at, item=begun)
         return [*closed, added, self._of_part("response.content_part.added", part=whole["content"][0])]

@@ -33,10 +33,14 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
 
 
 def _readable(response: Json) -> Json:
-    """The response with only those items that may hold calls: reasoning is none of the parser's business here."""
+    """The response with only what may hold calls: reasoning and refusals are none of the parser's business here."""
     output = response.get("output")
-    kept = [item for item in output if _kind(item) in (*_CALLS, "message")] if isinstance(output, list) else []
+    kept = [_plain(item) for item in output if _kind(item) in (*_CALLS, "message")] if isinstance(output, list) else []
     return response | {"output": kept}
+
+
+def _plain(item: Json) -> Json:
+    return item | {"content": _text(item)} if _kind(item) == "message" else item
 
 
 def _as_they_were(output: list[Any], calls: list[Ready]) -> bool:
@@ -55,7 +59,8 @@ def _output(output: list[Any], reply: Reply, calls: list[Ready], shares: list[st
             case "function_call" | "custom_tool_call":
                 continue
             case "message" if (text := next(texts)) != _text(item):
-                kept += [item | {"content": text_item("", text)["content"]}] if text else []
+                content = (text_item("", text)["content"] if text else []) + _others(item)
+                kept += [item | {"content": content}] if content else []
             case _:
                 kept.append(item)
     return kept + [call_item(call) for call in calls]
@@ -65,6 +70,12 @@ def _text(item: Any) -> str:
     parts = item.get("content") if _kind(item) == "message" else None
     found = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [parts]
     return "".join(text for text in found if isinstance(text, str))
+
+
+def _others(item: Json) -> list[Any]:
+    """The parts of a message that are no text, such as a refusal."""
+    parts = item.get("content")
+    return [part for part in parts if _kind(part) != "output_text"] if isinstance(parts, list) else []
 
 
 def _kind(item: Any) -> str:
@@ -153,8 +164,10 @@ class ResponsesStream:
 
     def _of_message(self, kind: str, event: Json) -> list[bytes]:
         match kind, event.get("annotation"):
-            case "response.output_text.delta" | "response.refusal.delta", _:
+            case "response.output_text.delta", _:
                 return self._shown(self._following.feed(event))
+            case "response.refusal.delta", _:
+                return self._items.refusal(str(event.get("delta") or ""))
             case "response.output_text.annotation.added", dict(annotation):
                 return self._items.annotate(annotation)
             case _:

@@ -112,6 +112,15 @@ def rendered(asked: Asked, envelope: Envelope, reply: Reply, ids: Ids, tally: Ta
             return completion(envelope.id, envelope.model, envelope.created, reply, calls, word)
 
 
+def refused(answer: Json) -> str:
+    """What a model says in place of an answer, in an answer or a chunk of chat completions, which keep it apart."""
+    match answer:
+        case {"choices": [{"message": {"refusal": str(words)}} | {"delta": {"refusal": str(words)}}, *_]}:
+            return words
+        case _:
+            return ""
+
+
 def _plain_reason(reason: str) -> str:
     return "stop" if reason in ("end_turn", "stop_sequence", "tool_use", "tool_calls") else reason
 
@@ -140,6 +149,7 @@ class TranslatedStream:
     def feed(self, payload: bytes, chunk: Json) -> list[bytes]:  # noqa: ARG002 -- nothing passes as it came
         """Take one chunk; give what the client may see now."""
         text, thought = self._following.feed(chunk)
+        text += refused(chunk)
         self.complete = self.complete or self._enough(chunk)
         return [*self._beginning(), *self._writer.thought(thought), *self._writer.text(text)]
 
