@@ -6,9 +6,9 @@ The contract with whoever builds the box:
   the call's identity: there are no credentials, and what may be reached follows from the call's grant alone. Make one
   only when the grant lists hosts; give `mode=0o666` when the box runs under another uid and the folder is private.
 - Bind the socket into a box that has no route to any network, and start the command through `bridge.py` (one file,
-  standard library only; bind it too): `python3 bridge.py SOCKET PORT COMMAND…` listens on 127.0.0.1:PORT, leaves a
-  child that carries connections to the socket, and becomes COMMAND. `proxy_environment(PORT)` is what the command needs
-  to find it. The bridge's child needs AF_UNIX sockets; the command needs only AF_INET to 127.0.0.1.
+  standard library only): `python3 bridge.py SOCKET PORT COMMAND…` listens on 127.0.0.1:PORT, leaves a child that
+  carries connections to the socket, and becomes COMMAND. `proxy_environment(PORT)` is what the command needs to find
+  it. The bridge's child needs AF_UNIX sockets, the command AF_INET to 127.0.0.1. `outward.way_out` does all of it.
 - Spoken here: HTTP/1.1 `CONNECT host:port` for TLS, whose server name must equal that host, and requests in absolute
   form for plain http. Everything else is refused, each refusal with a sentence in its body.
 - `audit` hears every decision and the bytes of every connection, without paths, queries, headers or bodies.

@@ -68,6 +68,9 @@ class Ways:
             sink.write_eof()
 
     async def forward(self, client: Spoken, opened: Opened, place: Place, request: h11.Request) -> None:
+        names = {name for name, _ in request.headers}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            raise No(400, "a body has one length", str(place.host))  # two servers could see two different requests
         server = Spoken(h11.CLIENT, opened.reader, opened.writer, self._meter.caps)
         headers = [(name, value) for name, value in passed_on(request.headers) if name != b"host"]
         ours = [(b"host", place.authority.encode()), (b"connection", b"close")]

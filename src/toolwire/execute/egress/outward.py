@@ -1,0 +1,59 @@
+"""A way out for one command in a box: the proxy of its call, and the bridge that leads to it."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache
+
+from toolwire.execute.egress.caps import Audit, Caps, no_audit
+from toolwire.execute.egress.connector import Connector
+from toolwire.execute.egress.proxy import BRIDGE, BRIDGE_PORT, EgressProxy, proxy_environment
+from toolwire.protocol.operations import Command
+
+INSIDE = "/run/toolwire/door"
+"""Where a box finds the socket of its proxy."""
+
+PYTHON = "/usr/bin/python3"
+
+
+@asynccontextmanager
+async def way_out(
+    command: Command,
+    network: Iterable[str],
+    *,
+    connector: Connector | None = None,
+    caps: Caps | None = None,
+    audit: Audit = no_audit,
+) -> AsyncIterator[Command]:
+    """The command as it must be run to reach the hosts of a grant, while the block lasts; unchanged if there are none.
+
+    The box needs no network, only `INSIDE` bound to the command's `door` and a Python at `PYTHON`.
+    """
+    rules = tuple(network)
+    if not rules:
+        yield command
+        return
+    folder = tempfile.mkdtemp(prefix="toolwire-")
+    try:
+        # The box runs under another uid: that one may pass, but nobody can list the folder to learn the name.
+        os.chmod(folder, 0o711)  # noqa: PTH101, S103
+        path = f"{folder}/{secrets.token_hex(16)}"
+        async with EgressProxy(path, rules, connector=connector, caps=caps, audit=audit, mode=0o666):
+            yield bridged(command, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def bridged(command: Command, door: str) -> Command:
+    """The same command behind the bridge, which is handed over as text, so that no file has to be bound."""
+    argv = (PYTHON, "-I", "-c", _bridge(), INSIDE, str(BRIDGE_PORT), *command.argv)
+    return replace(command, argv=argv, env={**command.env, **proxy_environment()}, door=door)
+
+
+@cache
+def _bridge() -> str:
+    return BRIDGE.read_text(encoding="utf-8")
