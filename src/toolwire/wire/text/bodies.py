@@ -21,7 +21,7 @@ _TOO_MANY = re.compile(r"[\s}\]]*+")
 _NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _FENCE_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
-_HEAD_SO_FAR = re.compile(r"\s*+[^\s{]{0,220}+(?:[ \t]<[^\s{]{0,160}+)?(?:\n\s*+`{0,3}+\w{0,8}+\s*+)?\Z")
+_HEAD_SO_FAR = re.compile(r"\s*+(?:[\w<\[`:][^\s{]{0,219}+(?:[ \t]<[^\s{]{0,160}+)?(?:\n\s*+`{0,3}+\w{0,8}+\s*+)?)?\Z")
 _LONGEST_HEAD = 400
 _NESTING = 4
 _PER_VALUE = 4

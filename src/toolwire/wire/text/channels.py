@@ -59,6 +59,9 @@ def _read_sent(scan: Scan, header: re.Match[str], recipient: str, channel: str, 
     envelope = _HARMONY if channel else _MUSE
     if at >= scan.end:
         return scan.cut_inside(f"a call of {recipient!r} was cut off")
+    empty = _ENDS.match(scan.text, at, scan.end)
+    if empty is not None and (offer := scan.offered.get(recipient)) is not None:
+        return Step(empty.end(), [Found(offer, {}, envelope.slug, (header.start(), empty.end()))])
     if scan.at(at, "{"):
         step = read_named(scan, header.start(), recipient, at, envelope)
     else:

@@ -39,6 +39,8 @@ def read_fence(scan: Scan, at: int, opened: Opener) -> Step | None:
         close = scan.space(step.end)
         closed = scan.at(close, "```")
         step.end = close + 3 if closed else step.end
+        if scan.text[close : scan.end] in ("`", "``"):
+            close = step.end = scan.end
         if (closed or close >= scan.end) and (marked or _acts(scan, at, step.end)):
             return step
     return _as_text(scan, at, fence.end())

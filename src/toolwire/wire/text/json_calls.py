@@ -25,7 +25,7 @@ _OBJECT_WRAPPERS = (
 )
 _META = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, "type", "return_to_llm", "config_id", "index", "thought"})
 _PARALLEL = frozenset({"multi_tool_use.parallel", "multi_tool_use", "parallel"})
-_NO_TOOL = frozenset({"no_tool", "directly-answer", "directly_answer"})
+_NO_TOOL = frozenset({"no_tool", "directly-answer", "directly_answer", "Final Answer"})
 _DEPTH = 6
 
 
@@ -83,6 +83,7 @@ def plain_call(value: Any, offered: Offered) -> Entry | None:
 
 def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | None:
     found = Entries([], cut=isinstance(values, PartList))
+    unknown: list[Entry] = []
     for value in values:
         inner = entries_in(value, offered, depth - 1)
         if inner is not None:
@@ -90,8 +91,13 @@ def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | Non
             found.content += inner.content
             found.cut = found.cut or inner.cut
             found.known = found.known or inner.known
+        elif type(value) is dict and len(value) == 1 and isinstance(next(iter(value.values())), dict):
+            unknown += [Entry(name, None, arguments) for name, arguments in value.items()]
         elif not isinstance(value, PartObject | PartList):
             return None
+    if unknown and not any(entry.offer is not None for entry in found.calls):
+        return None
+    found.calls += unknown
     return found if values or found.cut else None
 
 
@@ -136,7 +142,7 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
     if offer is None and name in _PARALLEL and isinstance(arguments, dict):
         return entries_in(arguments, offered, depth - 1)
     if offer is None and name in _NO_TOOL:
-        said = arguments.get("content") if isinstance(arguments, dict) else None
+        said = arguments.get("content") if isinstance(arguments, dict) else arguments
         said = value.get("content", said)
         return Entries([], said if isinstance(said, str) else "")
     if isinstance(arguments, PartObject) or (isinstance(value, PartObject) and not _given(value, key)):
@@ -170,7 +176,7 @@ def _arguments_of(value: dict[str, Any], name_key: str, offer: Offer | None) -> 
     candidates = [value[key] for key in ARGUMENT_KEYS if key in value and key != name_key]
     if len(candidates) > 1 and offer is not None:
         fitting = [item for item in candidates if isinstance(item, dict) and item.keys() <= offer.properties.keys()]
-        candidates = fitting or candidates
+        candidates = [item for item in fitting if offer.accepts(item)] or fitting or candidates
     if candidates:
         return True, candidates[0]
     rest = {key: item for key, item in value.items() if key not in _META}

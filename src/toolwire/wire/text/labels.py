@@ -99,7 +99,7 @@ def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
 
 
 def _unquoted(text: str) -> str:
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`" else text
 
 
 def _found(offer: Offer, arguments: object, span: tuple[int, int], note: str = "", fault: str = "") -> Step | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from toolwire.wire.offered import Offered
 from toolwire.wire.text.fences import illustrates
 from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
-from toolwire.wire.text.marks import LONE_ENDS
+from toolwire.wire.text.marks import CLOSERS, LONE_ENDS
 from toolwire.wire.text.openers import (
     ANSWERS,
     CALL_OPENERS,
@@ -20,7 +20,7 @@ from toolwire.wire.text.openers import (
     tool_tag,
 )
 from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.triggers import end_of_turn, is_mentioned, triggers
+from toolwire.wire.text.triggers import end_of_turn, mention_end, triggers
 
 _PASSING = 5
 _ANNOUNCEMENT = 4_000
@@ -130,6 +130,9 @@ class Pass:
             return line.start(line.lastgroup or 0), line.end(), self._weak(line)
         if strong is None:
             return None
+        mentioned = mention_end(scan, strong.start(), strong.end())
+        if mentioned >= 0:
+            return strong.start(), mentioned, None
         return strong.start(), strong.end(), self._handle(strong)
 
     def _marked(self, at: int) -> bool:
@@ -167,8 +170,6 @@ class Pass:
 
     def _handle(self, match: re.Match[str]) -> Step | None:
         scan, at, marker = self.scan, match.start(), match.group()
-        if is_mentioned(scan, at, match.end()):
-            return None
         if marker in ANSWERS:
             return self._answer(marker, match.end())
         if marker in THOUGHT_ENDS:
@@ -176,13 +177,15 @@ class Pass:
         if marker in LONE_ENDS:
             return self._lone_end(at, match.end())
         step = HANDLERS.get(marker, tool_tag)(scan, Mark(marker, at, match.end()))
-        if step is not None and step.cut and not step.found and self._repeats_opener(marker, match.end()):
+        if step is not None and step.cut and not step.found and self._repeats_opener(marker, match):
             return Step(match.end(), cut=True)
         return step
 
-    def _repeats_opener(self, marker: str, after: int) -> bool:
-        """An opening marker at the very end, behind a call, stands for the closing one."""
-        return bool(self.found) and self.scan.space(after) >= self.scan.end and marker in CALL_OPENERS
+    def _repeats_opener(self, marker: str, match: re.Match[str]) -> bool:
+        """An opening marker at the very end, behind a call that was not closed, stands for the closing one."""
+        scan, at = self.scan, match.start()
+        last = bool(self.found) and scan.space(match.end()) >= scan.end and marker in CALL_OPENERS
+        return last and not scan.text[max(0, at - 80) : at].rstrip().endswith(CLOSERS)
 
     def _answer(self, marker: str, after: int) -> Step | None:
         """`<response>…</response>` around the answer is a wrapper only where nothing was said before it."""
@@ -208,7 +211,7 @@ class Pass:
             return Step(stop + len(close), reasoning=scan.text[after:stop], flow=flow)
         look = after
         while (match := STRONG.search(scan.text, look, scan.end)) is not None:
-            if match.group() in CALL_OPENERS and not is_mentioned(scan, match.start(), match.end()):
+            if match.group() in CALL_OPENERS and mention_end(scan, match.start(), match.end()) < 0:
                 step = HANDLERS[match.group()](scan, Mark(match.group(), match.start(), match.end()))
                 if step is not None and step.found:
                     return Step(match.start(), reasoning=scan.text[after : match.start()], flow=flow)

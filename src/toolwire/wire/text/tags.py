@@ -61,7 +61,7 @@ STYLES = (
 
 def _attribute(match: re.Match[str]) -> str:
     groups = match.groupdict()
-    return next((groups[key] for key in ("kd", "ks", "kb") if groups.get(key)), "").strip()
+    return next((groups[key] for key in ("kd", "ks", "kb") if groups.get(key)), "").strip(" \t\"'")
 
 
 def read_tag_call(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
@@ -106,7 +106,7 @@ class _TagCall:
         self.arguments: dict[str, Any] = {}
         self.fault = ""
 
-    def read(self) -> Step:
+    def read(self) -> Step | None:
         if self.empty:
             return self._step(self.body)
         at = self.scan.space(self.body)
@@ -135,7 +135,7 @@ class _TagCall:
             text = trimmed(text)
         self.arguments[key] = typed_text(text, key, self.offer, parameter.groupdict().get("string"))
 
-    def _without_close(self, at: int) -> Step:
+    def _without_close(self, at: int) -> Step | None:
         """Neither a parameter nor the end of the call: a JSON body, a missing end tag, or the end of the text."""
         scan = self.scan
         body = self._json_body(at) if not self.arguments and scan.at(at, "{") else None
@@ -143,6 +143,8 @@ class _TagCall:
             return body
         complete = self.offer is not None and self.offer.required <= self.arguments.keys()
         at_end = at >= scan.end or (scan.at(at, "<") and scan.find(">", at) < 0)
+        if not at_end and self.offer is None and not self.arguments and scan.find(self.close, at) < 0:
+            return None  # the tag is spoken of
         if not at_end:
             return self._step(at) if complete or scan.find("</", at) >= 0 else self._cut()
         ending = at >= scan.end or _HALF_END.match(scan.text, at, scan.end) is not None

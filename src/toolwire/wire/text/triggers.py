@@ -15,7 +15,8 @@ _ANNOUNCES = (
     r"\b(?:use|call|invoke|run)\s(?:the\s)?"
 )
 _QUOTES = "`'\"“"
-_LINE = 2_000
+_QUOTED = 8
+_QUOTATION = re.compile(r"(?:\A|\n) {0,3}>[ \t]{1,4}\Z")
 _TOKENS_AT_END = 8
 _KEPT_LISTS = 64
 
@@ -30,7 +31,7 @@ class Triggers:
         self.tag_beginnings = frozenset(f"<{name}/"[:size] for name in names for size in range(1, len(name) + 3))
         tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
         self.strong = re.compile(any_of([*MARKERS, *tags]))
-        named = rf"|(?P<name>{any_of(names)}(?=[ \t]*+[\n(]|<\|content))" if names else ""
+        named = rf"|(?P<name>{any_of(names)}(?=[ \t\r]*+[\n(]|<\|content))" if names else ""
         body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
         self.here = re.compile(rf"\s*+{body}")
         self.line = re.compile(rf"\n[ \t]*+{body}")
@@ -84,14 +85,17 @@ def end_of_turn(text: str) -> tuple[int, bool]:
     return end, finished
 
 
-def is_mentioned(scan: Scan, at: int, after: int) -> bool:
-    """A marker in quotes or inline code is spoken of, not used."""
+def mention_end(scan: Scan, at: int, after: int) -> int:
+    """Where the mention of a marker ends: in quotes, inline code or a quotation it is spoken of, not used. Else -1."""
     before = scan.text[at - 1] if at > 0 else ""
+    if before == " " and _QUOTATION.search(scan.text, max(0, at - _QUOTED), at):
+        end = scan.find("\n", after)
+        return end if end >= 0 else scan.end
     if not before or before not in _QUOTES or scan.text[at : at + 1] == "`":
-        return False
+        return -1
     if before == "`":
         if scan.text[max(0, at - 3) : at] == "```":
-            return False
+            return -1
         line_end = scan.find("\n", after)
-        return scan.text.find("`", after, line_end if line_end >= 0 else scan.end) >= 0
-    return scan.text[after : after + 1] in ("'", '"', "”")
+        return scan.text.find("`", after, line_end if line_end >= 0 else scan.end)
+    return after if scan.text[after : after + 1] in ("'", '"', "”") else -1
