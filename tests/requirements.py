@@ -19,6 +19,7 @@ REQUIREMENTS = {
     "record.fenced": "A write with an old epoch changes nothing.",
     "record.resume": "A turn whose process died goes on from its record; nothing that was answered runs again.",
     "record.unknown": "A call that a dead process had started is run again only if its effect class allows it.",
+    "record.journal": "A journaled call that a dead process had started takes effect once, and its answer is known.",
     "loop.limits": "A turn stops by itself at its limits, and the last step offers no tools.",
     "loop.stuck": "Stuck means the same call and the same result again; the model is warned once, then stopped.",
     "loop.errors-return": "Errors always come back to the model unless the turn has ended.",

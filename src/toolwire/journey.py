@@ -45,6 +45,14 @@ class Accepted:
     left: bool = False
 
 
+def _may_run_again(one: Accepted) -> bool:
+    """Whether a call that a dead process began may run again: it does no harm, or its tool's journal sees to it."""
+    decision = one.decision
+    tool = decision.allowed.tool if isinstance(decision, NeedsApproval) else getattr(decision, "tool", None)
+    journaled = tool is not None and tool.journaled and one.card.effect == Effect.TRANSACTIONAL
+    return journaled or one.card.effect in _RUN_AGAIN
+
+
 class Batch:
     """The calls of one step while they run: how many at once, and how long people were waited for."""
 
@@ -170,7 +178,7 @@ class Journey:
     async def _outcome(self, one: Accepted) -> tuple[ToolResult, str] | None:
         """What came of the call, and the rule that stopped it if one did; None while it waits for people."""
         decision: Decision | None = one.decision
-        if one.left and one.card.effect not in _RUN_AGAIN:
+        if one.left and not _may_run_again(one):
             return unknown(one.card), ""
         if isinstance(decision, NeedsApproval):
             decision = await self._asked_people(one.card, decision)

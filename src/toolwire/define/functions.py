@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     tier: Tier
     needs: str | Iterable[str]
     effect: Effect
+    journaled: bool
     reads: str | Iterable[str]
     writes: str | Iterable[str]
     requires_confirmation: bool

@@ -54,7 +54,11 @@ class InProcess:
 @quick
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One capability, written once, callable by any model. See `docs/glossary.md` for every field."""
+    """One capability, written once, callable by any model. See `docs/glossary.md` for every field.
+
+    A `journaled` transactional tool keeps a journal by `Context.idempotency_key`: run again after a crash, it does
+    nothing that it has done before and gives the same answer.
+    """
 
     name: str
     description: str
@@ -63,6 +67,7 @@ class Tool:
     tier: Tier = Tier.WALK
     needs: frozenset[str] = frozenset()
     effect: Effect = Effect.UNSAFE
+    journaled: bool = False
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     requires_confirmation: bool = False

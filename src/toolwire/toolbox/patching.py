@@ -42,6 +42,7 @@ def apply_patch_tool(files: FileOps) -> Tool:
         description=DESCRIPTION,
         tier=Tier.RUN,
         effect=Effect.TRANSACTIONAL,
+        journaled=True,
         category="file",
         writes=("workspace",),
         needs={"file_read", "file_write"},

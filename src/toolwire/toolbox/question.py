@@ -28,7 +28,7 @@ def question_tool(ask: Ask | None = None) -> Tool:
     @tool(
         name="question",
         tier=Tier.CRAWL,
-        effect=Effect.IDEMPOTENT,
+        effect=Effect.PURE,
         category="interaction",
         writes=("user",),  # one question at a time
         timeout_s=USUAL_WAIT_S,
