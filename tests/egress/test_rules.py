@@ -1,6 +1,7 @@
 """Which places a grant's network rules allow."""
 
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -151,3 +152,14 @@ def test_a_rule_is_read_or_refused_and_nothing_else_happens(text: str) -> None:
     except BadRule:
         return
     assert isinstance(rule.host, Host)
+
+
+def test_every_rule_in_the_docs_can_be_written_and_those_it_excludes_cannot() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "network.md").read_text(encoding="utf-8")
+    shown = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+
+    assert len(Rules.of(shown).rules) >= 7
+    for excluded in ("*", "*.com"):
+        assert f"`{excluded}`" in page
+        with pytest.raises(BadRule):
+            read_rule(excluded)
