@@ -122,6 +122,9 @@ def test_our_own_state_is_neither_shown_nor_read_nor_written(workspace: Path) ->
             files.open(root, path)
         with pytest.raises(OSError):
             files.change(root, [Change(path, b"x")])
+    for path in (".toolwire", "link", "link/changes"):
+        with pytest.raises(OSError):
+            files.entries(root, path, 10)
     assert (workspace / ".toolwire/.gitignore").read_text() == "*\n"
 
 

@@ -87,6 +87,7 @@ def test_glob_finds_files_by_path(
         ("{a,{b,c}}", "c", True),
         ("{a", "{a", True),
         ("a}", "a}", True),
+        ("}{", "}{", True),
         ("a,b", "a,b", True),
         ("[!a]x", "bx", True),
         ("[!a]x", "ax", False),
@@ -127,6 +128,8 @@ def test_grep_shows_lines_with_path_and_number_and_skips_what_is_not_text(
         ({"pattern": r"\Aimport"}, ["src/main.py:1"]),
         ({"pattern": r"(?i)HELLO"}, ["src/main.py:5"]),
         ({"pattern": "print", "path": "src"}, ["src/main.py:5"]),
+        ({"pattern": "print", "path": "link.py"}, ["link.py:5"]),
+        ({"pattern": "print", "path": "loop"}, ["loop/src/main.py:5"]),
         ({"pattern": "[", "literal": True}, []),
     ],
 )

@@ -54,15 +54,6 @@ class BeneathDir:
         """A descriptor of a folder."""
         return self._opened(path, _FOLDER, stat.S_ISDIR, links)
 
-    def entries(self, path: str, most: int) -> list[Entry]:
-        """What a folder holds, sorted by name, at most so many."""
-        folder = self.folder(path)
-        try:
-            with os.scandir(folder) as found:
-                return sorted(_entries(islice(found, most)), key=lambda entry: entry.name)
-        finally:
-            os.close(folder)
-
     def stat(self, path: str) -> Entry:
         """What lies at a path, without following a link at its end."""
         refuse_controls(path)
@@ -152,6 +143,12 @@ def walk(folder: int, path: str, flags: int) -> int:
             os.close(here)
         here = deeper
     return here
+
+
+def entries_of(folder: int, most: int) -> list[Entry]:
+    """What an open folder holds, sorted by name, at most so many. Raises OSError."""
+    with os.scandir(folder) as found:
+        return sorted(_entries(islice(found, most)), key=lambda entry: entry.name)
 
 
 def _entries(found: Iterator["os.DirEntry[str]"]) -> Iterator[Entry]:

@@ -1,14 +1,15 @@
 """The disk of this machine as file tools see it."""
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from toolwire.protocol.files import Change, Entry
-from toolwire.toolbox.beneath import BeneathDir, plain_path
+from toolwire.toolbox.beneath import BeneathDir, entries_of, plain_path
 from toolwire.toolbox.journal import FOLDER, Journal
 from toolwire.toolbox.protected import is_own_state, refuse_own_state
 
@@ -23,18 +24,16 @@ class LocalFiles:
     def open(self, root: str, path: str) -> BinaryIO:
         refuse_own_state(path)
         with self._place(root) as place:
-            file = open(place.file(path), "rb")  # noqa: PTH123, SIM115 - a descriptor that the caller closes
-            try:
-                refuse_own_state(_inside(place.fd, file.fileno()))
-            except OSError:
-                file.close()
-                raise
-            return file
+            return open(_opened(place, place.file, path), "rb")
 
     def entries(self, root: str, path: str, most: int) -> list[Entry]:
         refuse_own_state(path)
         with self._place(root) as place:
-            return [entry for entry in place.entries(path, most) if not is_own_state(entry.name)]
+            folder = _opened(place, place.folder, path)
+            try:
+                return [entry for entry in entries_of(folder, most) if not is_own_state(entry.name)]
+            finally:
+                os.close(folder)
 
     def stat(self, root: str, path: str) -> Entry:
         refuse_own_state(path)
@@ -64,13 +63,25 @@ class LocalFiles:
         return BeneathDir(root)
 
 
-def _inside(root: int, opened: int) -> str:
-    """Where an open file really lies, since links inside the root may have been followed; "" where that is unknown."""
+class _Opener(Protocol):
+    def __call__(self, path: str, *, links: bool) -> int: ...
+
+
+def _opened(place: BeneathDir, opener: _Opener, path: str) -> int:
+    """A file or folder, through links only where there are some, and then not into our own state by another name."""
     try:
-        where, top = (str(Path(f"/proc/self/fd/{descriptor}").readlink()) for descriptor in (opened, root))
+        return opener(path, links=False)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    descriptor = opener(path, links=True)
+    try:
+        where, top = (str(Path(f"/proc/self/fd/{one}").readlink()) for one in (descriptor, place.fd))
+        refuse_own_state(where.removeprefix(top))
     except OSError:
-        return ""
-    return where.removeprefix(top)
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _has_journal(place: BeneathDir) -> bool:

@@ -68,7 +68,7 @@ def _reason(expression: str) -> str:
 def _translated(pattern: str) -> str:
     out: list[str] = []
     at, open_braces = 0, 0
-    balanced = pattern.count("{") == pattern.count("}")
+    balanced = _balanced(pattern)
     while at < len(pattern):
         char = pattern[at]
         if pattern.startswith("**/", at):
@@ -85,6 +85,15 @@ def _translated(pattern: str) -> str:
             out.append(_one(char, in_braces=balanced and (open_braces > 0 or char == "}")))
             at += 1
     return "".join(out)
+
+
+def _balanced(pattern: str) -> bool:
+    depth = 0
+    for char in pattern:
+        depth += (char == "{") - (char == "}")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def _one(char: str, *, in_braces: bool) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from toolwire.errors import ToolFailure
@@ -63,7 +64,7 @@ class Walk:
             yield from self._beneath(start)
 
     def _beneath(self, start: Place) -> Iterator[Found]:
-        entry = self._files.stat(start.root, start.inner)
+        entry = _named(self._files, start)
         if entry.kind != "folder":
             yield Found(start.root, start.inner, entry)
             return
@@ -106,9 +107,7 @@ def starts(files: FileOps, path: str, context: Context) -> list[Place]:
     there = []
     for place in tried:
         try:
-            entry = files.stat(place.root, place.inner)
-            if entry.kind == "link":  # a link that stays inside may be named, though none is followed on the way
-                files.entries(place.root, place.inner, 1)
+            _named(files, place)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -117,3 +116,16 @@ def starts(files: FileOps, path: str, context: Context) -> list[Place]:
     if not there:
         raise ToolFailure(not_found(files, tried, path), code=Code.NOT_FOUND)
     return there
+
+
+def _named(files: FileOps, place: Place) -> Entry:
+    """What lies at a path that a call names: there a link that stays inside is followed, though never on the way."""
+    entry = files.stat(place.root, place.inner)
+    if entry.kind != "link":
+        return entry
+    try:
+        files.entries(place.root, place.inner, 1)
+    except NotADirectoryError:
+        files.open(place.root, place.inner).close()
+        return replace(entry, kind="file")
+    return replace(entry, kind="folder")
