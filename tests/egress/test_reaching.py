@@ -6,6 +6,7 @@ import gzip
 import ipaddress
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -97,6 +98,53 @@ def _naive_fetch(url: str) -> None:
             socket.create_connection((str(address), port), 1).close()
     except (OSError, ValueError):
         return
+
+
+OWN_ADDRESS = """
+import asyncio, ipaddress, socket
+from toolwire.execute.egress.addresses import why_not_public
+from toolwire.execute.egress.connector import Connector, Refused
+from toolwire.execute.egress.hosts import read_host
+
+async def main():
+    listener = socket.create_server(("93.184.216.34", 0))
+    port = listener.getsockname()[1]
+    try:
+        await Connector().open(read_host("93.184.216.34"), port)
+    except Refused as refused:
+        print(refused)
+    control = await Connector(why_not=why_not_public).open(read_host("93.184.216.34"), port)
+    print("the control connects to", control.address)
+    control.writer.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_T36_a_public_address_of_this_very_machine_is_not_reached() -> None:
+    """In a network namespace of its own, so that the machine has such an address."""
+    setup = "ip link set lo up && ip addr add 93.184.216.34/32 dev lo && exec "
+    command = f"{setup} {sys.executable} -c '{OWN_ADDRESS}'"
+    async with asyncio.timeout(20):
+        process = await asyncio.create_subprocess_exec(
+            "unshare", "--map-root-user", "--net", "sh", "-c", command, stdout=asyncio.subprocess.PIPE
+        )
+        said, _ = await process.communicate()
+
+    assert said.decode().splitlines() == [
+        "93.184.216.34 leads to an address that is not on the public internet (this machine)",
+        "the control connects to 93.184.216.34",
+    ]
+
+
+async def test_proxies_named_in_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with counting() as server, counting() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        web = Web(connector({"good.example": ["127.0.0.1"]}))
+        await web.ask(WebRequest(f"http://good.example:{server.port}/"), (f"good.example:{server.port}",))
+
+    assert (server.connections, proxy.connections) == (1, 0)
 
 
 @pytest.mark.feature("F125")

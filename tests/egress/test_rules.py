@@ -102,6 +102,8 @@ def test_a_refusal_says_which_rule_nearly_fits() -> None:
 
 def test_international_names_are_compared_as_a_labels() -> None:
     assert allows(["bücher.example"], asked("xn--bcher-kva.example"))
+    assert allows(["Bücher.example"], asked("bücher.EXAMPLE"))
+    assert allows(["*.video.example"], asked("r3---sn-abc.video.example"))
     assert not allows(["apple.com"], asked("аpple.com")), "the first letter is Cyrillic"
 
 

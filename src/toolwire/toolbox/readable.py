@@ -19,7 +19,12 @@ _BLOCKS = frozenset(
     "hgroup html legend main ol p section summary table tbody tfoot thead ul".split()
 )
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
-_HIDING = ("display:none", "visibility:hidden", "font-size:0", "opacity:0")
+_HIDING = frozenset(
+    (("display", "none"), ("visibility", "hidden"), ("visibility", "collapse"), ("color", "transparent"))
+)
+_NOTHING_LEFT = frozenset(("opacity", "font-size", "max-height", "max-width", "zoom"))
+_FAR_AWAY = frozenset(("left", "top", "right", "bottom", "text-indent", "margin-left", "margin-top"))
+_FAR_PX = -500
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,5 +209,17 @@ def _is_hidden(attributes: dict[str, str]) -> bool:
     """What the page does not show people: a place where words to models hide."""
     if "hidden" in attributes or attributes.get("aria-hidden", "").lower() == "true":
         return True
-    style = attributes.get("style", "")[:2000].lower().replace(" ", "")
-    return any(way in style for way in _HIDING)
+    return any(map(_hides, attributes.get("style", "")[:2000].lower().split(";")))
+
+
+def _hides(declaration: str) -> bool:
+    """Whether one line of style makes its element invisible: gone, of no size, or far outside of the page."""
+    name, _, value = declaration.partition(":")
+    name, value = name.strip(), value.replace("!important", "").strip()
+    if (name, value) in _HIDING:
+        return True
+    number = value.rstrip("abcdefghijklmnopqrstuvwxyz% ")
+    if not number or len(number) > 10 or not number.lstrip("-").replace(".", "", 1).isdecimal():
+        return False
+    size = float(number)
+    return (name in _NOTHING_LEFT and size == 0) or (name in _FAR_AWAY and size <= _FAR_PX)

@@ -18,6 +18,8 @@ Judge = Callable[[Address], str]
 
 MOST_TRIED = 4
 BUFFER = 64 * 1024
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+_NOBODY = {4: "192.0.2.1", 6: "2001:db8::1"}  # addresses for documentation, which no machine has
 
 
 class Refused(Exception):
@@ -43,11 +45,32 @@ async def system_resolve(name: str) -> list[str]:
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
+def why_not_reachable(address: Address) -> str:
+    """Why no tool may reach an address: it is not public, or it is one of this machine's own."""
+    return why_not_public(address) or ("this machine" if _is_ours(address) else "")
+
+
+def _is_ours(address: Address) -> bool:
+    """Whether a public address belongs to this machine, whose services may trust who comes from inside."""
+    nobody = _NOBODY[address.version]
+    return _can_be_taken(str(address), address.version) and not _can_be_taken(nobody, address.version)
+
+
+def _can_be_taken(address: str, version: int) -> bool:
+    """Only the owner of an address can bind to it, unless the machine lets everyone do that."""
+    try:
+        with socket.socket(_FAMILIES[version], socket.SOCK_DGRAM) as plug:
+            plug.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
 class Connector:
     """Opens connections. `why_not` judges addresses; only tests and an operator's own endpoints bring another."""
 
     def __init__(
-        self, resolve: Resolve = system_resolve, why_not: Judge = why_not_public, *, connect_s: float = 10.0
+        self, resolve: Resolve = system_resolve, why_not: Judge = why_not_reachable, *, connect_s: float = 10.0
     ) -> None:
         self._resolve = resolve
         self._why_not = why_not
@@ -86,8 +109,7 @@ class Connector:
         return found
 
     async def _connect(self, address: Address, port: int) -> Opened:
-        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-        plug = socket.socket(family, socket.SOCK_STREAM)
+        plug = socket.socket(_FAMILIES[address.version], socket.SOCK_STREAM)
         try:
             plug.setblocking(False)
             async with asyncio.timeout(self._connect_s):

@@ -56,7 +56,8 @@ def _ascii(text: str) -> str:
         return text.lower()
     try:
         # Only "." separates labels when strict; otherwise full-width dots would too.
-        return idna.encode(text, strict=True, uts46=False, std3_rules=True).decode("ascii").lower()
+        lowered = "".join(char.lower() if char.isascii() else char for char in text)
+        return idna.encode(lowered, strict=True, uts46=False, std3_rules=True).decode("ascii")
     except (idna.IDNAError, UnicodeError):
         raise BadHost("the host is not a valid international name (IDNA2008)") from None
 
@@ -66,7 +67,7 @@ def _check_label(label: str) -> None:
         raise BadHost("each part of a host has 1 to 63 characters")
     if not _LABEL.issuperset(label) or label[0] == "-" or label[-1] == "-":
         raise BadHost("a host is made of letters, digits and inner hyphens")
-    if label[2:4] == "--":
+    if label.startswith("xn--"):
         _check_a_label(label)
 
 

@@ -17,7 +17,7 @@ from toolwire.execute.egress.rules import BadRule, Rules
 from toolwire.protocol.operations import WebAnswer, WebRequest
 from toolwire.protocol.outcomes import Code
 
-WEB_CAPS = Caps(at_once=4, opened=16, down_bytes=32 * MIB, up_bytes=4 * MIB, whole_s=60.0)
+WEB_CAPS = Caps(at_once=4, opened=16, down_bytes=32 * MIB, up_bytes=4 * MIB, head_s=20.0, whole_s=60.0)
 FOREIGN = (
     httpcore2.ProtocolError,
     httpcore2.NetworkError,
