@@ -10,6 +10,7 @@ from tests.gateway.clients import CHAT, MESSAGES, RESPONSES, Kind, chunk, framed
 from tests.gateway.stand import NAME, ROOM, Stand
 from tests.gateway.test_passing import cut, each_api, whole_and_streamed, will
 from tests.models.provider import Provider, answer, says
+from toolwire.testing import ScriptedModel
 
 FUNCTION = {"name": NAME, "parameters": ROOM}
 OFFERS: dict[str, Any] = {
@@ -287,3 +288,27 @@ async def test_a_refusal_is_heard_in_an_api_that_has_no_word_for_it(
     got = await MESSAGES.ask(await stand.gate("openai"), stream=stream)
 
     assert got.text == NO
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+async def test_a_choice_that_our_own_model_honours_is_not_named_as_lost(stand: Stand, choice: str) -> None:
+    model = ScriptedModel("It is warm.")
+
+    async with (await stand.gate(model=model)).http() as client:
+        got = await client.post(CHAT.path, json={"model": "m", "tool_choice": choice} | OFFERS["openai"])
+
+    assert got.json()["choices"][0]["message"]["content"] == "It is warm."
+    assert "x-toolwire-left-out" not in got.headers
+
+
+async def test_pictures_for_the_embedded_model_are_named_as_lost_and_told_in_words(stand: Stand) -> None:
+    model = ScriptedModel("A cat?", name="local:small")
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    asked = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, shown]}]
+
+    async with (await stand.gate(model=model)).http() as client:
+        got = await client.post(CHAT.path, json={"model": "m", "messages": asked})
+
+    assert got.headers["x-toolwire-left-out"] == "images were left out"
+    [request] = model.requests
+    assert request.messages[0].text == "What is it?\n\n[image image/png]"  # type: ignore[union-attr]  # a user's

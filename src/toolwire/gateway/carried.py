@@ -40,10 +40,9 @@ def _calling(extras: Extras, target: str, wire_name: WireName) -> Carried:
     mode, name = _choice(extras.get("tool_choice"))
     single = _one_at_a_time(extras)
     if mode == "none":
-        return {}, {"tool_choice", "parallel_tool_calls"}
+        return {}, {"parallel_tool_calls"}
     if target == "ollama":  # it calls whatever it likes
-        understood = {"parallel_tool_calls", *(["tool_choice"] if mode == "auto" else [])}
-        return {}, set() if single else understood
+        return {}, set()
     found: Json = {"tool_choice": _written(mode, wire_name(name), target)} if mode else {}
     understood = {*found, "parallel_tool_calls"}
     if single and target == "anthropic":

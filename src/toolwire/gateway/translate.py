@@ -81,9 +81,13 @@ def _shows(request: Request) -> bool:
 
 def _asks(name: str, value: Any) -> bool:
     """Whether an option asks for anything that would not have been done anyway."""
-    if name == "parallel_tool_calls":
-        return value is False
-    return bool(value) and (name, value) != ("n", 1)
+    match name, value:
+        case "parallel_tool_calls", _:
+            return value is False
+        case ("n", 1) | ("tool_choice", "auto" | "none" | {"type": "auto" | "none"}):
+            return False
+        case _:
+            return bool(value)
 
 
 def writer_for(asked: Asked, envelope: Envelope) -> Writer:
