@@ -39,6 +39,7 @@ class Command:
 
     `workspace` is the one folder of the host that the command sees, `cwd` a path inside it. `engine` asks for a
     stronger sandbox than usual; asking for less changes nothing. `door` is the socket of an egress proxy, if any.
+    `readable` are further folders of the host that it sees where they are, and cannot change.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +51,7 @@ class Command:
     limits: ExecLimits = ExecLimits()
     engine: str = ""
     door: str = ""
+    readable: tuple[str, ...] = ()
 
 
 def shell(text: str) -> tuple[str, ...]:

@@ -141,6 +141,8 @@ class Bubblewrap:
             words += ["--bind", STAGED_TMP, TMP]
         else:
             words += ["--size", str(command.limits.tmp_bytes), "--tmpfs", TMP]
+        for path in command.readable:
+            words += ["--ro-bind", path, path]
         if command.door:
             words += ["--bind", command.door, "/run/toolwire/door"]
         words += _mounts(command, workspace)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
@@ -67,7 +68,7 @@ class Firejail:
     def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
         streams = held.streams(command.stdin, workspace.user)
         inside = held.keep(self._inside(command, workspace).memory())
-        words = self._arguments(workspace)
+        words = self._arguments(workspace, command.readable)
         launcher = (self._program, *words, "--", *helper(inside, streams.to_status))
         outside = held.keep(self._outside(command, workspace, group, launcher).memory())
         text = repr((words, self._landlock, self.weaker, command.limits, command.writable))
@@ -106,19 +107,28 @@ class Firejail:
         words = (f"{name}={value}" for name, value in variables.items())
         return plan.exec(("/usr/bin/env", "-i", *words, *command.argv))
 
-    def _arguments(self, workspace: Workspace) -> list[str]:
+    def _arguments(self, workspace: Workspace, readable: tuple[str, ...]) -> list[str]:
         # Not --private=FOLDER: that would copy a .bashrc of its own into the workspace.
-        private = "--private" if workspace.tree is not None or not workspace.path else f"--whitelist={workspace.path}"
-        hidden = [f"--blacklist={path}" for path in _hidden() if Path(path).exists()]
-        return [*_FLAGS.split(), private, *hidden, "--read-only=/usr"]
+        whitelisted = [path for path in readable if Path(path).is_relative_to(Path.home())]
+        whitelisted += [workspace.path] if workspace.tree is None and workspace.path else []
+        home = [f"--whitelist={path}" for path in whitelisted] or ["--private"]
+        hidden = [f"--blacklist={path}" for path in _hidden(Path("/"), readable) if path.exists()]
+        return [*_FLAGS.split(), *home, *hidden, "--read-only=/usr"]
 
 
 _PROCESSES = 6
 
 
-def _hidden() -> list[str]:
-    """Everything in / that a program does not need."""
-    return [str(path) for path in sorted(Path("/").iterdir()) if path.name not in _SHOWN]
+def _hidden(folder: Path, readable: tuple[str, ...]) -> Iterator[Path]:
+    """Everything that a program does not need, down to the folders beside those that it may read."""
+    for path in sorted(folder.iterdir()):
+        is_needed = path.parent == Path("/") and path.name in _SHOWN
+        if is_needed or path.is_symlink() or str(path) in readable:  # what a link leads to is hidden where it is
+            continue
+        if any(Path(each).is_relative_to(path) for each in readable):
+            yield from _hidden(path, readable)
+        else:
+            yield path
 
 
 def _home() -> str:

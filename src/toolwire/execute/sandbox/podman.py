@@ -29,8 +29,8 @@ _FOLDERS = "usr proc sys dev tmp home/agent workspace run var etc/alternatives e
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _MADE_UP = {"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "etc/group": "nogroup:x:65534:\n"}
 _FLAGS = (
-    "--rm --network=none --read-only --cap-drop=all --security-opt=no-new-privileges --hostname=sandbox --no-hosts "
-    "--log-driver=none --cgroupns=private --ipc=private --pid=private --uts=private --read-only-tmpfs=false "
+    "--rm --interactive --network=none --read-only --cap-drop=all --security-opt=no-new-privileges --hostname=sandbox "
+    "--no-hosts --log-driver=none --cgroupns=private --ipc=private --pid=private --uts=private --read-only-tmpfs=false "
     "--security-opt=mask=/sys/block:/sys/bus:/sys/class:/sys/dev:/sys/devices:/sys/firmware:/sys/fs:/sys/kernel:/sys/module:"
     "/sys/power"
 )
@@ -134,7 +134,7 @@ class Podman:
             words += ["--volume", f"{STAGED_TMP}:{TMP}"]
         else:
             words += ["--userns=keep-id", "--tmpfs", f"{TMP}:size={limits.tmp_bytes},mode=1777"]
-        for path in TOOLCHAIN:
+        for path in (*TOOLCHAIN, *command.readable):
             words += ["--volume", f"{path}:{path}:ro"] if Path(path).exists() else []
         return words + _mounts(command, workspace)
 
