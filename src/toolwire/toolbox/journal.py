@@ -6,24 +6,20 @@ overwritten, so what was there before can be looked at and put back.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from toolwire.protocol.files import Change, Stale
 from toolwire.toolbox.beneath import BeneathDir, exchange, move
+from toolwire.toolbox.journal_folder import forget_oldest, locked, mend, own_folder
 from toolwire.toolbox.plans import Plan, Swap, encode_plan, read_plan
-from toolwire.toolbox.protected import OWN_STATE, refuse_protected
+from toolwire.toolbox.protected import refuse_protected
 
-FOLDER = f"{OWN_STATE}/changes"
 LARGEST_CHANGE = 100 * 1024 * 1024
 MOST_FILES = 1000
-LONGEST_WAIT_S = 4.0
-_MOST_DONE = 4096
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -40,9 +36,9 @@ class Journal:
         self._lock = -1
 
     def __enter__(self) -> "Journal":
-        self._fd = _own_folder(self._place)
+        self._fd = own_folder(self._place)
         try:
-            self._lock = _locked(self._fd)
+            self._lock = locked(self._fd)
             self._settle()
         except BaseException:
             self.__exit__()
@@ -177,7 +173,7 @@ class Journal:
             self._sweep()
             return
         for swap in plan.swaps:
-            _mend(self._fd, swap.slot)
+            mend(self._fd, swap.slot)
         with suppress(OSError):
             self._carry_out(plan)
 
@@ -188,7 +184,7 @@ class Journal:
                 with suppress(OSError):
                     os.unlink(name, dir_fd=self._fd)
         with suppress(OSError):
-            _forget_oldest(self._fd)
+            forget_oldest(self._fd)
 
     def _write(self, name: str, content: bytes, mode: int, *, owned: bool = False) -> int:
         """Write a file of the journal and bring it to the disk; its inode."""
@@ -202,37 +198,6 @@ class Journal:
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
             self._sync(descriptor)
             return os.fstat(descriptor).st_ino
-
-
-def _own_folder(place: BeneathDir) -> int:
-    """The folder of the journal, made if need be. What it holds is not for version control."""
-    with suppress(FileExistsError):
-        os.mkdir(OWN_STATE, 0o700, dir_fd=place.fd)
-    above, _ = place.parent(FOLDER)
-    try:
-        with suppress(FileExistsError), open(os.open(".gitignore", _NEW, 0o644, dir_fd=above), "w") as ignore:  # noqa: PTH123
-            ignore.write("*\n")
-        for folder in (FOLDER.rpartition("/")[2], f"{FOLDER.rpartition('/')[2]}/done"):
-            with suppress(FileExistsError):
-                os.mkdir(folder, 0o700, dir_fd=above)
-    finally:
-        os.close(above)
-    return place.folder(FOLDER, links=False)
-
-
-def _locked(folder: int) -> int:
-    lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    until = time.monotonic() + LONGEST_WAIT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                os.close(lock)
-                raise
-            time.sleep(0.005)
-        else:
-            return lock
 
 
 def _seen(place: BeneathDir, change: Change) -> os.stat_result | None:
@@ -264,17 +229,6 @@ def _unless_taken(slot: tuple[int, str], target: tuple[int, str], path: str) -> 
         raise Stale(path) from None
 
 
-def _mend(folder: int, slot: str) -> None:
-    """Finish a swap that was made of single steps because the file system knows no other."""
-    with suppress(FileNotFoundError):
-        try:
-            os.stat(slot, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            os.rename(f"{slot}.old", slot, src_dir_fd=folder, dst_dir_fd=folder)
-        else:
-            os.unlink(f"{slot}.old", dir_fd=folder)
-
-
 def _refuse_too_much(changes: Sequence[Change]) -> None:
     if len(changes) > MOST_FILES:
         raise OSError(errno.E2BIG, f"at most {MOST_FILES} files are changed at once")
@@ -292,15 +246,3 @@ def _above(path: str) -> list[str]:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _forget_oldest(folder: int) -> None:
-    done = os.open("done", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        names = os.listdir(done)  # noqa: PTH208 - a descriptor, not a path
-        if len(names) > _MOST_DONE:
-            by_age = sorted(names, key=lambda name: os.stat(name, dir_fd=done, follow_symlinks=False).st_mtime_ns)
-            for name in by_age[: _MOST_DONE // 4]:
-                os.unlink(name, dir_fd=done)
-    finally:
-        os.close(done)

@@ -10,7 +10,8 @@ from typing import BinaryIO, Protocol
 
 from toolwire.protocol.files import Change, Entry
 from toolwire.toolbox.beneath import BeneathDir, entries_of, plain_path
-from toolwire.toolbox.journal import FOLDER, Journal
+from toolwire.toolbox.journal import Journal
+from toolwire.toolbox.journal_folder import FOLDER
 from toolwire.toolbox.protected import is_own_state, refuse_own_state
 
 
