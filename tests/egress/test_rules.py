@@ -94,10 +94,14 @@ def test_words_before_the_host_must_be_methods() -> None:
         read_rule("FETCH example.org")
 
 
-def test_a_refusal_says_which_rule_nearly_fits() -> None:
-    said = Rules.of(["example.org"]).judge(asked("example.org", 8443)).reason
+@pytest.mark.parametrize(("host", "port"), [("example.org", 8443), ("other.test", 443), ("[2606:4700::1]", 8443)])
+def test_a_refusal_names_the_rule_that_would_allow_it(host: str, port: int) -> None:
+    said = Rules.of(["example.org"]).judge(asked(host, port)).reason
+    missing = said.split("'")[-2]
 
-    assert said == "example.org:8443 is not among the hosts that the grant lists ('example.org' allows another port)"
+    assert f"the network rule {missing!r} would allow it" in said
+    assert allows(["example.org", missing], asked(host, port))
+    assert ("'example.org' allows another port" in said) == (host == "example.org")
 
 
 def test_international_names_are_compared_as_a_labels() -> None:

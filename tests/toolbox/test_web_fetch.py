@@ -132,7 +132,9 @@ async def test_a_host_that_is_not_granted_is_refused_and_the_reason_names_it(cal
         await call(fetch_tool(), Context(grant=Grant(network=("other.example",))), url="http://good.example/")
 
     assert failed.value.code is Code.PERMISSION_DENIED
-    assert str(failed.value) == "good.example:80 is not among the hosts that the grant lists"
+    assert str(failed.value) == (
+        "good.example:80 is not among the hosts that the grant lists; the network rule 'good.example' would allow it"
+    )
 
 
 @pytest.mark.parametrize("wary", [True, False])

@@ -93,7 +93,9 @@ class Rules:
                 return Verdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
         if covering:
             return Verdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
-        return Verdict(False, "", f"{place} is not among the hosts that the grant lists{self._hint(asked)}")
+        missing = str(asked.host) if asked.port == USUAL_PORTS[asked.scheme] else place
+        reason = f"{place} is not among the hosts that the grant lists{self._hint(asked)}"
+        return Verdict(False, "", f"{reason}; the network rule {missing!r} would allow it")
 
     def _hint(self, asked: Asked) -> str:
         """What would be right, where a rule nearly fits."""

@@ -101,7 +101,8 @@ class Web:
             self._audit(Noted("closed", shown, method, up=part.up, down=part.down))
 
     def _asked(self, hop: "_Hop", meter: Meter) -> AbstractAsyncContextManager[httpcore2.Response]:
-        self._tls = self._tls or httpcore2.default_ssl_context()  # takes a while, so it is made once and when needed
+        if hop.place.scheme == "https" and self._tls is None:
+            self._tls = httpcore2.default_ssl_context()  # takes a while, so it is made once and when needed
         pool = Pool(self._connector, meter, self._tls)
         return pool.asked(hop.place, hop.request.method, hop.headers(), hop.request.body)
 
