@@ -94,6 +94,14 @@ async def test_a_long_page_is_read_in_parts(call: Call) -> None:
         await fetched(call, body, "content-type: text/plain", start=5000)
 
 
+async def test_a_page_that_is_made_of_scripts_says_so(call: Call) -> None:
+    body = b"<title>App</title><div id=app>Loading</div><script>" + b"x()," * 1000 + b"</script>"
+
+    page = await fetched(call, body, "content-type: text/html")
+
+    assert (page["text"], page["note"].partition(";")[0]) == ("Loading", "the page has hardly any text of its own")
+
+
 async def test_what_is_not_text_is_named_and_not_given(call: Call) -> None:
     with pytest.raises(ToolFailure, match=r"is not text but application/pdf \(4 bytes\)"):
         await fetched(call, b"%PDF", "content-type: application/pdf")

@@ -20,6 +20,8 @@ from toolwire.toolbox.search import NAMES, NoBackend, SearchBackend, search_tool
 LARGEST_PAGE = 2 * 1024 * 1024
 USUAL_CHARS = 20_000
 MOST_CHARS = 200_000
+_HARDLY_ANY = 100
+_SUBSTANTIAL = 2000
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _TEXT = ("json", "xml", "javascript", "yaml", "toml", "csv", "x-sh", "x-ndjson", "graphql", "rtf")
 
@@ -130,6 +132,8 @@ def _output(answer: WebAnswer, page: Page, start: int, max_chars: int) -> FetchO
         raise ToolFailure(f"the text has {total} characters, so nothing begins at {start}", code=Code.INVALID_PARAMS)
     end = min(total, start + max_chars)
     notes = [f"read on with start={end}"] if end < total else []
+    if total < _HARDLY_ANY and len(answer.body) > _SUBSTANTIAL and media_type(answer) in _HTML:
+        notes.append("the page has hardly any text of its own; it may need a browser that runs its scripts")
     if answer.truncated:
         notes.append(f"only the first {len(answer.body)} bytes of the page were read")
     return {
