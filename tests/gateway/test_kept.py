@@ -312,3 +312,27 @@ async def test_pictures_for_the_embedded_model_are_named_as_lost_and_told_in_wor
     assert got.headers["x-toolwire-left-out"] == "images were left out"
     [request] = model.requests
     assert request.messages[0].text == "What is it?\n\n[image image/png]"  # type: ignore[union-attr]  # a user's
+
+
+async def test_a_call_of_a_free_text_tool_passes_byte_for_byte(stand: Stand, upstream: Provider) -> None:
+    call = {"id": "call_1", "type": "custom", "custom": {"name": "run_sql", "input": "SELECT '{';"}}
+    upstream.will(says(whole := holding(CHAT, call)))
+
+    async with (await stand.gate()).http() as client:
+        got = await client.post(CHAT.path, json={"model": "m"} | OFFERS["openai"])
+
+    assert got.content == json.dumps(whole).encode()
+
+
+async def test_a_call_of_a_free_text_tool_is_streamed_whole(stand: Stand, upstream: Provider) -> None:
+    begun = {"index": 0, "id": "call_1", "type": "custom", "custom": {"name": "run_sql", "input": "SELECT "}}
+    rest = {"index": 0, "custom": {"input": "'{';"}}
+    events = [chunk({"tool_calls": [begun]}), chunk({"tool_calls": [rest]}), chunk({}, "tool_calls")]
+    upstream.will(answer(framed_chat(events), kind="text/event-stream"))
+
+    async with (await stand.gate()).http() as client:
+        got = await client.post(CHAT.path, json={"model": "m", "stream": True} | OFFERS["openai"])
+
+    frames = [json.loads(line[6:]) for line in got.text.splitlines() if line.startswith("data: {")]
+    [entry] = [call for one in frames for call in one["choices"][0]["delta"].get("tool_calls", ())]
+    assert entry == begun | {"custom": {"name": "run_sql", "input": "SELECT '{';"}}

@@ -64,7 +64,8 @@ def entry_of(call: Ready) -> Json:
         ):
             return own
         case {"type": "custom", "custom": dict(given)}:
-            return own | {"id": call.id, "custom": given | {"input": call.arguments.get("input", "")}}
+            new = own | {"id": call.id, "custom": given | {"input": call.arguments.get("input", "")}}
+            return own if new == own else new
         case {"function": dict()}:
             others = {name: value for name, value in own.items() if name != "index"}
         case _:
