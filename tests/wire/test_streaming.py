@@ -1,5 +1,6 @@
 """Streams: however a text is cut, the reply is the same, and what is shown on the way is true."""
 
+import json
 import random
 from typing import Any
 
@@ -116,3 +117,45 @@ def test_a_long_honest_answer_never_shows_its_markup(size: int) -> None:
 
     assert _joined(shown, TextDelta).strip() == "Adding up."
     assert len(parser.finish().calls) == 300
+
+
+NOTE = {"type": "object", "properties": {"text": {"type": "string"}, "size": {"type": "integer"}}}
+NOTES = [{"type": "function", "function": {"name": "note", "parameters": NOTE}}]
+IN_TAGS = [
+    "<tool_call>\n<function=note>\n<parameter=text>\n{}\n</parameter>\n<parameter=size>\n 7\n</parameter></function>\n",
+    '<invoke name="note"><parameter name="text">{}</parameter><parameter name="size">7</parameter></invoke>',
+    '<minimax:tool_call><invoke name="note"><parameter name="text">{}</parameter>\n<parameter name="size">7</parameter>'
+    "</invoke>",
+    "<tool_call>note\n<arg_key>text</arg_key>\n<arg_value>{}</arg_value>\n<arg_key>size</arg_key><arg_value>7</arg_value>"
+    "\n</tool_call>",
+]
+ODD_TEXTS = [
+    'Two\n\nlines "and" a tab\t',
+    "a < b </p> <param",
+    "</param",
+    "\\ é 🦊 \r\n",
+    "<b>x</b>\r",
+    "x </parameter> y",
+]
+
+
+@pytest.mark.parametrize("size", [1, 5, 64])
+@pytest.mark.parametrize("text", ["", "plain", *ODD_TEXTS])
+@pytest.mark.parametrize("form", IN_TAGS)
+def test_arguments_in_tags_are_shown_as_the_json_that_the_call_will_have(form: str, text: str, size: int) -> None:
+    """Whatever a value holds: what is shown is never taken back, and behind the call nothing of it is missing."""
+    written = form.replace("{}", text) + " Well, and then some more words."
+    parser = StreamParser(NOTES)
+    shown = [delta for at in range(0, len(written), size) for delta in parser.feed(written[at : at + size])]
+    calls = [delta for delta in shown if isinstance(delta, CallDelta)]
+    [call] = parser.finish().calls
+
+    assert json.loads("".join(delta.arguments for delta in calls)) == call.arguments
+    assert [delta.name for delta in calls if delta.name] == ["note"]
+
+
+def test_a_text_parameter_is_shown_while_it_is_written() -> None:
+    parser = StreamParser(NOTES)
+    feed(parser, "<tool_call>\n<function=note>\n<parameter=text>\nOne")
+
+    assert feed(parser, " two", ' "three"') == [CallDelta(0, "", " two"), CallDelta(0, "", ' \\"three\\"')]

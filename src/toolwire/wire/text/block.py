@@ -7,6 +7,7 @@ from toolwire.wire.offered import Offered
 from toolwire.wire.text.brackets import Brackets
 from toolwire.wire.text.marks import ENVELOPES
 from toolwire.wire.text.openers import STRONG
+from toolwire.wire.text.parameters import Parameters, follow
 
 _SMALL = 600
 _EARLY_READS = 12
@@ -22,11 +23,12 @@ _HEADS = {opener: envelope.head for envelope in ENVELOPES for opener in envelope
 class OpenBlock:
     """Follows one open block. It is read again when it is small, has grown eightfold, or seems to end."""
 
-    __slots__ = ("_brackets", "_credit", "_early", "announced", "arguments")
+    __slots__ = ("_brackets", "_credit", "_early", "announced", "arguments", "parameters")
 
     def __init__(self, text: str) -> None:
         self.announced = False
-        self.arguments: Brackets | None = None
+        self.arguments: Brackets | Parameters | None = None
+        self.parameters: Parameters | None = None
         self._credit = 0.0
         self._early = _EARLY_READS
         self._brackets = Brackets() if text[:1] in "{[" else None
@@ -51,6 +53,13 @@ class OpenBlock:
             return
         marker = STRONG.match(text)
         head = _HEADS.get(marker.group()) if marker else None
+        followed = follow(text, offered) if "<" in text[:1] else None
+        if followed is not None:
+            self.parameters, rest = followed
+            self.announced, self.arguments = True, self.parameters
+            out.append(CallDelta(position, self.parameters.offer.name))
+            self.argue(rest, position, out)
+            return
         match = (head.match(text, marker.end()) if head and marker else None) or _NAMED.search(text)
         groups = match.groupdict() if match else {}
         offer = offered.get(groups.get("name") or groups.get("to") or "")
@@ -62,13 +71,21 @@ class OpenBlock:
         self.argue(text[match.end() :], position, out)
 
     def argue(self, text: str, position: int, out: list[Delta]) -> bool:
-        """Show a piece of the arguments that are being written, up to their last bracket. Whether it came."""
-        assert self.arguments is not None
-        end = self.arguments.feed(text)
-        shown = text if end < 0 else text[:end]
+        """Show a piece of the arguments that are being written. Whether nothing more of them can be shown."""
+        arguments = self.arguments
+        assert arguments is not None
+        if isinstance(arguments, Parameters):
+            shown, ended = arguments.feed(text), arguments.over
+        else:
+            end = arguments.feed(text)
+            shown, ended = (text, False) if end < 0 else (text[:end], True)
         if shown:
             out.append(CallDelta(position, "", shown))
-        if end >= 0:
+        if ended:
             self.arguments = self._brackets = None
             self._early = _EARLY_READS
-        return end >= 0
+        return ended
+
+    def missing(self, written: str) -> str:
+        """What was not shown yet of the arguments of the announced call."""
+        return self.parameters.missing(written) if self.parameters is not None else ""

@@ -6,10 +6,9 @@ only when its end may have come or when it has grown eightfold, so that the work
 
 import re
 
-import orjson
-
 from toolwire.protocol.chat import CallDelta, Delta, TextDelta
 from toolwire.wire.offered import Offered
+from toolwire.wire.outbound import to_json
 from toolwire.wire.text.block import OpenBlock
 from toolwire.wire.text.certain import certain_until, undecided
 from toolwire.wire.text.fences import may_call
@@ -207,11 +206,14 @@ class LiveText:
         if not step.retro:
             speak(step.reasoning, out, reasoning=True)
         speak(step.content, out)
-        announced = self._block is not None and self._block.announced
+        block = self._block if self._block is not None and self._block.announced else None
         for number, found in enumerate(step.found, self._elsewhere + self._calls):
-            if not announced:
-                out.append(CallDelta(number, found.offer.name, _written(found.arguments)))
-            announced = False
+            written = _written(found.arguments)
+            if block is None:
+                out.append(CallDelta(number, found.offer.name, written))
+            elif missing := block.missing(written):
+                out.append(CallDelta(number, "", missing))
+            block = None
         self._calls += len(step.found)
         self._pass.found += step.found
         if step.reasoning:
@@ -229,6 +231,6 @@ def _written(arguments: object) -> str:
     if isinstance(arguments, str):
         return arguments
     try:
-        return orjson.dumps(arguments, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:
+        return to_json(arguments).decode()
+    except ValueError:
         return "{}"

@@ -17,7 +17,7 @@ from toolwire.wire.values import PartObject
 
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
 _SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"
-_CDATA = "<![CDATA["
+CDATA = "<![CDATA["
 _HALF_END = re.compile(r"<[/|]")  # of the call, or of the turn; another letter opens a parameter
 _STRUCTURE = re.compile(r"\s*+(?:<|\Z|]<]minimax)")
 
@@ -59,7 +59,8 @@ STYLES = (
 )
 
 
-def _attribute(match: re.Match[str]) -> str:
+def attribute(match: re.Match[str]) -> str:
+    """The name that a tag gives: of a call, or of a parameter."""
     groups = match.groupdict()
     return next((groups[key] for key in ("kd", "ks", "kb") if groups.get(key)), "").strip(" \t\"'")
 
@@ -101,7 +102,7 @@ class _TagCall:
         self.empty = bool(groups.get("empty"))
         self.close_parameter = style.close_parameter.format(space)
         self.close = style.close_call.format(space)
-        self.name = _attribute(head)
+        self.name = attribute(head)
         self.offer = scan.offered.get(self.name)
         self.arguments: dict[str, Any] = {}
         self.fault = ""
@@ -128,7 +129,7 @@ class _TagCall:
         return self.scan.cut_inside(f"a call of {self.name[:80]!r} was cut off")
 
     def _keep(self, parameter: re.Match[str], text: str) -> None:
-        key = _attribute(parameter)
+        key = attribute(parameter)
         if key in self.arguments:
             self.fault = twice(key)
         if self.style.trim and not self.envelope.tight:
@@ -164,11 +165,11 @@ class _TagCall:
     def _value(self, parameter: re.Match[str]) -> tuple[str, int] | None:
         """The raw text of a parameter and where it ends; None when the text ended inside it."""
         scan, begin, close = self.scan, parameter.end(), self.close_parameter
-        if scan.at(begin, _CDATA):
+        if scan.at(begin, CDATA):
             end = scan.find("]]>" + close, begin)
             if end < 0:
                 return None
-            return scan.text[begin + len(_CDATA) : end], end + 3 + len(close)
+            return scan.text[begin + len(CDATA) : end], end + 3 + len(close)
         end = closing(scan, begin, close)
         following = self._forgotten(begin, end if end >= 0 else scan.end)
         if following >= 0:
@@ -182,7 +183,7 @@ class _TagCall:
         """Where the next parameter opens inside this one, because the writer forgot to close it; -1 if it did not."""
         at = self.scan.find("\n<param", begin, end)
         match = self.style.parameter.match(self.scan.text, at + 1, self.scan.end) if at >= 0 else None
-        key = _attribute(match) if match else ""
+        key = attribute(match) if match else ""
         known = self.offer is not None and key in self.offer.properties and key not in self.arguments
         return at + 1 if known else -1
 
