@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ import pytest
 from toolwire.protocol.files import Change, FileOps, NotAFile, Protected, Stale
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles
+from toolwire.toolbox.far_end import answer
+from toolwire.toolbox.far_files import FarFiles
 
 Make = Callable[[dict[str, str]], tuple[FileOps, str]]
 
 
-@pytest.fixture(params=["disk", "memory"])
+@pytest.fixture(params=["disk", "memory", "far"])
 def make(request: pytest.FixtureRequest, workspace: Path) -> Make:
     def on_disk(files: dict[str, str]) -> tuple[FileOps, str]:
         for path, text in files.items():
@@ -29,7 +32,11 @@ def make(request: pytest.FixtureRequest, workspace: Path) -> Make:
     def in_memory(files: dict[str, str]) -> tuple[FileOps, str]:
         return MemoryFiles(files), "/workspace"
 
-    return on_disk if request.param == "disk" else in_memory
+    def far_away(files: dict[str, str]) -> tuple[FileOps, str]:
+        near, root = on_disk(files)
+        return FarFiles(partial(answer, near, [root])), root
+
+    return {"disk": on_disk, "memory": in_memory, "far": far_away}[request.param]
 
 
 def text(files: FileOps, root: str, path: str) -> str:
@@ -156,6 +163,8 @@ CRASHING = """
 import os, sys
 from toolwire.protocol.files import Change
 from toolwire.toolbox import LocalFiles
+from toolwire.toolbox.far_end import answer
+from toolwire.toolbox.far_files import FarFiles
 
 left = int(sys.argv[2])
 

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.everyday import calculator_tool, echo_tool, random_tool, timer_tool
+from toolwire.toolbox.far_files import FarFiles
+from toolwire.toolbox.far_ways import OverHttp, OverProcess, ssh
 from toolwire.toolbox.files import read_tool
 from toolwire.toolbox.finding import find_tool, glob_tool, list_tool, stat_tool
 from toolwire.toolbox.groups import GROUPS, Supplies, coding, named, other_names, planning, read_only, remote, writing
@@ -20,10 +22,13 @@ from toolwire.toolbox.writing import edit_tool, write_tool
 
 __all__ = [
     "GROUPS",
+    "FarFiles",
     "FileOps",
     "FileTodos",
     "LocalFiles",
     "MemoryTodos",
+    "OverHttp",
+    "OverProcess",
     "Supplies",
     "apply_patch_tool",
     "calculator_tool",
@@ -48,6 +53,7 @@ __all__ = [
     "read_tool",
     "remote",
     "search_code_tool",
+    "ssh",
     "standard",
     "stat_tool",
     "timer_tool",

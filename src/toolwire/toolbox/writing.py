@@ -1,5 +1,6 @@
 """Tools that change single files: write and edit."""
 
+import errno
 import hashlib
 from collections.abc import Callable
 from typing import Annotated, Literal, TypedDict, TypeVar, cast
@@ -8,14 +9,18 @@ import orjson
 from pydantic import Field
 
 from toolwire.define.functions import tool
+from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
+from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.places import Place, destination, load, refusal, text_of, wrong
 from toolwire.toolbox.replacing import replaced
 
 LARGEST_TEXT = 4_000_000
+# What is said when the machine with the files went silent, and not what it said.
+_NO_WORD = {errno.ETIMEDOUT, errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EPROTO}
 
 Output = TypeVar("Output")
 TextArgument = Annotated[str, Field(max_length=LARGEST_TEXT)]
@@ -118,8 +123,26 @@ def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change]
     try:
         files.change(place.root, changes, key=key, note=orjson.dumps(output).decode())
     except OSError as error:
-        raise refusal(place.shown, error, "write") from None
+        if error.errno not in _NO_WORD:
+            raise refusal(place.shown, error, "write") from None
+        _make_sure(files, place, key)
     return output
+
+
+def _make_sure(files: FileOps, place: Place, key: str) -> None:
+    """Ask whether a change has happened that the far end gave no word about. Raises ToolFailure unless it has."""
+    try:
+        happened = bool(key) and files.note(place.root, key) is not None
+    except OSError:
+        key = ""
+    if not key:
+        raise ToolFailure(
+            f"nobody knows whether {place.shown!r} was written: the machine with the files stopped answering. "
+            "Look at the file before you repeat this.",
+            code=Code.OUTCOME_UNKNOWN,
+        )
+    if not happened:
+        raise ToolFailure(f"{place.shown!r} was not written: the machine with the files stopped answering; try again")
 
 
 def digest(content: bytes) -> str:
