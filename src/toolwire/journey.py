@@ -282,8 +282,13 @@ class Journey:
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit:
                 self._emit(CallStarted(card.call))
-            allowed = self._before_the_deadline(allowed)
-            result = await self._executed(allowed, self._context(card, allowed))
+            if self._turn.limits.deadline_s is not None:
+                allowed = self._before_the_deadline(allowed)
+            context = self._context(card, allowed)
+            if hub.secrets is NO_SECRETS:
+                result = await hub.executor.execute(allowed, context)
+            else:
+                result = await self._executed(allowed, context)
         finally:
             self._batch.leave()
         if queued_ms >= _NOTICEABLE_MS:
@@ -300,8 +305,6 @@ class Journey:
     async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""
         secrets = self._hub.secrets
-        if secrets is NO_SECRETS:
-            return await self._hub.executor.execute(allowed, context)
         try:
             revealed = secrets.revealed(allowed)
         except NotYours as reason:

@@ -36,7 +36,7 @@ _LINE_END = re.compile(rf"[{_ENDS_A_LINE}]|{_LONE_RETURN}")
 
 def visible(text: str) -> str:
     """The text as it may be shown. A text with nothing to take out comes back as it is."""
-    if _SUSPECT.search(text) is None:
+    if (text.isascii() and text.isprintable()) or _SUSPECT.search(text) is None:
         return text
     return _SELECTORS.sub("", _SEQUENCE.sub("", _LINE_END.sub("\n", text)))
 
@@ -44,8 +44,11 @@ def visible(text: str) -> str:
 def visible_result(result: ToolResult) -> ToolResult:
     """The result as it may be shown; the very same one if nothing had to be taken out."""
     before = after = result.structured
-    if before is not None and _needs_a_look(result) and (shown := _visible_tree(before)) != before:
-        after = shown
+    if before is None and result.error is None and not result.stderr and len(result.content) == 1:
+        shown = _visible_block(result.content[0])
+        return result if shown is result.content[0] else changed(result, content=(shown,))
+    if before is not None and _needs_a_look(result) and (clean := _visible_tree(before)) != before:
+        after = clean
     content = tuple(_visible_block(_restated(block, before, after)) for block in result.content)
     stderr = visible(result.stderr) if result.stderr else ""
     error = _visible_error(result.error)

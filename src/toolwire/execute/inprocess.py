@@ -15,7 +15,7 @@ from typing import Any
 from toolwire.errors import ToolFailure
 from toolwire.execute.threads import Left, Threads
 from toolwire.execute.values import NotPresentable, clean, present
-from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.calls import Allowed, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
@@ -26,6 +26,7 @@ GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
 DEADLINE_NOTE = "shortened by the deadline of the turn"
 _LONGEST_MESSAGE = 2_000
+_OF_TASKS = frozenset({"current_task", "cancel", "uncancel", "cancelling"})
 _WAITS = frozenset(("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "SEND", "YIELD_VALUE"))
 
 
@@ -67,7 +68,8 @@ class InProcessExecutor:
             return _raised(allowed, raised.error, _ms(started))
         except NotPresentable as odd:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
-        return ToolResult(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
+        result = ToolResult(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
+        return _ended(result, value) if isinstance(value, ToolOutput) else result
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call with this idempotency key is still at work."""
@@ -114,6 +116,8 @@ class InProcessExecutor:
         invoke: Invoke = target.invoke if target.is_async else partial(self._in_thread, target)
         try:
             value = await invoke(allowed.arguments, context)
+            if (own := asyncio.current_task()) is not None and own.cancelling():
+                raise asyncio.CancelledError
         except BaseException as error:  # whatever a tool raises is its own affair, and a result
             if not over.done():
                 over.set_exception(_Raised(error))
@@ -133,54 +137,24 @@ class InProcessExecutor:
 
 
 def _cannot_wait(function: Callable[..., Any]) -> bool:
-    """Whether an async function has no `await`, `async for` or `async with`, so that it runs from end to end."""
+    """Whether an async function has no `await`, `async for` or `async with`, so that it runs from end to end.
+
+    One that looks for its task or cancels something gets a task of its own to do that to.
+    """
     code = getattr(function, "__code__", None)
-    if code is None or not code.co_flags & inspect.CO_COROUTINE:
+    if code is None or not code.co_flags & inspect.CO_COROUTINE or not _OF_TASKS.isdisjoint(code.co_names):
         return False
     return all(instruction.opname not in _WAITS for instruction in dis.get_instructions(code))
 
 
-class _OwnTask:
-    """What a function that runs at once finds as its current task, so that it cannot cancel its caller's."""
-
-    requests = 0
-
-    def cancel(self, msg: Any = None) -> bool:  # noqa: ARG002 -- the signature of a task
-        self.requests += 1
-        return True
-
-    def cancelling(self) -> int:
-        return self.requests
-
-    def uncancel(self) -> int:
-        self.requests = max(0, self.requests - 1)
-        return self.requests
-
-    def get_name(self) -> str:
-        return TASK_NAME
-
-    def done(self) -> bool:
-        return False
-
-
 def _run_at_once(target: InProcess, allowed: Allowed, context: Context) -> Any:
     """Run a function that cannot wait: no task to schedule, no timer, no round of the loop."""
-    loop = asyncio.get_running_loop()
-    callers: Any = asyncio.current_task(loop)
-    own: Any = _OwnTask()
-    asyncio._leave_task(loop, callers)
-    asyncio._enter_task(loop, own)
     try:
         next(target.invoke(allowed.arguments, context).__await__())
     except StopIteration as done:
-        if own.requests:
-            raise _Raised(asyncio.CancelledError()) from None
         return done.value
     except BaseException as error:  # whatever a tool raises is its own affair, and a result
         raise _Raised(error) from None
-    finally:
-        asyncio._leave_task(loop, own)
-        asyncio._enter_task(loop, callers)
     raise _Raised(RuntimeError("it waited although it has no await"))
 
 
@@ -209,7 +183,8 @@ def _timed_out(allowed: Allowed, elapsed_ms: float, *, is_async: bool) -> ToolRe
 def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolResult:
     call = allowed.call
     if isinstance(error, ToolFailure):
-        return ToolResult.failed(call, error.code, _sentence(error), detail=error.detail, elapsed_ms=elapsed_ms)
+        result = ToolResult.failed(call, error.code, _sentence(error), detail=error.detail, elapsed_ms=elapsed_ms)
+        return _ended(result, error)
     if isinstance(error, asyncio.CancelledError):
         message = f"{call.name!r} canceled itself before it had a result."
     elif isinstance(error, SystemExit):
@@ -217,6 +192,13 @@ def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolRe
     else:
         message = f"{call.name!r} failed: {type(error).__name__}: {_sentence(error)}"
     return ToolResult.failed(call, Code.EXECUTION_FAILED, message, elapsed_ms=elapsed_ms)
+
+
+def _ended(result: ToolResult, said: ToolOutput | ToolFailure) -> ToolResult:
+    """The result with what its tool says about the program it ran."""
+    if said.exit_code is None and not said.stderr:
+        return result
+    return changed(result, exit_code=said.exit_code, stderr=clean(str(said.stderr)))
 
 
 def _sentence(error: BaseException) -> str:
