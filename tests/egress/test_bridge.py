@@ -1,6 +1,7 @@
 """A real box without a network, whose only way out is the bridge to the proxy's socket."""
 
 import asyncio
+import socket
 import sys
 from pathlib import Path
 
@@ -96,3 +97,57 @@ async def test_the_bridge_leaves_the_exit_code_and_the_output_to_the_command(soc
         said, _ = await process.communicate()
 
     assert (said, process.returncode) == (b"out\n", 7)
+
+
+ECHO = """
+import socket, sys
+plugs = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(int(sys.argv[1]))]
+for number, plug in enumerate(plugs):
+    plug.sendall(b"%d:" % number + b"x" * 100_000)
+    plug.shutdown(socket.SHUT_WR)
+for number, plug in enumerate(plugs):
+    said = b""
+    while piece := plug.recv(65536):
+        said += piece
+    assert said == b"%d:" % number + b"x" * 100_000, (number, len(said))
+print("all came back")
+"""
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Says everything back once it has heard it all, so that both directions fill up and half of it is closed."""
+    writer.write(await reader.read())
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("connections", [1, 5, 100])
+async def test_bytes_cross_the_bridge_whole_and_in_order(socket_path: str, connections: int) -> None:
+    """A hundred are more than it carries at once: the rest wait their turn."""
+    server = await asyncio.start_unix_server(echo, socket_path, limit=2**20)
+    said = await run(*boxed(socket_path, sys.executable, "-I", "-c", ECHO, str(connections)))
+    server.close()
+
+    assert said == "all came back\n"
+
+
+async def test_the_bridge_goes_when_its_command_does(socket_path: str) -> None:
+    """Even where no box ends it: the port is free again, and the bridge's end of a connection is closed."""
+    gone = asyncio.Event()
+
+    async def waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"here")
+        await reader.read()
+        writer.close()
+        gone.set()
+
+    server = await asyncio.start_unix_server(waiting, socket_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+    text = f"import socket; plug = socket.create_connection(('127.0.0.1', {port})); print(plug.recv(4))"
+    said = await run(sys.executable, "-I", str(BRIDGE), socket_path, port, sys.executable, "-c", text)
+    async with asyncio.timeout(5):
+        await gone.wait()
+    server.close()
+
+    assert said == "b'here'\n"

@@ -50,7 +50,7 @@ async def way_out(
 
 def bridged(command: Command, door: str) -> Command:
     """The same command behind the bridge, which is handed over as text, so that no file has to be bound."""
-    argv = (PYTHON, "-I", "-c", _bridge(), INSIDE, str(BRIDGE_PORT), *command.argv)
+    argv = (PYTHON, "-I", "-S", "-c", _bridge(), INSIDE, str(BRIDGE_PORT), *command.argv)
     return replace(command, argv=argv, env={**command.env, **proxy_environment()}, door=door)
 
 
