@@ -18,7 +18,7 @@ LONGEST_COMMAND = 30_000
 _REPORT_EVERY_S = 0.5
 _SHOWN_AFTER_TIMEOUT = 600
 # Whoever calls must still be there to hear that time is up.
-_MARGIN_S, _MARGIN_PART = 1.0, 0.1
+_MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
 BASH = """\
 Run a command in bash, in a sandbox that has the workspace, this machine's programs and no network. \

@@ -46,12 +46,13 @@ class Capture:
 
 
 class Watch:
-    """One box, from its first byte to its last."""
+    """One box, from its first byte to its last. `began` is when its time started to count, before it was launched."""
 
-    def __init__(self, box: Box, command: Command, listener: Listener | None) -> None:
+    def __init__(self, box: Box, command: Command, listener: Listener | None, began: float) -> None:
         self._box = box
         self._command = command
         self._listener = listener
+        self._began = began
         self._loop = asyncio.get_running_loop()
         self._streams = {
             "stdout": Capture(command.limits.output_bytes),
@@ -64,11 +65,11 @@ class Watch:
 
     async def end(self) -> Ran:
         """Wait for the end of the command, or bring it about when its time is up."""
-        began = perf_counter()
         box = self._box
         self._follow()
+        left_s = self._command.limits.wall_s - (perf_counter() - self._began)
         try:
-            await asyncio.wait((self._over,), timeout=self._command.limits.wall_s)
+            await asyncio.wait((self._over,), timeout=max(left_s, 0.0))
             limit = "" if self._over.done() else "wall"
             hits = box.group.hits() if box.group is not None else frozenset()
             await asyncio.to_thread(box.kill)
@@ -77,7 +78,7 @@ class Watch:
         finally:
             self._leave()
         code = await asyncio.to_thread(box.end)
-        return self._ran(code, limit, hits, perf_counter() - began)
+        return self._ran(code, limit, hits, perf_counter() - self._began)
 
     def _follow(self) -> None:
         for descriptor, add in (

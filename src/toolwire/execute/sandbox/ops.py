@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from time import perf_counter
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.capture import Watch
@@ -47,9 +48,10 @@ class Sandbox:
         if not self.healthy:
             raise SandboxUnavailable("an earlier command left something behind that would not go; look at this machine")
         engine = await self._usable(self.choice(command.engine))
+        began = perf_counter()
         box = await _launched(engine, command)
         try:
-            return await Watch(box, command, listener).end()
+            return await Watch(box, command, listener, began).end()
         finally:
             self.healthy &= await asyncio.shield(asyncio.to_thread(box.close))
 

@@ -1,0 +1,302 @@
+"""Attacks on the box, each with its control: the same attack where the defence is off gets through.
+
+A test carries the number of its row in the threat model. What engines other than bubblewrap do not give is in
+`test_conformance.py`.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import facts, names
+from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox.bubblewrap import Bubblewrap
+from toolwire.execute.sandbox.cgroups import Cgroups
+from toolwire.execute.sandbox.engines import cgroups, local_sandbox
+from toolwire.execute.sandbox.examination import Host
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.execute.sandbox.probes import Probe, by_threat, named
+from toolwire.execute.sandbox.protected import PROTECTED, guard
+from toolwire.protocol.operations import MIB, Command, ExecLimits, ExecOps, Listener, Output, Ran, shell
+
+AS_ROOT = os.geteuid() == 0
+BWRAP = shutil.which("bwrap") or "bwrap"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    with Host() as opened:
+        yield opened
+
+
+class Open:
+    """No defence at all: the command as this process would run it, whoever that is, where it lies."""
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            cwd=command.workspace,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        async with asyncio.timeout(command.limits.wall_s):
+            out, err = await process.communicate()
+        return Ran(process.returncode, None, Output(out, b"", len(out)), Output(err, b"", len(err)))
+
+
+async def holds(ops: ExecOps, probe: Probe, host: Host) -> bool:
+    return (await host.ask(ops, probe)).given
+
+
+def _each(*threats: str) -> list[str]:
+    return [probe.name for threat in threats for probe in by_threat(threat)]
+
+
+@pytest.mark.parametrize("name", _each("T20", "T21", "T22"))
+async def test_T20_T21_T22_no_path_leads_out_of_the_workspace(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+@pytest.mark.parametrize("name", ["host_file", "host_file_by_link", "host_file_by_hard_link", "host_write"])
+async def test_T20_control_without_a_box_these_paths_lead_out(host: Host, name: str) -> None:
+    assert not await holds(Open(), named(name), host)
+
+
+@pytest.mark.parametrize("name", _each("T23"))
+async def test_T23_names_that_something_later_obeys_cannot_be_written(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+@pytest.mark.parametrize("name", _each("T23"))
+async def test_T23_control_they_can_be_where_nothing_is_protected(host: Host, name: str) -> None:
+    unprotected = Sandbox({"bubblewrap": Bubblewrap(cgroups(), protected=())})
+
+    assert not await holds(unprotected, named(name), host)
+
+
+async def test_T23_stand_ins_for_missing_names_go_with_the_last_box(box: Sandbox, workspace: Path) -> None:
+    """While one box is open, the end of another must not uncover what both protect."""
+    long = Command(shell("until test -e go; do sleep 0.01; done; mkdir -p .toolwire/x || echo refused"), str(workspace))
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(box.run(long))
+        while not (workspace / ".toolwire").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        await box.run(Command(("/bin/true",), str(workspace)))
+        (workspace / "go").touch()
+        ran = await running
+
+    assert ran.stdout.text == "refused\n"
+    assert names(workspace) == ["go"]
+
+
+def test_T23_a_stand_in_left_by_a_killed_process_is_taken_away_by_the_next(workspace: Path) -> None:
+    script = f"from toolwire.execute.sandbox.protected import guard; guard({str(workspace)!r}); import os; os._exit(1)"
+    subprocess.run([sys.executable, "-c", script], check=False)
+    assert ".toolwire" in names(workspace)
+
+    guard(str(workspace)).close()
+
+    assert names(workspace) == []
+
+
+def test_T23_a_link_in_place_of_a_protected_name_is_refused(workspace: Path) -> None:
+    (workspace / ".git").symlink_to("/etc")
+
+    with pytest.raises(SandboxUnavailable, match=r"'\.git' is a link"):
+        guard(str(workspace), PROTECTED)
+
+
+@pytest.mark.parametrize("name", _each("T27"))
+async def test_T27_nothing_of_the_launcher_can_be_seen(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+def test_T27_control_a_launcher_with_an_environment_shows_it(workspace: Path) -> None:
+    """`--clearenv` clears the command's environment, not the launcher's."""
+    words = "--unshare-all --clearenv --ro-bind / / --proc /proc --dev /dev -- /bin/grep -az CANARY /proc/1/environ"
+
+    told = subprocess.run([BWRAP, *words.split()], env={"CANARY": "seen"}, capture_output=True, check=False)
+
+    assert b"seen" in told.stdout
+
+
+@pytest.mark.parametrize("name", _each("T28"))
+async def test_T28_nothing_of_root_or_the_kernel_can_be_reached(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: Host) -> None:
+    """Only harmless ones: these are tried for real."""
+    reached = ["no_filter", "new_privileges", "syscall_ptrace", "sysfs", "syscall_clone3"]
+    if AS_ROOT:
+        reached += ["root_inside", "become_root", "capabilities", "user_namespace", "host_signal", "passwords"]
+
+    assert [name for name in reached if await holds(Open(), named(name), host)] == []
+
+
+def test_T28_control_a_box_started_by_root_can_write_kernel_settings() -> None:
+    """Why the user is dropped first: bubblewrap itself does not protect root from root."""
+    if not AS_ROOT:
+        return
+    flags = "--unshare-all --cap-drop ALL --ro-bind / / --dev /dev --proc /proc --"
+    words = ["/bin/sh", "-c", "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern && echo WRITTEN"]
+
+    told = subprocess.run([BWRAP, *flags.split(), *words], env={}, capture_output=True, check=False)
+
+    assert b"WRITTEN" in told.stdout
+
+
+@pytest.mark.parametrize("name", _each("T29"))
+async def test_T29_no_resource_can_be_exhausted(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+@pytest.mark.parametrize("name", ["many_processes", "long_file", "many_files", "full_tmp", "many_names"])
+async def test_T29_control_with_large_limits_the_same_goes_through(box: Sandbox, host: Host, name: str) -> None:
+    probe = named(name)
+    wide = Probe(probe.name, probe.tries, probe.script, limits=ExecLimits(10, memory_bytes=1024 * MIB))
+
+    assert not await holds(box, wide, host)
+
+
+async def test_T29_the_next_call_works_after_each_kind_of_bomb(box: Sandbox, workspace: Path) -> None:
+    bombs = (
+        ":(){ :|:& };: ; sleep 0.5",
+        "perl -e '$x .= \"a\" x 50_000_000 while 1'",
+        "yes > /tmp/full; cat /dev/zero > /dev/shm/full",
+        "mkdir /tmp/m; cd /tmp/m; for i in {1..3000}; do mkdir d && cd d || break; done",
+    )
+    small = ExecLimits(8, memory_bytes=128 * MIB, processes=40, tmp_bytes=8 * MIB, tmp_files=500)
+
+    for bomb in bombs:
+        await box.run(Command(shell(bomb), str(workspace), limits=small))
+        assert (await box.run(Command(("/bin/echo", "well"), str(workspace)))).stdout.text == "well\n"
+    assert box.healthy
+
+
+@pytest.mark.parametrize("name", _each("T30"))
+async def test_T30_no_daemon_survives_its_call(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+@pytest.mark.parametrize("name", _each("T30"))
+async def test_T30_control_without_a_box_it_does(host: Host, name: str) -> None:
+    assert not await holds(Open(), named(name), host)
+
+
+@pytest.mark.parametrize("name", _each("T30"))
+async def test_T30_no_daemon_survives_without_namespaces_either(
+    boxed_by: Callable[[str], Sandbox], host: Host, name: str
+) -> None:
+    """The engine `none` has only the control group for this; without one it says so."""
+    given = await holds(boxed_by("none"), named(name), host)
+
+    assert given == bool(cgroups().holds)
+
+
+@pytest.mark.parametrize("name", _each("T32"))
+async def test_T32_nothing_can_be_typed_into_the_operators_terminal(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+async def test_T32_control_without_a_filter_the_call_reaches_the_terminal(host: Host) -> None:
+    """There is no terminal here, and the kernel says so; with a filter it is never asked."""
+    assert not await holds(Open(), named("tiocsti"), host)
+
+
+@pytest.mark.parametrize("name", _each("T41"))
+async def test_T41_there_is_no_network(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+@pytest.mark.parametrize("name", ["host_port", "datagram", "abstract_socket", "interfaces", "socket_netlink"])
+async def test_T41_control_without_a_box_there_is(host: Host, name: str) -> None:
+    assert not await holds(Open(), named(name), host)
+
+
+@pytest.mark.parametrize("name", _each("T72"))
+async def test_T72_nothing_is_shared_with_the_host_or_another_call(box: Sandbox, host: Host, name: str) -> None:
+    assert await holds(box, named(name), host)
+
+
+@pytest.mark.parametrize("name", ["shared_tmp", "shared_memory", "host_name"])
+async def test_T72_control_without_a_box_it_is(host: Host, name: str) -> None:
+    assert not await holds(Open(), named(name), host)
+
+
+async def test_T72_what_one_call_leaves_in_tmp_the_next_does_not_find(box: Sandbox, workspace: Path) -> None:
+    await box.run(
+        Command(shell("echo secret > /tmp/left; echo secret > ~/left; echo secret > /dev/shm/left"), str(workspace))
+    )
+
+    found = await box.run(Command(shell("ls -A /tmp ~ /dev/shm | grep left"), str(workspace)))
+
+    assert found.stdout.text == ""
+
+
+async def test_T73_planted_start_up_files_and_variables_are_not_obeyed(box: Sandbox, workspace: Path) -> None:
+    for name in (".bashrc", ".profile", ".bash_profile", "sitecustomize.py", "ls"):
+        (workspace / name).write_text("echo OBEYED\n")
+        (workspace / name).chmod(0o755)
+
+    ran = await box.run(Command(shell("ls >/dev/null; bash -lc true; echo $BASH_ENV $LD_PRELOAD"), str(workspace)))
+
+    assert "OBEYED" not in ran.stdout.text
+
+
+async def test_T73_control_with_the_variable_set_the_planted_file_is_obeyed(box: Sandbox, workspace: Path) -> None:
+    (workspace / "planted").write_text("echo OBEYED\n")
+
+    ran = await box.run(Command(shell("true"), str(workspace), env={"BASH_ENV": "/workspace/planted"}))
+
+    assert "OBEYED" in ran.stdout.text
+
+
+def test_T30_what_a_killed_process_left_running_is_swept_by_the_next(workspace: Path) -> None:
+    """Its groups carry its number and the moment it began, since numbers are used again."""
+    found = Cgroups.here()
+    if not found.holds:
+        return
+    script = (
+        "import os, subprocess; from toolwire.execute.sandbox.cgroups import Cgroups\n"
+        "from toolwire.protocol.operations import ExecLimits\n"
+        "group = Cgroups.here().make(ExecLimits())\n"
+        "child = subprocess.Popen(['/bin/sleep', '300'], start_new_session=True, stdout=-3, stderr=-3)\n"
+        "[open(door, 'w').write(str(child.pid)) for door in group.doors]\n"
+        "print(child.pid, flush=True); os._exit(1)"
+    )
+    left = int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).stdout)
+    assert facts(Path(f"/proc/{left}"))
+
+    assert found.sweep() > 0
+
+    state = Path(f"/proc/{left}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert found.sweep() == 0
+
+
+def test_a_box_without_cgroups_says_what_is_weaker() -> None:
+    weaker = Bubblewrap(Cgroups([])).probe().weaker
+
+    assert any("memory is limited for each process" in sentence for sentence in weaker)
+    assert any("cgroup.kill" in sentence for sentence in weaker)
+
+
+async def test_a_box_without_cgroups_still_holds_every_limit_of_a_process(host: Host) -> None:
+    bare = Sandbox({"bubblewrap": Bubblewrap(Cgroups([]))})
+
+    for name in ("many_processes", "much_memory", "long_file", "many_files", "daemon", "stubborn_daemon", "spin"):
+        assert await holds(bare, named(name), host), name
+
+
+def test_local_sandbox_is_bubblewrap_unless_an_operator_says_otherwise() -> None:
+    assert local_sandbox().choice() == "bubblewrap"
+    assert local_sandbox(floor="none", default="none").choice() == "none"
