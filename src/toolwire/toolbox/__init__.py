@@ -6,7 +6,6 @@ from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.everyday import calculator_tool, echo_tool, random_tool, timer_tool
 from toolwire.toolbox.far_files import FarFiles
-from toolwire.toolbox.far_ways import OverHttp, OverProcess, ssh
 from toolwire.toolbox.files import read_tool
 from toolwire.toolbox.finding import find_tool, glob_tool, list_tool, stat_tool
 from toolwire.toolbox.groups import GROUPS, Supplies, coding, named, other_names, planning, read_only, remote, writing
@@ -27,8 +26,6 @@ __all__ = [
     "FileTodos",
     "LocalFiles",
     "MemoryTodos",
-    "OverHttp",
-    "OverProcess",
     "Supplies",
     "apply_patch_tool",
     "calculator_tool",
@@ -53,7 +50,6 @@ __all__ = [
     "read_tool",
     "remote",
     "search_code_tool",
-    "ssh",
     "standard",
     "stat_tool",
     "timer_tool",

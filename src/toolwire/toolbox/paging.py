@@ -1,7 +1,7 @@
 """The tool that reads on in an output that was too long to be shown at once."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -12,7 +12,6 @@ from toolwire.errors import NotKept, StoreUnavailable, ToolFailure
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.record.contract import Store
 
 LARGEST_PAGE = 60_000
 USUAL_PAGE = 12_000
@@ -28,7 +27,13 @@ class MoreOutput(TypedDict):
     next_offset: Annotated[int | None, Field(description="The byte at which the next part begins; null at the end.")]
 
 
-def from_store(store: Store) -> Fetch:
+class Keeper(Protocol):
+    """What keeps large bodies; every store does."""
+
+    async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes: ...
+
+
+def from_store(store: Keeper) -> Fetch:
     """The kept bodies of a store, for `more_tool`."""
     return lambda handle, offset, length: store.fetch(handle, offset=offset, length=length)
 
