@@ -1,0 +1,45 @@
+"""One suite of probes for every engine. What an engine does not give is written down here, and shown by `doctor`."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sandbox.conftest import ENGINES, report
+from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox.examination import examined
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.execute.sandbox.probes import PROBES
+from toolwire.protocol.operations import Command
+
+NOT_GIVEN = {
+    "bubblewrap": set(),
+    "podman": set(),
+    "firejail": {"full_tmp", "many_names"},
+    "none": {
+        "accounts", "datagram", "disks", "full_tmp", "host_file", "host_file_by_link", "host_name", "host_processes",
+        "interfaces", "logs", "loopback", "many_names", "shared_memory", "shared_memory_hog", "shared_tmp", "sysfs",
+        "daemons",
+    },
+}  # fmt: skip
+"""The most that an engine may lack; some of it depends on what the host has."""
+
+
+def test_there_are_enough_probes_and_each_has_a_name_of_its_own() -> None:
+    assert len({probe.name for probe in PROBES}) == len(PROBES) >= 60
+    assert {probe.threat for probe in PROBES if probe.attack} >= {"T20", "T23", "T27", "T28", "T29", "T30", "T41"}
+
+
+@pytest.mark.feature("F119")
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_an_engine_gives_what_it_promises(boxed_by: Callable[[str], Sandbox], engine: str) -> None:
+    sandbox = boxed_by(engine)
+    if not report(engine).usable:
+        with pytest.raises(SandboxUnavailable, match=engine):
+            await sandbox.run(Command(("/bin/true",)))
+        return
+
+    findings = [finding async for finding in examined(sandbox)]
+
+    assert len(findings) == len(PROBES)
+    lacking = {finding.probe.name: finding.said for finding in findings if not finding.given}
+    assert {name: said for name, said in lacking.items() if name not in NOT_GIVEN[engine]} == {}
