@@ -420,3 +420,22 @@ async def test_readiness_is_whether_the_upstream_answers(
         healthy = await client.get("/healthz")
 
     assert (ready.status_code, healthy.status_code) == (status, 200)
+
+
+@whole_and_streamed
+async def test_a_client_that_knows_functions_only_is_answered_in_its_own_words(
+    stand: Stand, upstream: Provider, stream: bool
+) -> None:
+    upstream.will(speaks("anthropic", "", [NATIVE], stream=stream, ending="calls"))
+    given: Any = {"messages": [{"role": "user", "content": "?"}], "functions": [{"name": NAME, "parameters": ROOM}]}
+    given |= {"model": "m", "function_call": {"name": NAME}, "stream": stream}
+
+    async with (await stand.gate("anthropic")).http() as client:
+        got = await client.post(CHAT.path, json=given)
+
+    found = got.text
+    assert "function_call" in found
+    assert "tool_calls" not in found
+    assert "kitchen" in found
+    assert upstream.asked[0].body["tool_choice"] == {"type": "tool", "name": NAME}
+    assert "x-toolwire-left-out" not in got.headers

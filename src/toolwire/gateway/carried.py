@@ -37,14 +37,14 @@ def carry_over(extras: Extras, target: str, wire_name: WireName, *, tools: bool 
 
 def _calling(extras: Extras, target: str, wire_name: WireName) -> Carried:
     """Which tools must be called, and whether one at a time. Calling none at all is said elsewhere."""
-    mode, name = _choice(extras.get("tool_choice"))
+    mode, name = _choice(extras.get("tool_choice", extras.get("function_call")))
     single = _one_at_a_time(extras)
     if mode == "none":
         return {}, {"parallel_tool_calls"}
     if target == "ollama":  # it calls whatever it likes
         return {}, set()
     found: Json = {"tool_choice": _written(mode, wire_name(name), target)} if mode else {}
-    understood = {*found, "parallel_tool_calls"}
+    understood = {*found, "parallel_tool_calls", *(["function_call"] if mode else [])}
     if single and target == "anthropic":
         found["tool_choice"] = found.get("tool_choice", {"type": "auto"}) | {"disable_parallel_tool_use": True}
     elif single:
@@ -69,6 +69,8 @@ def _choice(given: Any) -> tuple[str, str]:
             return "any", ""
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function" | "tool", "name": str(name)}:
             return "one", name
+        case {"name": str(name)}:
+            return "one", name  # from the time when tools were functions
         case _:
             return "", ""
 

@@ -39,6 +39,19 @@ def completion(id: str, model: str, created: int, reply: Reply, calls: Sequence[
     return head | {"choices": [choice], "usage": usage_of(reply.usage)}
 
 
+def as_function_call(answer: Json) -> Json:
+    """The same completion for a client that knows functions only: its first call, in the field of that time."""
+    [choice] = answer["choices"]
+    message = {name: value for name, value in choice["message"].items() if name != "tool_calls"}
+    message["function_call"] = choice["message"]["tool_calls"][0]["function"]
+    reason = _legacy_reason(choice["finish_reason"])
+    return answer | {"choices": [choice | {"message": message, "finish_reason": reason}]}
+
+
+def _legacy_reason(reason: str) -> str:
+    return "function_call" if reason == "tool_calls" else reason
+
+
 def _head(id: str, model: str, created: int, kind: str) -> Json:  # noqa: A002 -- the API's own word
     return {"id": f"chatcmpl-{id}", "object": kind, "created": created, "model": model}
 
@@ -46,9 +59,18 @@ def _head(id: str, model: str, created: int, kind: str) -> Json:  # noqa: A002 -
 class OpenAIWriter:
     """Writes an answer of any model as chunks."""
 
-    def __init__(self, id: str, model: str, created: int, *, counts: bool = False) -> None:  # noqa: A002
+    def __init__(
+        self,
+        id: str,  # noqa: A002 -- the API's own word
+        model: str,
+        created: int,
+        *,
+        counts: bool = False,
+        legacy: bool = False,
+    ) -> None:
         self._head = _head(id, model, created, "chat.completion.chunk")
         self._counts = counts
+        self._legacy = legacy
 
     def begin(self) -> list[bytes]:
         return [self._chunk({"role": "assistant", "content": ""})]
@@ -61,8 +83,13 @@ class OpenAIWriter:
 
     def end(self, calls: Sequence[Ready], word: str, usage: Usage) -> list[bytes]:
         """The calls, why the answer ended, what it consumed if that was asked for, and the end."""
-        written = [self._chunk({"tool_calls": [{"index": at} | entry_of(call)]}) for at, call in enumerate(calls)]
-        written.append(self._chunk({}, finish_reason(word)))
+        reason = finish_reason(word)
+        if self._legacy:
+            written = [self._chunk({"function_call": entry_of(call)["function"]}) for call in calls[:1]]
+            reason = _legacy_reason(reason)
+        else:
+            written = [self._chunk({"tool_calls": [{"index": at} | entry_of(call)]}) for at, call in enumerate(calls)]
+        written.append(self._chunk({}, reason))
         if self._counts:
             written.append(frames.data(self._head | {"choices": [], "usage": usage_of(usage)}))
         return [*written, frames.DONE]

@@ -8,7 +8,7 @@ from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, owed, settled, spoken
 from toolwire.gateway.faults import Fault, Refused
 from toolwire.gateway.render_anthropic import AnthropicWriter, message
-from toolwire.gateway.render_openai import OpenAIWriter, completion
+from toolwire.gateway.render_openai import OpenAIWriter, as_function_call, completion
 from toolwire.gateway.render_responses import ResponsesWriter, response
 from toolwire.protocol.chat import Delta, Reply, Request, Usage, UserMessage
 from toolwire.wire.decode.request import BadRequest, DecodedRequest, decode_request
@@ -84,7 +84,7 @@ def _asks(name: str, value: Any) -> bool:
     match name, value:
         case "parallel_tool_calls", _:
             return value is False
-        case ("n", 1) | ("tool_choice", "auto" | "none" | {"type": "auto" | "none"}):
+        case ("n", 1) | ("tool_choice" | "function_call", "auto" | "none" | {"type": "auto" | "none"}):
             return False
         case _:
             return bool(value)
@@ -100,7 +100,9 @@ def writer_for(asked: Asked, envelope: Envelope) -> Writer:
         case _:
             options = asked.data.get("stream_options")
             counts = isinstance(options, dict) and options.get("include_usage") is True
-            return OpenAIWriter(envelope.id, envelope.model, envelope.created, counts=counts)
+            return OpenAIWriter(
+                envelope.id, envelope.model, envelope.created, counts=counts, legacy=_knows_functions_only(asked)
+            )
 
 
 def rendered(asked: Asked, envelope: Envelope, reply: Reply, ids: Ids, tally: Tally) -> Json:
@@ -113,7 +115,13 @@ def rendered(asked: Asked, envelope: Envelope, reply: Reply, ids: Ids, tally: Ta
         case "openai_responses":
             return response(envelope.id, envelope.model, envelope.created, reply, calls, word)
         case _:
-            return completion(envelope.id, envelope.model, envelope.created, reply, calls, word)
+            made = completion(envelope.id, envelope.model, envelope.created, reply, calls, word)
+            return as_function_call(made) if calls and _knows_functions_only(asked) else made
+
+
+def _knows_functions_only(asked: Asked) -> bool:
+    """Whether a client is from the time when tools were functions and an answer called at most one."""
+    return "functions" in asked.data and "tools" not in asked.data
 
 
 def refused(answer: Json) -> str:
