@@ -23,7 +23,8 @@ TOOLS = [tool(f"tool_{number}", {"value": TEXT}, []) for number in range(14)]
 TOOLS.append(tool("write", {"path": TEXT, "content": TEXT}, ["path", "content"]))
 LINE = 'def area(w: float, h: float) -> float:\n    return w * h  # "square" metres\n\n'
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-HOSTILE_SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 22)
+HOSTILE_SIZES = (1 << 12, 1 << 16, 1_000_000, 1 << 22)
+HOSTILE_PIECES = {"whole": 0, "by 8": 8, "by 64": 64, "by 1024": 1024}
 
 
 def code(size: int) -> str:
@@ -110,10 +111,10 @@ def streamed_calls() -> None:
 
 def hostile_texts() -> None:
     print("\nhostile text: ms at each size, growth (1 is linear)")
-    worst = {"whole": (0.0, ""), "streamed": (0.0, "")}
+    worst = dict.fromkeys(HOSTILE_PIECES, (0.0, ""))
     for name, make in GENERATORS.items():
         for kind, steepest in worst.items():
-            times = [_hostile_ms(make(size), kind) for size in HOSTILE_SIZES]
+            times = [_hostile_ms(make(size), HOSTILE_PIECES[kind]) for size in HOSTILE_SIZES]
             slope = math.log(times[-1] / times[1]) / math.log(HOSTILE_SIZES[-1] / HOSTILE_SIZES[1])
             worst[kind] = max(steepest, (slope, name))
             late = "" if slope <= 1.15 and times[2] <= 250 else "  <-"
@@ -121,10 +122,10 @@ def hostile_texts() -> None:
     print(f"steepest: {worst}")
 
 
-def _hostile_ms(text: str, kind: str) -> float:
-    if kind == "whole":
-        return best_us(lambda: parse_reply(text, HOSTILE_TOOLS), 1, 1) / 1e3
-    return best_us(lambda: stream(text, 64, HOSTILE_TOOLS), 1, 1) / 1e3
+def _hostile_ms(text: str, piece: int) -> float:
+    if not piece:
+        return best_us(lambda: parse_reply(text, HOSTILE_TOOLS), 2, 1) / 1e3
+    return best_us(lambda: stream(text, piece, HOSTILE_TOOLS), 2, 1) / 1e3
 
 
 if __name__ == "__main__":
