@@ -61,6 +61,7 @@ SHAPES: dict[str, Callable[[str], Any]] = {
     "a value": lambda text: {"name": text, "inner": [text, {text: 1}]},
     "blocks": lambda text: [Text(text), ErrorText(text)],
     "an output": lambda text: ToolOutput((Text(text),), {"text": text}),
+    "an output beside harmless JSON": lambda text: ToolOutput((Text('{"before": 1}'),), {"text": text}),
 }
 
 
@@ -78,6 +79,7 @@ async def test_T31_nothing_that_acts_on_a_terminal_or_hides_reaches_model_or_per
         assert result.handle is not None, repr(payload)
         raw = (await store.fetch(result.handle)).decode()
         assert raw == value if shape == "text" else "before" in raw, repr(payload)
+        assert result.content[-1] != Text(raw)
 
 
 def _leaves(value: Any) -> str:

@@ -30,13 +30,13 @@ _SEQUENCE = re.compile(
 # One of them chooses between text and picture; a row of them can only carry something unseen.
 _SELECTORS = re.compile(r"(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]+")
 _SUSPECT = re.compile(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|{_LONE_RETURN}")
-_SUSPECT_JSON = re.compile(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|\\u00[0189]|\\[bf]|\\r(?!\\n)")
+_ESCAPED = ("\\u00", "\\b", "\\f", "\\r", "\x7f")  # how JSON writes control characters
 _LINE_END = re.compile(rf"[{_ENDS_A_LINE}]|{_LONE_RETURN}")
 
 
 def visible(text: str) -> str:
     """The text as it may be shown. A text with nothing to take out comes back as it is."""
-    if (text.isascii() and text.isprintable()) or _SUSPECT.search(text) is None:
+    if _is_plain(text) or _SUSPECT.search(text) is None:
         return text
     return _SELECTORS.sub("", _SEQUENCE.sub("", _LINE_END.sub("\n", text)))
 
@@ -44,25 +44,30 @@ def visible(text: str) -> str:
 def visible_result(result: ToolResult) -> ToolResult:
     """The result as it may be shown; the very same one if nothing had to be taken out."""
     before = after = result.structured
-    if before is None and result.error is None and not result.stderr and len(result.content) == 1:
-        shown = _visible_block(result.content[0])
-        return result if shown is result.content[0] else changed(result, content=(shown,))
-    if before is not None and _needs_a_look(result) and (clean := _visible_tree(before)) != before:
-        after = clean
-    content = tuple(_visible_block(_restated(block, before, after)) for block in result.content)
+    if before is not None and not _holds_only_plain_text(before) and (shown := _visible_tree(before)) != before:
+        after = shown
+    content = tuple([_visible_block(_restated(block, before, after)) for block in result.content])
     stderr = visible(result.stderr) if result.stderr else ""
-    error = _visible_error(result.error)
+    error = result.error and _visible_error(result.error)
     if content == result.content and after is before and stderr == result.stderr and error is result.error:
         return result
     return changed(result, content=content, structured=after, stderr=stderr, error=error)
 
 
-def _needs_a_look(result: ToolResult) -> bool:
-    """Whether the value may hold something to take out: its JSON, which is nearly always there, is a quick witness."""
-    for block in result.content:
-        if type(block) is Text and block.text[:1] in {"{", "[", '"'}:
-            return _SUSPECT_JSON.search(block.text) is not None
-    return not isinstance(result.structured, (int, float))
+def _is_plain(text: str) -> bool:
+    """Whether a text is ASCII without control characters: a quick look that spares most texts the thorough one."""
+    return text.isascii() and (text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable())
+
+
+def _holds_only_plain_text(value: Any) -> bool:
+    """Whether nothing has to be taken out of a value, seen by its JSON, which is quicker than walking through it."""
+    if isinstance(value, (int, float)):
+        return True
+    try:
+        written = orjson.dumps(value).decode()
+    except (orjson.JSONEncodeError, UnicodeDecodeError):
+        return False
+    return written.isascii() and not any(mark in written for mark in _ESCAPED)
 
 
 def _restated(block: Block, before: Any, after: Any) -> Block:
@@ -87,10 +92,9 @@ def _visible_block(block: Block) -> Block:
             return block
 
 
-def _visible_error(error: ToolError | None) -> ToolError | None:
-    if error is None or (message := visible(error.message)) is error.message:
-        return error
-    return changed(error, message=message)
+def _visible_error(error: ToolError) -> ToolError:
+    message = visible(error.message)
+    return error if message is error.message else changed(error, message=message)
 
 
 def _visible_tree(value: Any) -> Any:
