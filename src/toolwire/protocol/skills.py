@@ -1,0 +1,78 @@
+"""What a skill is: a folder with tools that are programs, or with instructions, or both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from toolwire.protocol.tools import Tool
+
+
+class Passing(StrEnum):
+    """How a program gets its arguments: as one JSON object on its standard input, or as `--name=value` words."""
+
+    JSON = "json"
+    FLAGS = "flags"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program in the folder of a skill. `binaries` has its path for each platform; `""` stands for all others.
+
+    It sees the workspace if it `reads` or `writes` files, the hosts of the grant if it has `network`, and nothing else.
+    `engine` is a wish for a stronger sandbox.
+    """
+
+    binaries: Mapping[str, str]
+    passing: Passing = Passing.JSON
+    reads: bool = False
+    writes: bool = False
+    network: bool = False
+    engine: str = ""
+
+    def binary(self, platform: str) -> str:
+        """Its path on this platform, relative to the folder; empty where it has none."""
+        return self.binaries.get(platform, self.binaries.get("", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class SkillExample:
+    """A call and what it gives, with a sentence that says how to read the output."""
+
+    explanation: str
+    arguments: Mapping[str, Any]
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTest:
+    """A call whose outcome is known. Of `output` only what is given must be there; `files` is what it works on."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    output: Any = None
+    stdout: str | None = None
+    exit_code: int = 0
+    files: Mapping[str, str] = field(default_factory=dict)
+    writes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillTool:
+    """One tool of a skill, as its author defined it. The tool has no target: nothing has been opened yet."""
+
+    tool: Tool
+    program: Program
+    examples: tuple[SkillExample, ...] = ()
+    tests: tuple[SkillTest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill as it is defined. `instructions` is the text of its SKILL.md, which a model reads when it needs it."""
+
+    name: str
+    description: str = ""
+    version: str = "1"
+    tools: tuple[SkillTool, ...] = ()
+    instructions: str = ""
