@@ -3,9 +3,9 @@
 from toolwire.settings.keys import describe
 from toolwire.settings.loading import load, project_file, user_folder
 from toolwire.settings.schema import Layer, ModelChoice, Origin, Profile, Settings, WireFormats
-from toolwire.settings.trust import Untrusted, forget, state_folder, trust
+from toolwire.settings.trust import Untrusted, forget, is_trusted, state_folder, trust
 
 __all__ = [
     "Layer", "ModelChoice", "Origin", "Profile", "Settings", "Untrusted", "WireFormats",
-    "describe", "forget", "load", "project_file", "state_folder", "trust", "user_folder",
+    "describe", "forget", "is_trusted", "load", "project_file", "state_folder", "trust", "user_folder",
 ]  # fmt: skip

@@ -77,6 +77,9 @@ _ALIASES = (
     ("orchestrator.max_tool_iterations", "loop.iterations", 1),
     ("orchestrator.tool_error_limit", "loop.consecutive_failures", 1),
     ("orchestrator.default_tool_timeout_ms", "tools.timeout_s", 1000),
+    ("orchestrator.tools.skills_path", "tools.skills_path", 1),
+    ("orchestrator.tools.enable_sandboxing", "tools.enable_sandboxing", 1),
+    ("orchestrator.tools.sandbox_engine", "tools.sandbox_engine", 1),
 )
 
 

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from toolwire.define.versions import read_pin
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
-from toolwire.errors import SettingsError
+from toolwire.errors import DefinitionError, SettingsError
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
@@ -18,6 +19,9 @@ DefinitionFormat = Literal[
     "auto", "openai", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere", "bedrock",
     "hermes", "qwen_xml", "rcrt", "grammar",
 ]  # fmt: skip
+SandboxEngine = Literal["none", "firejail", "bubblewrap", "podman"]
+"""The engines, weakest first."""
+
 CallParser = Literal[DefinitionFormat, "anthropic_xml", "text"]
 
 
@@ -85,6 +89,14 @@ def _secret(text: str) -> str:
     return text
 
 
+def _pin(text: str) -> str:
+    try:
+        read_pin(text)
+    except DefinitionError as wrong:
+        raise ValueError(f"must be versions: {wrong}") from None
+    return text
+
+
 def _none_in_words(value: Any) -> Any:
     return None if value == "none" else value
 
@@ -147,10 +159,24 @@ class ToolSettings(Section):
     modules: Annotated[tuple[Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")], ...], Field(strict=False)] = Field(
         default=(), description='Your own tools as import paths, such as "package.module:object".'
     )
-
+    skills_path: str | None = Field(
+        default=None, min_length=1, description="Folder of skills; unset, it is the folder skills beside your settings."
+    )
+    versions: Annotated[tuple[Annotated[str, AfterValidator(_pin)], ...], Field(strict=False)] = Field(
+        default=(), description='Versions of skills\' tools to use in place of the newest, such as "resize@1.2".'
+    )
+    enable_sandboxing: bool = Field(default=True, description="Whether commands and skills run in a sandbox.")
+    sandbox_engine: SandboxEngine = Field(
+        default="bubblewrap", description="The weakest sandbox that is good enough; a tool can ask for a stronger one."
+    )
     secrets: Annotated[tuple[Annotated[str, AfterValidator(_secret)], ...], Field(strict=False)] = Field(
         default=(), description='Variables that some tools may have as {{secret:NAME}}: "GITHUB_TOKEN for webfetch".'
     )
+
+    @property
+    def engine(self) -> SandboxEngine:
+        """The least that confines a command."""
+        return self.sandbox_engine if self.enable_sandboxing else "none"
 
 
 class GrantSettings(Section):

@@ -9,16 +9,18 @@ import shlex
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import platformdirs
 
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Autonomy, Verdict
 from toolwire.protocol.tools import Tier
+from toolwire.settings.schema import SandboxEngine
 from toolwire.settings.sources import Entry
 
 VARIABLE = "TOOLWIRE_TRUST"
+ENGINES = get_args(SandboxEngine)
 _LONGEST_SHOWN = 200
 
 
@@ -51,6 +53,10 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
     match entry.path:
         case ("tools", "modules"):
             return bool(value)
+        case ("tools", "enable_sandboxing"):
+            return bool(below and not value)
+        case ("tools", "sandbox_engine"):
+            return ENGINES.index(value) < ENGINES.index(below)
         case ("tools", "secrets"):
             return not set(value) <= set(below)
         case ("grant", "rules"):  # a new yes, or a no that is gone
