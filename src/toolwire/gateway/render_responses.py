@@ -54,7 +54,7 @@ def thought_item(id: str, text: str) -> Json:  # noqa: A002 -- the API's own wor
 def usage_of(usage: Usage) -> Json:
     return {
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.total_tokens,
