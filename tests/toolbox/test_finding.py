@@ -140,22 +140,19 @@ def test_grep_reads_expressions_line_by_line(
     assert sorted(f"{match['path']}:{match['line']}" for match in found) == lines
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
-    [
-        ("(", "unterminated"),
-        ("[a", "unterminated"),
-        ("(?=a)b", "look-around"),
-        (r"(a)\1", "look-around"),
-        ("(a{999}){999}", "very large repetitions"),
-    ],
-)
-def test_an_expression_that_cannot_be_searched_for_is_explained(
-    project: Path, granted: Context, pattern: str, words: str
+@pytest.mark.parametrize("pattern", ["(", "[a", "(?=a)b", r"(a)\1", "(a{999}){999}", "*", "a{2,1}", "[z-a]", "\\"])
+def test_an_expression_that_cannot_be_searched_for_is_answered_with_advice(
+    project: Path, granted: Context, pattern: str
 ) -> None:
-    with pytest.raises(ToolFailure, match=words) as raised:
+    with pytest.raises(ToolFailure, match="put a backslash before") as raised:
         GREP(granted, pattern)
     assert raised.value.code is Code.INVALID_PARAMS
+    assert not GREP(granted, pattern, literal=True)["truncated"]
+
+
+def test_a_file_pattern_that_makes_no_sense_is_said_to_be_one(granted: Context) -> None:
+    with pytest.raises(ToolFailure, match="is not a file pattern"):
+        GLOB(granted, "[z-a]*")
 
 
 def test_more_matches_than_asked_for_are_said_to_be_there(call: Call, workspace: Path, granted: Context) -> None:

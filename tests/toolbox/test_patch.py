@@ -230,3 +230,49 @@ def test_a_second_attempt_finds_the_patch_applied(call: Call, workspace: Path) -
     said = call(PATCH, Context("c", "t", grant=grant), patch=patch)
     assert call(PATCH, Context("c", "t", grant=grant, attempt=2), patch=patch) == said
     assert (workspace / "a").read_text() == "y\n"
+
+
+LINES = [
+    "*** Begin Patch",
+    "*** End Patch",
+    "*** Add File: a",
+    "*** Update File: a",
+    "*** Move to: b",
+    "*** End of File",
+]
+LINES += [
+    "@@",
+    "@@ x",
+    "@@ -1 +1 @@",
+    "@@ -1,2 +0,0 @@",
+    "@@ -0,0 +1,2 @@",
+    "@@ -9999,3 +1 @@",
+    "--- a/a",
+    "+++ b/a",
+    "-x",
+    "+x",
+]
+LINES += [
+    " x",
+    "",
+    "x",
+    "\\ No newline at end of file",
+    "--- /dev/null",
+    "+++ /dev/null",
+    "rename from a",
+    "rename to b",
+    "\r",
+]
+
+
+@given(
+    patch=st.lists(st.sampled_from(LINES), max_size=12).map("\n".join),
+    frame=st.sampled_from(["{}", "*** Begin Patch\n{}\n*** End Patch", "--- a/a\n+++ b/a\n{}"]),
+    body=st.text(st.sampled_from("x\n\ry"), max_size=8),
+)
+def test_no_patch_whatever_its_lines_does_more_than_be_applied_or_refused(patch: str, frame: str, body: str) -> None:
+    files = MemoryFiles({"a": body})
+    try:
+        apply_patch_tool(files)(MEMORY, frame.format(patch))
+    except ToolFailure:
+        assert files.files == {"a": body.encode()}

@@ -1,15 +1,20 @@
 """Patterns that a model wrote, matched in linear time: no pattern and no text can make them slow."""
 
-import re
 from typing import Any
 
 import jsonschema_rs
 
+from toolwire.errors import ToolFailure
 from toolwire.toolbox.places import wrong
 
 LONGEST_PATTERN = 1000
+_LONGEST_EXPRESSION = 10 * LONGEST_PATTERN  # a file pattern becomes a longer expression
 _SPECIAL = frozenset(".^$*+?()[]{}|\\")
 _SIZE = 1 << 20
+_ADVICE = (
+    "Close every bracket, and put a backslash before . * + ? ( ) [ ] { } | that are meant as they are; look-around, "
+    "back references and huge repetitions are not supported."
+)
 
 
 class Pattern:
@@ -38,7 +43,10 @@ def glob(pattern: str, *, ignore_case: bool = False) -> Pattern:
     A pattern without a slash is about the name alone, in whatever folder. Raises ToolFailure.
     """
     anywhere = "" if "/" in pattern else "(?:.*/)?"
-    return Pattern(f"^{anywhere}(?:{_translated(pattern.removeprefix('./'))})$", ignore_case=ignore_case)
+    try:
+        return Pattern(f"^{anywhere}(?:{_translated(pattern.removeprefix('./'))})$", ignore_case=ignore_case)
+    except ToolFailure:
+        raise wrong(f"{pattern!r} is not a file pattern; write one such as src/**/*.py") from None
 
 
 def escaped(text: str) -> str:
@@ -47,22 +55,13 @@ def escaped(text: str) -> str:
 
 
 def _compiled(expression: str, shown: str) -> Any:
-    if len(shown) > LONGEST_PATTERN:
+    if len(shown) > _LONGEST_EXPRESSION:
         raise wrong(f"the pattern has {len(shown)} characters; {LONGEST_PATTERN} are the most")
     try:
         options = jsonschema_rs.RegexOptions(size_limit=_SIZE, dfa_size_limit=_SIZE)
         return jsonschema_rs.Draft202012Validator({"pattern": expression}, pattern_options=options).is_valid
     except (ValueError, jsonschema_rs.ValidationError):
-        raise wrong(f"{shown!r} is not a pattern that can be searched for: {_reason(shown)}") from None
-
-
-def _reason(expression: str) -> str:
-    """Why an expression is refused, in the words of the engine that has words for it."""
-    try:
-        re.compile(expression)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"{error}. To search for the text as it is, set literal."
-    return "look-around, back references and very large repetitions are not supported"
+        raise wrong(f"{shown!r} is not a pattern that can be searched for. {_ADVICE}") from None
 
 
 def _translated(pattern: str) -> str:
