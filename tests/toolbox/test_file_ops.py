@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolwire.protocol.files import Change, FileOps, NotAFile, Protected, Stale
 from toolwire.testing import MemoryFiles
@@ -280,3 +282,34 @@ def test_devices_pipes_and_links_are_never_written_to(workspace: Path, tmp_path:
         with pytest.raises(error):
             files.change(root, [Change(path, b"new")])
     assert (tmp_path / "target").read_text() == "old"
+
+
+PATHS = st.sampled_from(["a", "b", "d", "d/a", "d/e/f", "a/b", "./b", "d//a", "..", ".git/x", ""])
+CHANGES = st.builds(
+    Change,
+    path=PATHS,
+    content=st.sampled_from([b"", b"one", b"two", None]),
+    before=st.sampled_from([None, None, "", digest("one"), digest("two")]),
+    keep_mode=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.lists(CHANGES, min_size=1, max_size=3), max_size=6))
+def test_a_disk_does_whatever_is_asked_exactly_as_the_model_of_it_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[list[Change]]
+) -> None:
+    root = tmp_path_factory.mktemp("disk")
+    disk, memory = LocalFiles(sync=lambda _: None), MemoryFiles(root=str(root))
+    for number, changes in enumerate(steps):
+        outcomes = []
+        for files in (disk, memory):
+            try:
+                files.change(str(root), changes, key=str(number), note="done")
+            except OSError:
+                outcomes.append("refused")
+            else:
+                outcomes.append("done")
+        assert outcomes[0] == outcomes[1], changes
+        assert tree(root) == {path: body.decode() for path, body in memory.files.items()}
+        assert disk.note(str(root), str(number)) == memory.note(str(root), str(number))

@@ -3,7 +3,7 @@
 import errno
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from toolwire.protocol.files import Change, Entry, Stale
@@ -12,12 +12,16 @@ from toolwire.toolbox.protected import refuse_own_state, refuse_protected
 
 
 class MemoryFiles:
-    """FileOps on a dictionary from path to content, all beneath one `root`. There are no links."""
+    """FileOps on a dictionary from path to content, all beneath one `root`. There are no links.
+
+    As on a disk, a folder stays when its last file is removed.
+    """
 
     def __init__(self, files: Mapping[str, bytes | str] | None = None, *, root: str = "/workspace") -> None:
         given = files or {}
         self.root = root
         self.files = {path: body.encode() if isinstance(body, str) else body for path, body in given.items()}
+        self._folders = {"", *(folder for path in self.files for folder in _above(path))}
         self._notes: dict[str, str] = {}
 
     def open(self, root: str, path: str) -> BinaryIO:
@@ -30,31 +34,36 @@ class MemoryFiles:
         folder = self._name(root, path)
         if folder in self.files:
             raise NotADirectoryError(errno.ENOTDIR, "is not a folder")
+        if folder not in self._folders:
+            raise self._missing(folder)
         inner = f"{folder}/" if folder else ""
-        found = {name.removeprefix(inner).partition("/")[0] for name in self.files if name.startswith(inner)}
-        if not found and folder:
-            raise FileNotFoundError(errno.ENOENT, "is not there")
-        return [self._entry(inner + name) for name in sorted(found)[:most]]
+        beneath = (name.removeprefix(inner) for name in {*self.files, *self._folders} if name.startswith(inner))
+        names = sorted(name for name in beneath if name and "/" not in name)
+        return [self._entry(inner + name) for name in names[:most]]
 
     def stat(self, root: str, path: str) -> Entry:
         name = self._name(root, path)
-        if name not in self.files and not isinstance(self._missing(name), IsADirectoryError):
+        if name not in self.files and name not in self._folders:
             raise self._missing(name)
         return self._entry(name)
 
     def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
         self._refuse_other(root)
-        after = dict(self.files)
         names = [plain_path(change.path) for change in changes]
         if len(set(names)) != len(names):
             raise OSError(errno.EINVAL, "a file is changed twice at once")
+        after = dict(self.files)
         for name, change in zip(names, changes, strict=True):
             self._check(name, change)
             if change.content is None:
-                after.pop(name)
+                del after[name]
             else:
                 after[name] = change.content
+        made = {folder for name in names if name in after for folder in _above(name)}
+        if made & after.keys():
+            raise NotADirectoryError(errno.ENOTDIR, "is not a folder")
         self.files = after
+        self._folders |= made
         if key:
             self._notes[key] = note
 
@@ -66,20 +75,21 @@ class MemoryFiles:
         refuse_controls(name)
         refuse_protected(name)
         now = self.files.get(name)
-        if isinstance(self._missing(name), IsADirectoryError) and now is None:
-            raise IsADirectoryError(errno.EISDIR, "is a folder")
-        if any("/".join(name.split("/")[:length]) in self.files for length in range(1, name.count("/") + 1)):
-            raise NotADirectoryError(errno.ENOTDIR, "is not a folder")
+        if now is None and not isinstance(missing := self._missing(name), FileNotFoundError):
+            raise missing
         if now is None and (change.before or change.content is None):
-            raise Stale(name) if change.before else FileNotFoundError(errno.ENOENT, "is not there")
+            raise Stale(name) if change.before else self._missing(name)
         if now is not None and change.before == "":
             raise FileExistsError(errno.EEXIST, "is there already")
         if now is not None and change.before and hashlib.sha256(now).hexdigest() != change.before:
             raise Stale(name)
 
     def _missing(self, name: str) -> OSError:
-        if not name or any(other.startswith(f"{name}/") for other in self.files):
+        """What to say about a name that is not a file."""
+        if name in self._folders:
             return IsADirectoryError(errno.EISDIR, "is a folder")
+        if any(folder in self.files for folder in _above(name)):
+            return NotADirectoryError(errno.ENOTDIR, "is not a folder")
         return FileNotFoundError(errno.ENOENT, "is not there")
 
     def _entry(self, name: str) -> Entry:
@@ -97,3 +107,9 @@ class MemoryFiles:
     def _refuse_other(self, root: str) -> None:
         if root != self.root:
             raise FileNotFoundError(errno.ENOENT, "there is no such folder")
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders in which a path lies, without the root."""
+    parts = path.split("/")
+    return ("/".join(parts[:length]) for length in range(1, len(parts)))
