@@ -1,0 +1,57 @@
+"""What the browser tool needs of a browser: a tab for each conversation, reaching what its grant allows."""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Whose tab it is, and the network rules of the grant. Two visitors share nothing, not even a process."""
+
+    owner: str
+    network: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Where a tab is. `refused` are places that the page wanted and did not get since the last look."""
+
+    url: str
+    title: str
+    status: int | None = None
+    refused: tuple[str, ...] = ()
+
+
+class Tab(Protocol):
+    """One page that is open. All methods raise ToolFailure, with a sentence about the page."""
+
+    async def navigate(self, url: str) -> None: ...
+
+    async def click(self, selector: str) -> None: ...
+
+    async def type(self, selector: str, text: str, *, submit: bool) -> None: ...
+
+    async def html(self, selector: str, most: int) -> str: ...
+
+    async def controls(self, selector: str) -> str:
+        """What can be read and used on the page, by role and name."""
+        ...
+
+    async def screenshot(self, selector: str, *, full_page: bool) -> bytes: ...
+
+    async def evaluate(self, script: str) -> Any: ...
+
+    async def seen(self) -> Seen: ...
+
+
+class BrowserOps(Protocol):
+    """Lends tabs. A visitor who comes again finds the tab as it was left."""
+
+    def tab(self, visitor: Visitor, timeout_s: float) -> AbstractAsyncContextManager[Tab]:
+        """The visitor's tab, for one visitor's use at a time; what takes longer than `timeout_s` fails."""
+        ...
+
+    async def leave(self, visitor: Visitor) -> bool:
+        """Close the visitor's tab with everything that it remembers; False when there is none."""
+        ...
