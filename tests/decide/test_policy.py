@@ -136,6 +136,12 @@ def test_an_explanation_names_the_rule_that_won() -> None:
     assert "Locks are made (deny write where path is *.lock)" in climb["policy"].sentence
 
 
+def test_a_host_that_either_grant_closes_stays_closed_for_a_sub_agent() -> None:
+    one = replace(FREE, network=("*.example.org", "!bank.example.org", "a.net"))
+    other = replace(FREE, network=("*.example.org", "!mail.example.org", "b.net"))
+    assert narrowed(one, other).network == ("*.example.org", "!bank.example.org", "!mail.example.org")
+
+
 NAMES = st.sampled_from(["bash", "write", "look"])
 RULES = st.lists(
     st.builds(

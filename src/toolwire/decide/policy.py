@@ -44,6 +44,8 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
 
     In a `tainted` turn a wary grant has people asked before anything goes out or changes, whatever else is allowed.
     """
+    if tool.effect is Effect.PURE and not grant.rules and not tool.requires_confirmation:
+        return _FREE
     if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and tool.category != SHELL:
         return _by_autonomy(tool, grant)
     if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE:
@@ -75,7 +77,7 @@ def narrowed(grant: Grant, own: Grant) -> Grant:
         tier=min(grant.tier, own.tier),
         permissions=grant.permissions & own.permissions,
         roots=_shared_roots(grant.roots, own.roots),
-        network=tuple(host for host in own.network if host in grant.network),
+        network=_shared_hosts(grant.network, own.network),
         platform=grant.platform,
         confirmed=_shared_names(grant.confirmed, own.confirmed),
         max_calls=min(grant.max_calls, own.max_calls),
@@ -203,6 +205,12 @@ def _said(rule: Rule) -> str:
 def _shared_roots(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     inner = [one for one in others if any(_within(one, root) for root in some)]
     return tuple(dict.fromkeys([*inner, *(root for root in some if any(_within(root, one) for one in others))]))
+
+
+def _shared_hosts(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """The hosts that both name, and everything that either of them closes."""
+    closed = [host for host in (*some, *others) if host.startswith("!")]
+    return tuple(dict.fromkeys([*(host for host in others if host in some), *closed]))
 
 
 def _within(path: str, root: str) -> bool:
