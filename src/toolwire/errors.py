@@ -7,6 +7,7 @@ ToolwireError
 │   ├── ModelUnavailable     not reachable, overloaded, or out of retries
 │   └── ModelRefused         the provider refused the request (key, name, content)
 ├── Suspended            a turn waits for people's word and can be resumed when they have spoken
+├── BudgetSpent          an agent has used up what it may use in a day
 ├── StoreError           the store cannot keep its promise
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
 │   ├── NotKept              no turn, call or artifact with that id
@@ -58,6 +59,10 @@ class Suspended(ToolwireError):
         return Suspended(self.turn_id, self.approvals, sentence)
 
 
+class BudgetSpent(ToolwireError):
+    """An agent has used up what it may use in a day. Raise its budget, or wait until tomorrow."""
+
+
 class StoreError(ToolwireError):
     """The store cannot keep its promise."""
 
@@ -75,12 +80,25 @@ class Fenced(StoreError):
 
 
 class ToolFailure(ToolwireError):
-    """Raised inside a tool to fail with a code, a sentence the model can act on, and detail for the record."""
+    """Raised inside a tool to fail with a code, a sentence the model can act on, and detail for the record.
 
-    def __init__(self, message: str, *, code: Code = Code.EXECUTION_FAILED, detail: Any = None) -> None:
+    A tool that ran a program says how that ended, too.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Code = Code.EXECUTION_FAILED,
+        detail: Any = None,
+        exit_code: int | None = None,
+        stderr: str = "",
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.detail = detail
+        self.exit_code = exit_code
+        self.stderr = stderr
 
 
 class SandboxUnavailable(ToolFailure):

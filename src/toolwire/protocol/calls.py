@@ -78,10 +78,15 @@ Block = Text | Image | Resource | ErrorText
 @quick
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool may return when text alone will not do: blocks for the model, and a value for programs."""
+    """What a tool may return when text alone will not do: blocks for the model, and a value for programs.
+
+    A tool that ran a program says how that ended, too.
+    """
 
     content: tuple[Block, ...]
     structured: Any = None
+    exit_code: int | None = None
+    stderr: str = ""
 
 
 @quick

@@ -1,0 +1,164 @@
+"""Calls to programs of skills: what they get, what comes of what they say, and what they cannot do."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.skills.conftest import Call
+from tests.skills.making import GREET, all_trusted, greeter, one_tool, program, trusted
+from toolwire.agent import Agent
+from toolwire.errors import ToolFailure
+from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.execute.skill_folders import Shelf
+from toolwire.protocol.outcomes import Code, Status
+from toolwire.testing import ScriptedModel
+from toolwire.toolbox.skill_choice import choose
+
+
+@pytest.mark.feature("F055")
+async def test_a_program_gets_its_arguments_as_json_and_gives_structured_output(call: Call, skills: Path) -> None:
+    greeter(skills / "greeter")
+
+    result = await call("greet", {"name": "Ada"})
+
+    assert result.structured == {"greeting": "Hello, Ada!"}
+    assert (result.status, result.exit_code, result.stderr) == (Status.SUCCESS, 0, "")
+
+
+async def test_a_program_that_fails_is_a_failed_result_with_what_it_said(call: Call, skills: Path) -> None:
+    greeter(skills / "greeter")
+
+    result = await call("greet", {"name": "nobody"})
+
+    assert (result.status, result.exit_code, result.stderr) == (Status.FAILED, 1, "there is nobody to greet\n")
+    assert "ended with exit code 1. It said: there is nobody to greet" in result.text
+    assert result.error is not None
+    assert result.error.detail["engine"] == "bubblewrap"
+
+
+async def test_flags_are_one_word_each_and_no_value_can_be_another_flag(call: Call, skills: Path) -> None:
+    lines = ('input = "flags"', 'parameters = { name = "string", deep = "boolean", soft = "boolean", n = "integer", '
+             'tags = "array", rest = "object", none = "string?" }')  # fmt: skip
+    one_tool(skills / "flags", 'for word in "$@"; do echo "$word"; done', *lines)
+
+    result = await call(
+        "try-it",
+        {"name": "--help; $(id)", "deep": True, "soft": False, "n": 5, "tags": ["a b", "c"], "rest": {"x": 1}},
+    )
+
+    assert result.text.splitlines() == [
+        "--name=--help; $(id)", "--deep", "--no-soft", "--n=5", "--tags=a b", "--tags=c", '--rest={"x": 1}',
+    ]  # fmt: skip
+
+
+@pytest.mark.feature("F043")
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        ('{"greeting": 5}', "greeting: expected a string"),
+        ("{}", "missing 'greeting'"),
+        ('{"greeting": "a", "secret": "b"}', "unknown"),
+        ("Hello", "not the JSON that it promises"),
+        ("", "not the JSON that it promises"),
+    ],
+)
+async def test_an_output_that_is_not_exactly_as_promised_is_a_failure(
+    call: Call, skills: Path, output: str, says: str
+) -> None:
+    greeter(skills / "greeter", text=f"#!/bin/sh\necho '{output}'\n")
+
+    result = await call("greet", {"name": "Ada"})
+
+    assert (result.status, result.error and result.error.code) == (Status.FAILED, Code.EXECUTION_FAILED)
+    assert says in result.text
+
+
+async def test_without_an_output_schema_text_is_text_and_json_is_structured(call: Call, skills: Path) -> None:
+    one_tool(skills / "plain", "echo hello", name="plain")
+    one_tool(skills / "json", "echo '[1, 2]'", name="json")
+    one_tool(skills / "odd", "echo '{odd'", name="odd")
+
+    assert ((await call("plain")).text, (await call("plain")).structured) == ("hello", None)
+    assert (await call("json")).structured == [1, 2]
+    assert ((await call("odd")).text, (await call("odd")).structured) == ("{odd", None)
+
+
+async def test_a_program_that_takes_too_long_is_ended(call: Call, skills: Path) -> None:
+    one_tool(skills / "slow", "echo begun >&2; sleep 60", "timeout_ms = 1000")
+
+    result = await call("try-it")
+
+    assert (result.status, result.error and result.error.code) == (Status.TIMEOUT, Code.TIMEOUT)
+    assert "was ended after" in result.text
+    assert "begun" in result.text
+
+
+async def test_a_program_sees_the_workspace_only_if_it_may_read_and_changes_it_only_if_it_may_write(
+    call: Call, skills: Path, workspace: Path
+) -> None:
+    (workspace / "there").write_text("here I am")
+    script = "cat there 2> /dev/null; echo new 2> /dev/null > made; true"
+    one_tool(skills / "none", script, name="none")
+    one_tool(skills / "reads", script, 'permissions = ["file_read"]', name="reads")
+    one_tool(skills / "writes", script, 'permissions = ["file_write"]', name="writes")
+
+    assert (await call("none")).text == "done"
+    assert (await call("reads")).text == "here I am"
+    assert not (workspace / "made").exists()
+    assert (await call("writes")).text == "here I am"
+    assert (workspace / "made").read_text() == "new\n"
+
+
+async def test_a_program_has_no_network_and_no_variables_of_ours(
+    call: Call, skills: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANARY", "tweet")
+    one_tool(skills / "out", "env; ls /sys/class/net; cat /proc/net/route")
+    text = (await call("try-it")).text
+    assert "tweet" not in text
+    assert "eth0" not in text
+
+
+async def test_a_skill_cannot_ask_for_less_than_the_policy(call: Call, skills: Path) -> None:
+    """T70: sandboxing = "none" changes nothing."""
+    one_tool(skills / "loose", "exit 3", 'sandboxing = "none"')
+    error = (await call("try-it")).error
+    assert error is not None
+    assert error.detail["engine"] == "bubblewrap"
+
+
+async def test_what_was_trusted_goes_on_running_when_its_folder_changes(shelf: Shelf, skills: Path) -> None:
+    """T54: a program that is swapped afterwards does not run."""
+    greeter(skills / "greeter")
+    tools = choose(all_trusted(skills)).tools(local_sandbox(), shelf)
+    agent = Agent(ScriptedModel([]), tools)
+    assert (await agent.call("greet", {"name": "Ada"})).ok
+
+    program(skills / "greeter" / "bin" / "greet", GREET.replace("Hello", "Die"))
+
+    assert (await agent.call("greet", {"name": "Ada"})).structured == {"greeting": "Hello, Ada!"}
+
+
+def test_a_folder_that_changed_since_it_was_trusted_is_not_copied(shelf: Shelf, skills: Path) -> None:
+    found = trusted(greeter(skills / "greeter"))
+    program(skills / "greeter" / "bin" / "greet", GREET.replace("Hello", "Die"))
+
+    with pytest.raises(ToolFailure, match="has changed since it was trusted"):
+        shelf.place(found.folder.path, found.folder.digest)
+
+
+def test_a_copy_that_was_tampered_with_is_made_anew(shelf: Shelf, skills: Path) -> None:
+    found = trusted(greeter(skills / "greeter"))
+    kept = shelf.place(found.folder.path, found.folder.digest)
+    (kept / "bin" / "greet").write_text("#!/bin/sh\necho evil\n")
+
+    again = shelf.place(found.folder.path, found.folder.digest)
+
+    assert (again / "bin" / "greet").read_text() == GREET
+
+
+def test_a_copy_outlives_the_folder(shelf: Shelf, skills: Path) -> None:
+    found = trusted(greeter(skills / "greeter"))
+    kept = shelf.place(found.folder.path, found.folder.digest)
+    (skills / "greeter" / "bin" / "greet").unlink()
+    assert shelf.place(found.folder.path, found.folder.digest) == kept
