@@ -11,7 +11,20 @@ help: ## list the verbs
 	@echo "Fetching uv …"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools uv==0.13.7
 
-setup: .tools/bin/uv ## install everything the other verbs need
+engines: ## install the sandbox engines, where that can be done (Debian, as root)
+	@missing=; for program in bwrap firejail podman runc; do \
+	  PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null 2>&1 || missing="$$missing $$program"; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then \
+	  echo "Sandbox engines that are not installed:$$missing. Tools that need one will say so; toolwire doctor tells more."; \
+	else \
+	  echo "Installing sandbox engines …"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    bubblewrap firejail podman runc git perl-base >/dev/null 2>&1; } \
+	  || echo "They could not be installed. Tools that need one will say so; toolwire doctor tells more."; \
+	fi
+
+setup: .tools/bin/uv engines ## install everything the other verbs need
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
 demo: setup ## ask the embedded local model three questions; no key, no server, no account
@@ -47,6 +60,9 @@ bench: setup ## measure against floors and peers, as ratios in one run
 bench-peers: setup ## install the peers for `make bench`, beside the project
 	@UV_PROJECT_ENVIRONMENT=.venv-peers $(UV) sync --quiet --frozen --group peers $(EXTRAS)
 
+bench-sandbox: setup ## measure how fast boxes open, close and end, and what long output costs
+	@$(RUN) python -m benchmarks.sandbox
+
 fuzz: setup ## read a million broken and hostile model outputs; none may raise or hang
 	@$(RUN) python -m benchmarks.fuzz_wire 1000000
 
@@ -56,4 +72,4 @@ race: setup ## swap folders for links under the file tools for a minute each; no
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help setup demo test check format docs eval-local bench bench-peers fuzz race clean
+.PHONY: help engines setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean

@@ -20,6 +20,7 @@ from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.cgroups import Cgroups
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.examination import Host
+from toolwire.execute.sandbox.limits import UNCOUNTED
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.sandbox.probes import Probe, by_threat, named
 from toolwire.execute.sandbox.protected import PROTECTED, guard
@@ -156,6 +157,9 @@ def test_T28_control_a_box_started_by_root_can_write_kernel_settings() -> None:
 
 @pytest.mark.parametrize("name", _each("T29"))
 async def test_T29_no_resource_can_be_exhausted(box: Sandbox, host: Host, name: str) -> None:
+    if name == "many_names" and not AS_ROOT:
+        assert UNCOUNTED in (await box.report("bubblewrap")).weaker
+        return
     assert await holds(box, named(name), host)
 
 

@@ -10,7 +10,7 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
-from toolwire.execute.sandbox.limits import apply, missing
+from toolwire.execute.sandbox.limits import UNCOUNTED, apply, missing
 from toolwire.execute.sandbox.plan import PERL, SCRIPT, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors, memory
@@ -62,7 +62,8 @@ class Bubblewrap:
         self._protected = protected
         self._files = {name: text.encode() for name, text in MADE_UP.items()} | _copies()
         self._landlock = landlock.abi()
-        self.weaker = missing(cgroups, self._landlock)
+        uncounted = () if os.geteuid() == 0 else (UNCOUNTED,)
+        self.weaker = (*missing(cgroups, self._landlock), *uncounted)
 
     def probe(self) -> Report:
         if not self._program:
@@ -93,9 +94,9 @@ class Bubblewrap:
         given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
         launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))
         outside = held.keep(self._outside(command.limits, workspace, group, launcher).memory())
-        box = Box.of(
-            helper(outside, streams.to_status), held.all, streams, self.name, self._profile(arguments, command)
-        )
+        passed = [*held.all, *([workspace.guard.root] if workspace.guard is not None else [])]
+        profile = self._profile(arguments, command)
+        box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, profile)
         box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
         return box
 

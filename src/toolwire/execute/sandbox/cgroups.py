@@ -12,6 +12,7 @@ from toolwire.protocol.operations import ExecLimits
 PREFIX = "toolwire-"
 _CONTROLLERS = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
+_ALL = {True: "max", False: "-1"}
 _EMPTY_WITHIN_S = 1.0
 _MOST_FOLDERS = 20_000
 
@@ -83,6 +84,9 @@ class Group:
 
     def kill(self) -> None:
         """Kill every member, at once where the kernel can do it."""
+        for place in self._places:
+            if "cpu" in place.controllers:  # whoever has used up his share could not even die before the next period
+                _write(place.folder / ("cpu.max" if place.unified else "cpu.cfs_quota_us"), _ALL[place.unified])
         for place in self._places:
             if (place.folder / "cgroup.kill").exists():
                 (place.folder / "cgroup.kill").write_text("1")

@@ -62,7 +62,9 @@ class Box:
         if self.group is not None:
             with suppress(OSError):
                 self.group.kill()
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):
+            if self.process.returncode is None:  # so its number is still its own
+                os.killpg(self.process.pid, signal.SIGKILL)
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def end(self) -> int:

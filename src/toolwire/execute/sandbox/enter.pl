@@ -1,7 +1,6 @@
 # Makes the system calls of a plan in order, then becomes the command. Tells the status descriptor how far it came.
 # A plan is a list of steps: the number of fields, then the fields, each ended by NUL.
 # In Perl because it starts in a millisecond, is part of every Debian, and can make any system call.
-use strict;
 BEGIN { $^F = 65_535 }    # what is open stays open for a launcher; a command gets a closing call of its own
 my ($plan, $status) = @ARGV;
 open(my $told, ">&=", $status) or exit 125;

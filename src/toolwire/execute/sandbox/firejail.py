@@ -16,7 +16,7 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
-from toolwire.execute.sandbox.workspace import STAGE, TMP, Workspace, open_workspace, ready_stage, seal, stage
+from toolwire.execute.sandbox.workspace import TMP, Workspace, open_workspace, ready_stage, seal, stage
 from toolwire.protocol.operations import Command
 
 NOT_GIVEN = (
@@ -86,9 +86,9 @@ class Firejail:
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
             # It asks who its user is, and this user is nobody on this machine.
             made_up = f"root:x:0:0::/root:/bin/sh\nagent:x:{workspace.user}:{workspace.group}::/home/agent:/bin/bash\n"
-            plan.write(f"{STAGE}/passwd", made_up).call("mount", f"{STAGE}/passwd", "/etc/passwd", 0, _BIND, 0)
-            owned = f"size=64k,mode=0755,uid={workspace.user},gid={workspace.group}"
             plan.call("mount", "tmpfs", "/home", "tmpfs", 0, "size=64k,mode=0755").call("mkdirat", -100, _home(), 0o755)
+            plan.write("/home/accounts", made_up).call("mount", "/home/accounts", "/etc/passwd", 0, _BIND, 0)
+            owned = f"size=64k,mode=0755,uid={workspace.user},gid={workspace.group}"
             plan.call("mount", "tmpfs", _home(), "tmpfs", 0, owned)
             plan.user(workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds)

@@ -19,6 +19,9 @@ def apply(plan: Plan, limits: ExecLimits, holds: frozenset[str]) -> Plan:
     return plan
 
 
+UNCOUNTED = "names in the folder for temporary files are not counted (only root can limit them)"
+
+
 def missing(cgroups: Cgroups, landlock: int) -> tuple[str, ...]:
     """One sentence for each promise that is weaker on this machine."""
     weaker = []

@@ -14,6 +14,7 @@ from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT, HOME_BYTES, TOOLCHAIN, report_missing
 from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.limits import UNCOUNTED
 from toolwire.execute.sandbox.plan import PERL, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
@@ -47,7 +48,7 @@ class Podman:
         self._runtime = runtime or ("runc" if shutil.which("runc", path=_PATH) else "")
         self._rootfs = rootfs or _usual_place()
         self._landlock = landlock.abi()
-        self.weaker = () if os.geteuid() == 0 else ("names in /tmp are not counted (not root)",)
+        self.weaker = () if os.geteuid() == 0 else (UNCOUNTED,)
 
     def probe(self) -> Report:
         if not self._program:

@@ -34,7 +34,8 @@ class Unconfined:
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
         self._landlock = landlock.abi()
-        self.weaker = (*NOT_GIVEN, *missing(cgroups, self._landlock))
+        alive = () if cgroups.holds else ("a process that leaves its session survives the command (no cgroup)",)
+        self.weaker = (*NOT_GIVEN, *alive, *missing(cgroups, self._landlock))
 
     def _protected(self) -> tuple[str, ...]:
         """Only root can mount, so only root can protect names here."""

@@ -91,11 +91,8 @@ def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> P
     options = f"size={tmp_bytes},nr_inodes={tmp_files},mode=0700,uid={workspace.user},gid={workspace.group}"
     plan.call("unshare", _NEW_MOUNT_NAMESPACE)
     plan.call("mount", "none", "/", 0, _PRIVATE, 0)
-    plan.call("mount", "tmpfs", STAGE, "tmpfs", _NO_SUID_NO_DEVICES, "mode=0711,size=64k")
-    plan.call("mkdirat", -100, STAGED_TMP, 0o711)
     plan.call("mount", "tmpfs", STAGED_TMP, "tmpfs", _NO_SUID_NO_DEVICES, options)
     if workspace.tree is not None:
-        plan.call("mkdirat", -100, f"{STAGE}/workspace", 0o711)
         plan.call("move_mount", workspace.tree, "", -100, f"{STAGE}/workspace", _MOVE_FROM_DESCRIPTOR)
     return plan
 
@@ -112,8 +109,9 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
 
 
 def ready_stage() -> None:
-    """Root only: make the folder on which launchers mount; it stays empty for everyone else."""
-    Path(STAGE).mkdir(mode=0o711, exist_ok=True)
+    """Root only: make the folders on which launchers mount; they stay empty for everyone else."""
+    for folder in (STAGE, f"{STAGE}/workspace", STAGED_TMP):
+        Path(folder).mkdir(mode=0o711, exist_ok=True)
 
 
 def _in_namespace(use: Callable[[int], None]) -> None:
