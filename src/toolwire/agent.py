@@ -9,17 +9,18 @@ from typing import Any, TypeVar
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import NotKept, Suspended
+from toolwire.errors import BudgetSpent, NotKept, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.journey import Approve, Emit
 from toolwire.loop.events import Event
+from toolwire.loop.limits import within_budget
 from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
+from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
@@ -68,6 +69,7 @@ class Agent:
         approve: Approve | None = None,
         suspends: bool = False,
         secrets: Secrets = NO_SECRETS,
+        budget: Budget | None = None,
         intervene: Intervene | None = None,
         tier_by_intent: bool = False,
         name: str = "agent",
@@ -84,6 +86,7 @@ class Agent:
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()
+        self.budget = budget
         self.name = name
         self.project = project
         self._intervene = intervene
@@ -91,12 +94,15 @@ class Agent:
         self._max_tokens = max_tokens
         self._temperature = temperature
 
-    async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
+    async def ask(
+        self, question: str, *, thread: str = "", on_event: Emit | None = None, tainted: bool = False
+    ) -> Answer:
         """Answer a question, using tools as needed. Questions with the same `thread` share one conversation.
 
-        Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed.
+        `tainted` says that strangers may have had a hand in the question. Raises `ModelError` when the model cannot be
+        reached; the turn is kept and can be resumed.
         """
-        turn = await self._begin(question, thread)
+        turn = await self._begin(question, thread, tainted=tainted)
         return _answer(await self._runner(on_event).run(turn))
 
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
@@ -152,6 +158,19 @@ class Agent:
         await self.store.end(done, TurnStats(calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms))
         return result
 
+    async def _affordable(self, grant: Grant) -> tuple[Limits, Grant]:
+        """Limits and grant cut down to what is left of the day. Raises `BudgetSpent`."""
+        if self.budget is None:
+            return self.limits, grant
+        spent = await self.store.spent(self.name, self.runtime.clock())
+        left = within_budget(self.limits, grant, self.budget, spent)
+        if left is None:
+            raise BudgetSpent(
+                f"agent {self.name!r} has used up its budget of today ({spent.calls} calls, {spent.tokens} tokens, "
+                f"{spent.cost_usd:.4f} USD); raise it, or go on tomorrow"
+            )
+        return left
+
     async def close(self) -> None:
         """Let go of connections, threads and files. Harmless when called twice."""
         await self.model.close()
@@ -174,8 +193,10 @@ class Agent:
             temperature=self._temperature,
         )
 
-    async def _begin(self, question: str, thread: str, model: str = "") -> Turn:
+    async def _begin(self, question: str, thread: str, model: str = "", *, tainted: bool = False) -> Turn:
         history = await self.store.thread(thread) if thread else ()
+        grant = unlock(self.grant, question) if self._tier_by_intent else self.grant
+        limits, grant = await self._affordable(grant)
         turn = Turn(
             id=self.runtime.new_id(),
             project=self.project,
@@ -183,11 +204,11 @@ class Agent:
             thread=thread,
             model=model or self.model.name,
             system=self.system,
-            grant=unlock(self.grant, question) if self._tier_by_intent else self.grant,
-            limits=self.limits,
+            grant=grant,
+            limits=limits,
             started_at=self.runtime.clock(),
             messages=(*history, UserMessage(question)),
-            tainted=was_tainted(history),
+            tainted=tainted or was_tainted(history),
         )
         await self.store.begin(turn)
         return turn

@@ -13,7 +13,7 @@ from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration, one_line
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
-from toolwire.protocol.turns import EndReason
+from toolwire.protocol.turns import Budget, EndReason
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
@@ -106,6 +106,7 @@ async def agent_of(
         approve=person.approver,
         suspends=place.settings.store.kind == "sqlite",
         secrets=place.settings.secrets(place.environ),
+        budget=Budget(**place.settings.budget.model_dump()),
         intervene=person.intervene if flags.step else None,
         name="cli",
         project=flags.project,

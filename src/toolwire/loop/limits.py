@@ -1,7 +1,13 @@
 """Where a turn stops by itself, and what the model is told when it does."""
 
+from typing import TypeVar
+
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, Usage, UserMessage
-from toolwire.protocol.turns import EndReason, Turn
+from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import Budget, EndReason, Limits, Spending, Turn
+from toolwire.protocol.values import changed
+
+Number = TypeVar("Number", int, float)
 
 ECHOES_KEPT = 20
 CHARS_PER_TOKEN = 4
@@ -21,6 +27,7 @@ WITHOUT_ANSWER = {
     EndReason.FAILURE_LIMIT: "Too many steps in a row failed, and I have no answer.",
     EndReason.STUCK: "I kept repeating the same step and have no answer.",
     EndReason.TOKEN_BUDGET: "The token budget of this turn is used up.",
+    EndReason.COST_BUDGET: "The money for this turn is used up.",
     EndReason.DEADLINE: "The time for this turn is over.",
 }
 
@@ -43,7 +50,27 @@ def ending_reason(turn: Turn, now: float) -> EndReason | None:
         return EndReason.DEADLINE
     if limits.tokens is not None and turn.usage.total_tokens >= limits.tokens:
         return EndReason.TOKEN_BUDGET
+    if limits.cost_usd is not None and (turn.usage.cost_usd or 0.0) >= limits.cost_usd:
+        return EndReason.COST_BUDGET
     return None
+
+
+def within_budget(limits: Limits, grant: Grant, budget: Budget, spent: Spending) -> tuple[Limits, Grant] | None:
+    """A turn's limits and grant cut down to what is left of the day; None when nothing is."""
+    calls, tokens = _left(budget.calls, spent.calls), _left(budget.tokens, spent.tokens)
+    cost = _left(budget.cost_usd, spent.cost_usd)
+    if any(left is not None and left <= 0 for left in (calls, tokens, cost)):
+        return None
+    cut = changed(limits, tokens=_least(limits.tokens, tokens), cost_usd=_least(limits.cost_usd, cost))
+    return cut, grant if calls is None else changed(grant, max_calls=min(grant.max_calls, calls))
+
+
+def _left(most: Number | None, used: Number) -> Number | None:
+    return None if most is None else most - used
+
+
+def _least(one: Number | None, other: Number | None) -> Number | None:
+    return min((number for number in (one, other) if number is not None), default=None)
 
 
 def time_left_s(turn: Turn, now: float) -> float | None:

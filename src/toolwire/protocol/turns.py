@@ -18,6 +18,7 @@ class EndReason(StrEnum):
     FAILURE_LIMIT = "failure_limit"
     STUCK = "stuck"
     TOKEN_BUDGET = "token_budget"
+    COST_BUDGET = "cost_budget"
     DEADLINE = "deadline"
     CANCELED = "canceled"
     STOPPED = "stopped"
@@ -35,9 +36,30 @@ class Limits:
     calls_per_step: int = 32
     repeats: int = 3
     tokens: int | None = None
+    cost_usd: float | None = None
     deadline_s: float | None = None
     result_chars: int = 20_000
     tools_enabled: bool = True
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply."""
+
+    calls: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What an agent has used in one day, as far as its ended turns say."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
 
 
 @quick

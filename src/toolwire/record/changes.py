@@ -11,12 +11,12 @@ from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.turns import Ending, Turn
+from toolwire.protocol.turns import Ending, Spending, Turn
 from toolwire.record import refusals
 from toolwire.record.contract import LoopMetrics, TurnStats
 from toolwire.record.page import LOOP_SUMS, Page
 from toolwire.record.rows import CALL, RESULT, Row, audit_rows, column, identity
-from toolwire.record.tally import loop_metrics
+from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
 from toolwire.wire.stored import read_approval, write_approval
@@ -46,6 +46,10 @@ _START = """
 """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
+_SPEND = """
+    INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT (agent, day) DO UPDATE SET
+        calls = calls + excluded.calls, tokens = tokens + excluded.tokens, cost_usd = cost_usd + excluded.cost_usd
+"""
 _ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
 _ASK = "INSERT INTO approvals (id, turn_id, call_id, body, expires_at) VALUES (?, ?, ?, ?, ?)"
@@ -180,6 +184,9 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     page.connection.execute(_SET_LOOP, tuple(getattr(metrics, name) for name in LoopMetrics.__slots__))
     for tally in stats.formats:
         _count_format(page, tally)
+    used = spending(Spending(), stats)
+    row = (column(turn.agent), day_of(at), used.calls, used.tokens, used.cost_usd)
+    page.connection.execute(_SPEND, row)
     return None
 
 

@@ -8,7 +8,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import Spending, Turn
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
 
@@ -216,6 +216,10 @@ class Store(Protocol):
 
     async def formats(self) -> list[FormatTally]:
         """How each format has worked for each model, by model and then by format."""
+        ...
+
+    async def spent(self, agent: str, at: float) -> Spending:
+        """What an agent's turns that ended on the day (UTC) of this time have used."""
         ...
 
     async def keep(self, data: bytes) -> str:

@@ -13,13 +13,22 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, Turn
+from toolwire.protocol.turns import Ending, Spending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record import refusals, story
 from toolwire.record.chain import BEGINNING, AuditChain, link, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.rows import audit_rows
-from toolwire.record.tally import NEWEST_RESULTS, ToolTally, counted_as, elapsed_ms, loop_metrics, tool_metrics
+from toolwire.record.tally import (
+    NEWEST_RESULTS,
+    ToolTally,
+    counted_as,
+    day_of,
+    elapsed_ms,
+    loop_metrics,
+    spending,
+    tool_metrics,
+)
 from toolwire.wire.format_tally import FormatTally, merged
 
 
@@ -58,6 +67,7 @@ class MemoryStore:
         self._formats: tuple[FormatTally, ...] = ()
         self._bodies: dict[str, bytes] = {}
         self._approvals: dict[str, ApprovalCard] = {}
+        self._spent: dict[tuple[str, int], Spending] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,6 +138,8 @@ class MemoryStore:
         kept = self._held(turn)
         kept.ending = ending
         self._ended.append(kept)
+        key = (turn.agent, day_of(self._clock()))
+        self._spent[key] = spending(self._spent.get(key, Spending()), stats)
         self._loop = loop_metrics(self._loop, stats, ending.reason)
         self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
         self._touch(kept, "ended")
@@ -213,6 +225,9 @@ class MemoryStore:
 
     async def formats(self) -> list[FormatTally]:
         return list(self._formats)
+
+    async def spent(self, agent: str, at: float) -> Spending:
+        return self._spent.get((agent, day_of(at)), Spending())
 
     async def keep(self, data: bytes) -> str:
         handle = f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -10,6 +10,7 @@ from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Spending
 from toolwire.record import refusals, story
 from toolwire.record.chain import AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
@@ -84,6 +85,7 @@ _NEWEST_MS = """
     FROM records c JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     WHERE c.schema_name = 'tool.call' AND c.title = ? ORDER BY c.seq DESC LIMIT ?
 """
+_SPENT = "SELECT calls, tokens, cost_usd FROM spending WHERE agent = ? AND day = ?"
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
 _APPROVALS = """
     SELECT body FROM approvals
@@ -170,6 +172,11 @@ def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetr
     tools = [tool_metrics(tool, ToolTally(*sums), _newest_ms(connection, tool)) for tool, *sums in tallies]
     sums = connection.execute(LOOP_SUMS).fetchone()
     return tools, LoopMetrics(*sums) if sums else LoopMetrics()
+
+
+def spent(connection: sqlite3.Connection, agent: str, day: int) -> Spending:
+    row = connection.execute(_SPENT, (column(agent), day)).fetchone()
+    return Spending(*row) if row else Spending()
 
 
 def formats(connection: sqlite3.Connection) -> list[FormatTally]:

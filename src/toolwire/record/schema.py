@@ -177,7 +177,20 @@ _APPROVALS = (
 
 _CHAIN = ("ALTER TABLE audit ADD COLUMN chain TEXT NOT NULL DEFAULT ''",)
 
-STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN)
+_SPENDING = (
+    """
+    CREATE TABLE spending (
+        agent TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        cost_usd REAL NOT NULL,
+        PRIMARY KEY (agent, day)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import Spending, Turn
 from toolwire.record import changes, reads, refusals, schema
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.chain import AuditChain
@@ -35,6 +35,7 @@ from toolwire.record.rows import (
     result_row,
     said_row,
 )
+from toolwire.record.tally import day_of
 from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
 
@@ -169,6 +170,9 @@ class SqliteStore:
 
     async def formats(self) -> list[FormatTally]:
         return await self._reader.read(reads.formats)
+
+    async def spent(self, agent: str, at: float) -> Spending:
+        return await self._reader.read(reads.spent, agent, day_of(at))
 
     async def keep(self, data: bytes) -> str:
         return await self._on_files(partial(self._artifacts.keep, data))

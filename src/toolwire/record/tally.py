@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.turns import EndReason
+from toolwire.protocol.turns import EndReason, Spending
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 
 NEWEST_RESULTS = 1000
@@ -105,6 +105,20 @@ def loop_metrics(so_far: LoopMetrics, stats: TurnStats, reason: EndReason) -> Lo
         input_tokens=so_far.input_tokens + stats.input_tokens,
         output_tokens=so_far.output_tokens + stats.output_tokens,
         cost_usd=_sum_known(so_far.cost_usd, stats.cost_usd),
+    )
+
+
+def day_of(at: float) -> int:
+    """The day (UTC) of a time, counted from 1970."""
+    return int(at // 86_400)
+
+
+def spending(so_far: Spending, stats: TurnStats) -> Spending:
+    """What a day's turns have used after one more ended."""
+    return Spending(
+        so_far.calls + stats.calls,
+        so_far.tokens + stats.input_tokens + stats.output_tokens,
+        so_far.cost_usd + (stats.cost_usd or 0.0),
     )
 
 

@@ -142,6 +142,9 @@ class LoopSettings(Section):
     calls_per_step: int = Field(default=32, ge=1, le=1000, description="Calls accepted from one reply.")
     repeats: int = Field(default=3, ge=1, le=100, description="Same call with the same result before a turn is stuck.")
     tokens: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Tokens that a turn may use.")
+    cost_usd: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="US dollars that a turn may cost."
+    )
     deadline_s: Annotated[float | None, Unlimited] = Field(
         default=None, gt=0, allow_inf_nan=False, description="Seconds that a turn may take."
     )
@@ -201,6 +204,14 @@ class StoreSettings(Section):
     kind: Literal["sqlite", "memory"] = Field(default="sqlite", description="What keeps them.")
 
 
+class BudgetSettings(Section):
+    calls: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Calls of one day (UTC).")
+    tokens: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Tokens of one day (UTC).")
+    cost_usd: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="US dollars of one day (UTC)."
+    )
+
+
 class OutputSettings(Section):
     color: Literal["auto", "always", "never"] = Field(default="auto", description="Colour on the terminal.")
 
@@ -231,6 +242,7 @@ class Settings(Section):
     tools: ToolSettings = ToolSettings()
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     store: StoreSettings = StoreSettings()
+    budget: BudgetSettings = BudgetSettings()
     output: OutputSettings = OutputSettings()
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
