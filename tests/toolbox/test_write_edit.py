@@ -16,7 +16,7 @@ from toolwire.toolbox import LocalFiles, edit_tool, read_tool, write_tool
 from toolwire.toolbox.replacing import replaced
 
 Call = Callable[..., Any]
-FILES = LocalFiles()
+FILES = LocalFiles(sync=lambda _: None)  # nothing here is about power cuts
 WRITE, EDIT, READ = write_tool(FILES), edit_tool(FILES), read_tool(FILES)
 
 
