@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from toolwire import Approval, MemoryStore, Runtime, Toolbox
 from toolwire.errors import ToolFailure
+from toolwire.protocol.calls import NeedsApproval, ToolCall
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant, Tier
+from toolwire.protocol.turns import Turn
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, edit_tool, read_tool, write_tool
 from toolwire.toolbox.replacing import replaced
@@ -197,3 +200,21 @@ def test_replacing_is_exact_for_every_kind_of_text() -> None:
     assert replaced("f", "a.b", ".", "x").text == "axb"
     assert replaced("f", "aaa", "a", "b", replace_all=True)[:3] == ("bbb", 3, 1)
     assert replaced("f", "\n\nend", "end", "").first_line == 3
+
+
+@pytest.mark.parametrize("granted_by_a_person", [True, False])
+async def test_a_person_is_asked_before_a_file_is_changed(workspace: Path, granted_by_a_person: bool) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def approve(request: NeedsApproval) -> Approval:
+        asked.append(dict(request.allowed.arguments))
+        return Approval(granted=granted_by_a_person)
+
+    runtime = Runtime(Toolbox(WRITE), MemoryStore(), approve=approve)
+    arguments = {"path": "a.txt", "content": "x"}
+    for tier, permissions in ((Tier.WALK, {"file_write"}), (Tier.RUN, {"file_read"}), (Tier.RUN, {"file_write"})):
+        turn = Turn(f"{tier}-{permissions}", grant=Grant(tier, frozenset(permissions), (str(workspace),)))
+        result = await runtime.execute(ToolCall("write", arguments, id="c"), turn)
+    assert [one["path"] for one in asked] == ["a.txt"]
+    assert result.ok is granted_by_a_person
+    assert (workspace / "a.txt").exists() is granted_by_a_person
