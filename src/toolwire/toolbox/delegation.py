@@ -1,0 +1,231 @@
+"""Setting other agents to work: never with more than both sides may do, and out of one purse.
+
+A sub-agent's conversation is a thread whose name says who sent it: `sub/ROOT/DEPTH/CALL`, where ROOT is the turn of a
+person's question at the bottom of it all. Everything under one root shares its calls, tokens and number of agents.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from toolwire.agent import Agent, Answer
+from toolwire.decide.policy import narrowed
+from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure, ToolwireError
+from toolwire.loop.events import CallStarted, Event
+from toolwire.loop.step import was_tainted
+from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.policy import Rule, Verdict
+from toolwire.protocol.tools import Effect, Grant, Tier
+from toolwire.protocol.turns import Limits
+from toolwire.protocol.values import changed
+from toolwire.record.contract import Store
+
+DEEPEST = 3
+MOST_AT_ONCE = 8
+MOST_UNDER_ONE_ROOT = 32
+LONGEST_S = 3600.0
+SUB = "sub/"
+TAINTED = "Whoever asks for this has read what strangers may have written"
+_MOST_PURSES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An agent that others may set to work. `make` gets the grant it will run under and gives a new agent.
+
+    What `make` gives is used and left open: models, executors and stores belong to whoever wrote `make`.
+    """
+
+    name: str
+    description: str
+    grant: Grant
+    make: Callable[[Grant], Agent]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a sub-agent is to do, in which thread, and for whom."""
+
+    worker: Worker
+    question: str
+    thread: str
+    context: Context
+
+    @property
+    def root(self) -> str:
+        return origin(self.context)[0]
+
+
+@dataclass(slots=True)
+class _Purse:
+    """What all sub-agents under one root may still use."""
+
+    calls: int
+    tokens: int | None
+    started: int = 0
+
+
+class Crew:
+    """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
+
+    `tokens` is how many all sub-agents of one question may use together.
+    """
+
+    def __init__(self, store: Store, workers: Sequence[Worker], *, tokens: int | None = None) -> None:
+        self.store = store
+        self.workers = {worker.name: worker for worker in workers}
+        self.failures: dict[str, str] = {}
+        self._tokens = tokens
+        self._purses: dict[str, _Purse] = {}
+        self._background: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> "Crew":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks = list(self._background.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def worker(self, name: str) -> Worker:
+        """The worker of that name, or the only one. Raises ToolFailure."""
+        if not self.workers:
+            raise ToolFailure("no agent can be set to work here", code=Code.UNAVAILABLE)
+        if not name and len(self.workers) == 1:
+            return next(iter(self.workers.values()))
+        if name in self.workers:
+            return self.workers[name]
+        near = nearest(name, self.workers)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.workers)[:20])}"
+        raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
+
+    async def run(self, errand: Errand, seconds: float) -> Answer:
+        """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
+        purse = self._purse(errand)
+        grant = _share(purse, narrowed(errand.context.grant, errand.worker.grant))
+        purse.started += 1
+        purse.calls -= grant.max_calls
+        agent = self._agent(errand, grant, purse, seconds)
+        if grant.wary and await self._tainted(errand.context):
+            agent.grant = changed(grant, rules=(*grant.rules, _wariness(agent.toolbox)))
+        answer = await _asked(agent, errand)
+        purse.calls += max(grant.max_calls - answer.turn.calls, 0)
+        if purse.tokens is not None:
+            purse.tokens -= answer.usage.total_tokens
+        return answer
+
+    def start(self, errand: Errand) -> None:
+        """Let a worker answer in the background. Raises ToolFailure when too many do already."""
+        if len(self._background) >= MOST_AT_ONCE:
+            raise ToolFailure(f"{MOST_AT_ONCE} agents are at work already; wait for one", code=Code.UNAVAILABLE)
+        _share(self._purse(errand), errand.context.grant)
+        task = asyncio.create_task(self._work(errand), name="toolwire-sub-agent")
+        self._background[errand.thread] = task
+        task.add_done_callback(lambda _: self._background.pop(errand.thread, None))
+
+    def is_working(self, thread: str) -> bool:
+        """Whether someone works on a thread in the background of this process."""
+        return thread in self._background
+
+    async def wait(self, thread: str) -> None:
+        """Wait until nobody works on a thread in the background any more."""
+        if task := self._background.get(thread):
+            await asyncio.wait((task,))
+
+    async def _work(self, errand: Errand) -> None:
+        try:
+            await self.run(errand, LONGEST_S)
+        except ToolFailure as failure:
+            self.failures[errand.thread] = str(failure)
+
+    def _agent(self, errand: Errand, grant: Grant, purse: _Purse, seconds: float) -> Agent:
+        """A new agent, held to its grant and limits whatever its maker has set."""
+        agent = errand.worker.make(grant)
+        agent.grant, agent.name, agent.project = grant, errand.worker.name, errand.context.project
+        agent.limits = _within(agent.limits, seconds, purse.tokens)
+        return agent
+
+    def _purse(self, errand: Errand) -> _Purse:
+        root, depth = origin(errand.context)
+        if depth > DEEPEST:
+            raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
+        while len(self._purses) >= _MOST_PURSES:
+            del self._purses[next(iter(self._purses))]
+        return self._purses.setdefault(root, _Purse(errand.context.grant.max_calls, self._tokens))
+
+    async def _tainted(self, context: Context) -> bool:
+        """Whether strangers may have had a hand in what the caller asks for."""
+        if any(rule.reason == TAINTED for rule in context.grant.rules):
+            return True
+        try:
+            kept = await self.store.turn(context.turn_id)
+        except NotKept:
+            return True
+        return kept.opening.tainted or was_tainted(kept.events)
+
+
+def origin(context: Context) -> tuple[str, int]:
+    """The turn at the bottom of it all, and how deep a sub-agent of this call would be."""
+    match context.thread.split("/"):
+        case ["sub", root, depth, _] if depth.isdecimal() and len(depth) < 3:
+            return root, int(depth) + 1
+        case _:
+            return context.turn_id, 1
+
+
+def new_thread(context: Context) -> str:
+    """A thread for the sub-agent of a call: the same each time the same call is tried."""
+    root, depth = origin(context)
+    return f"{SUB}{root}/{depth}/{context.turn_id[-12:]}-{context.call_id}".replace("//", "/-/")
+
+
+def _share(purse: _Purse, grant: Grant) -> Grant:
+    """Half of the calls that are left, so that others can start meanwhile. Raises ToolFailure when none are."""
+    if purse.calls < 1 or purse.started >= MOST_UNDER_ONE_ROOT or (purse.tokens is not None and purse.tokens < 1):
+        raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
+    return changed(grant, max_calls=min(grant.max_calls, (purse.calls + 1) // 2))
+
+
+def _within(limits: Limits, seconds: float, tokens: int | None) -> Limits:
+    known = [one for one in (limits.tokens, tokens) if one is not None]
+    deadline_s = min(seconds, limits.deadline_s) if limits.deadline_s else seconds
+    return changed(limits, deadline_s=deadline_s, tokens=min(known) if known else None)
+
+
+def _wariness(toolbox: Toolbox) -> Rule:
+    """Asks people before anything that goes out or changes things. In the grant, so that it is kept with the turn."""
+    tools = [tool for name in toolbox.names if (tool := toolbox.get(name)) is not None]
+    outward = {
+        tool.name
+        for tool in tools
+        if tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs)
+    }
+    return Rule(Verdict.ASK, frozenset(outward), reason=TAINTED)
+
+
+async def _asked(agent: Agent, errand: Errand) -> Answer:
+    """The agent's answer; what it cannot do is told in words that the caller's model can act on."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, CallStarted):
+            errand.context.progress(f"{errand.worker.name} uses {event.call.name}")
+
+    try:
+        return await agent.ask(errand.question, thread=errand.thread, on_event=tell)
+    except (StoreError, ToolFailure):
+        raise
+    except Suspended as waiting:
+        raise ToolFailure(
+            f"{errand.worker.name} waits for a person's word ({', '.join(waiting.approvals)}); its turn "
+            f"{waiting.turn_id} goes on when that is given",
+            detail={"turn_id": waiting.turn_id, "approvals": list(waiting.approvals)},
+        ) from None
+    except ToolwireError as error:
+        raise ToolFailure(f"{errand.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None
