@@ -26,6 +26,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "features.md": features.page,
     DOCS / "cli.md": help_page.page,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
+    DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),
     DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),
 }
 

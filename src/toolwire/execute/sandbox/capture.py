@@ -72,12 +72,15 @@ class Watch:
             await asyncio.wait((self._over,), timeout=max(left_s, 0.0))
             limit = "" if self._over.done() else "wall"
             hits = box.group.hits() if box.group is not None else frozenset()
-            await asyncio.to_thread(box.kill)
-            await asyncio.wait((self._over,), timeout=_END_S)
+            if limit:
+                await asyncio.to_thread(box.kill)
+                await asyncio.wait((self._over,), timeout=_END_S)
+            else:
+                box.kill()  # only what it left behind is still there, so this takes no time worth a thread
             await asyncio.wait((self._silent,), timeout=_DRAIN_S)
         finally:
             self._leave()
-        code = await asyncio.to_thread(box.end)
+        code = box.end() if self._over.done() else await asyncio.to_thread(box.end)
         return self._ran(code, limit, hits, perf_counter() - self._began)
 
     def _follow(self) -> None:
@@ -122,8 +125,6 @@ class Watch:
     def _leave(self) -> None:
         for descriptor in (*self._open, self._box.pidfd):
             self._loop.remove_reader(descriptor)
-        self._silent.cancel()
-        self._over.cancel()
 
     def _ran(self, code: int, limit: str, hits: frozenset[str], elapsed_s: float) -> Ran:
         out, err = self._streams["stdout"].output(), self._streams["stderr"].output()
