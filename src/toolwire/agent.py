@@ -94,15 +94,12 @@ class Agent:
         self._max_tokens = max_tokens
         self._temperature = temperature
 
-    async def ask(
-        self, question: str, *, thread: str = "", on_event: Emit | None = None, tainted: bool = False
-    ) -> Answer:
+    async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
         """Answer a question, using tools as needed. Questions with the same `thread` share one conversation.
 
-        `tainted` says that strangers may have had a hand in the question. Raises `ModelError` when the model cannot be
-        reached; the turn is kept and can be resumed.
+        Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed.
         """
-        turn = await self._begin(question, thread, tainted=tainted)
+        turn = await self._begin(question, thread)
         return _answer(await self._runner(on_event).run(turn))
 
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
@@ -193,7 +190,7 @@ class Agent:
             temperature=self._temperature,
         )
 
-    async def _begin(self, question: str, thread: str, model: str = "", *, tainted: bool = False) -> Turn:
+    async def _begin(self, question: str, thread: str, model: str = "") -> Turn:
         history = await self.store.thread(thread) if thread else ()
         grant = unlock(self.grant, question) if self._tier_by_intent else self.grant
         limits, grant = await self._affordable(grant)
@@ -208,7 +205,7 @@ class Agent:
             limits=limits,
             started_at=self.runtime.clock(),
             messages=(*history, UserMessage(question)),
-            tainted=tainted or was_tainted(history),
+            tainted=was_tainted(history),
         )
         await self.store.begin(turn)
         return turn
