@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from toolwire.cli.person import someone_is_there
+from toolwire.cli.skills import PlacedSkills
 from toolwire.cli.text import clean
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
@@ -86,9 +87,10 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
 
 
 def toolbox_of(place: Place) -> Toolbox:
-    """The built-in tools and those of the settings' modules, less what the settings leave out."""
+    """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out."""
     chosen = place.settings.tools
-    every = Toolbox(*standard(), *_own_tools(place))
+    own = own_tools_of(place)
+    every = own.plus(*skills_of(place).tools(own.names))
     for name in (*chosen.include, *chosen.exclude):
         if name not in every:
             near = every.nearest(name)
@@ -96,6 +98,16 @@ def toolbox_of(place: Place) -> Toolbox:
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")
     wanted = [name for name in chosen.include or every.names if name not in chosen.exclude]
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
+
+
+def own_tools_of(place: Place) -> Toolbox:
+    """The built-in tools and those of the settings' modules. No skill takes a name from them."""
+    return Toolbox(*standard(), *_own_tools(place))
+
+
+def skills_of(place: Place) -> PlacedSkills:
+    """The skills that the settings lead to."""
+    return PlacedSkills(place.settings, place.cwd, place.environ)
 
 
 @asynccontextmanager

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from toolwire.cli.conformance import Report, report_on, report_on_skill, reports_object, show_reports
 from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
-from toolwire.cli.opening import Granted, Place, grant_of, here, toolbox_of
+from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, skills_of, toolbox_of
 from toolwire.cli.options import Allow, AsJson, NoColor, Tier
-from toolwire.cli.plain import encoded, plain, tool_object
+from toolwire.cli.plain import encoded, tool_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
@@ -21,12 +22,15 @@ from toolwire.decide.ladder import Case, preflight
 from toolwire.decide.policy import ruling
 from toolwire.define.conformance import Finding, report
 from toolwire.define.openai import tool_from_openai
+from toolwire.define.skill_conformance import standard_name
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.compact import compact_catalogue
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
 from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
+from toolwire.toolbox.skill_choice import Withheld
+from toolwire.toolbox.skills import read_skill
 
 _TIER_STYLES = {"crawl": "green", "walk": "yellow", "run": "red"}
 _OF_THE_OFFER = {"offered", "tier", "permissions"}
@@ -58,13 +62,17 @@ def list_tools(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     grant = grant_of(place, Granted(allow or []), toolbox)
-    withheld = {tool.name: _why_not(tool, toolbox, grant) for tool in toolbox}
+    listed = [(tool, _why_not(tool, toolbox, grant)) for tool in toolbox]
     if compact:
-        screen.say(compact_catalogue(tool for tool in toolbox if not withheld[tool.name]))
-    elif as_json:
-        screen.json([{**tool_object(tool), **_offer_object(withheld[tool.name])} for tool in toolbox])
+        screen.say(compact_catalogue(tool for tool, reason in listed if not reason))
+        return Exit.DONE
+    listed += [(each.tool, each.reason) for each in _withheld(place)]
+    if as_json:
+        screen.json([{**tool_object(tool), **_offer_object(reason)} for tool, reason in listed])
     else:
-        _show_catalogue(screen, toolbox, withheld)
+        _show_catalogue(screen, listed)
+    for reason in skills_of(place).now().broken.values():
+        screen.tell(f"A skill cannot be read. {reason}", "yellow")
     return Exit.DONE
 
 
@@ -78,40 +86,66 @@ def show_tool(
     place = here()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
-    tool = _required(toolbox, name)
-    withheld = _why_not(tool, toolbox, grant_of(place, Granted(), toolbox))
-    if as_json:
-        screen.json({**tool_object(tool), **_offer_object(withheld)})
+    aside = {f"{each.tool.name}@{each.tool.version}": each for each in _withheld(place)}
+    if name in aside:
+        tool, withheld = aside[name].tool, aside[name].reason
     else:
-        _show_tool(screen, tool, withheld)
+        tool = _required(toolbox, name)
+        withheld = _why_not(tool, toolbox, grant_of(place, Granted(), toolbox))
+    metadata = _metadata(place, tool)
+    if as_json:
+        more = {"metadata": metadata} if metadata else {}
+        screen.json({**tool_object(tool), **_offer_object(withheld), **more})
+    else:
+        _show_tool(screen, tool, withheld, metadata)
     return Exit.DONE
 
 
 @tools.command("validate", cls=Command)
 def validate(
     what: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help="A tool's name, or a JSON file of definitions.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME|FILE|FOLDER]", help="A tool's name, a JSON file of definitions, or the folder of a skill."
+        ),
     ] = None,
+    checklist: Annotated[
+        bool, typer.Option("--checklist", help="Answer the checklists for creators and validators of tools.")
+    ] = False,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
-    """Report what is wrong or doubtful about tool definitions. Ends with 1 when there are errors."""
+    """Report what is wrong or doubtful about tool definitions. Ends with 1 when there are errors.
+
+    Of trusted skills the tests are run, too, and run again with each permission taken away.
+    """
     place = here()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    findings = {tool.name: report(tool) for tool in _meant(place, what)}
+    reports = _reports(place, what)
     if as_json:
-        screen.json({name: plain(found) for name, found in findings.items()})
+        screen.json(reports_object(reports, checklist=checklist))
     else:
-        for name, found in findings.items():
-            _show_findings(screen, name, found)
-    return Exit.FAILED if any(each.level == "error" for found in findings.values() for each in found) else Exit.DONE
+        show_reports(screen, reports, checklist=checklist)
+    return Exit.FAILED if any(each.failed for each in reports.values()) else Exit.DONE
 
 
-def _meant(place: Place, what: str | None) -> list[Tool]:
+def _reports(place: Place, what: str | None) -> dict[str, Report]:
+    skills = skills_of(place)
     if what is not None and Path(what).is_file():
-        return _defined_in(what)
-    toolbox = toolbox_of(place)
-    return list(toolbox) if what is None else [_required(toolbox, what)]
+        return {tool.name: Report([*report(tool), *standard_name(tool)]) for tool in _defined_in(what)}
+    if what is not None and Path(what).is_dir():
+        return report_on_skill(read_skill(Path(what).absolute(), skills.trusted), skills)
+    own, now = own_tools_of(place), skills.now()
+    reports = {tool.name: report_on(tool) for tool in own}
+    for path, reason in now.broken.items():
+        reports[path.name] = Report([Finding("error", "", reason)])
+    for found in now.found:
+        if what is None or any(what.partition("@")[0] == entry.tool.name for entry in found.skill.tools):
+            reports |= report_on_skill(found, skills)
+    if what is None:
+        return reports
+    meant = {name: each for name, each in reports.items() if what in (name, name.partition("@")[0])}
+    return meant or {what: report_on(_required(toolbox_of(place), what))}
 
 
 def _defined_in(file: str) -> list[Tool]:
@@ -132,6 +166,21 @@ def _required(toolbox: Toolbox, name: str) -> Tool:
         advice = f"Did you mean {' or '.join(near)}?" if near else "`toolwire tools list` shows all of them."
         raise NotKept(f"there is no tool named {name[:128]!r}. {advice}")
     return tool
+
+
+def _withheld(place: Place) -> tuple[Withheld, ...]:
+    """The tools of skills that are not offered for reasons of their own."""
+    return skills_of(place).chosen(own_tools_of(place).names).withheld
+
+
+def _metadata(place: Place, tool: Tool) -> dict[str, Any]:
+    """What the definition of a skill's tool says beside its schema; nothing for other tools."""
+    for found in skills_of(place).now().found:
+        for entry in found.skill.tools:
+            same = (entry.tool.skill, entry.tool.version) == (tool.skill, tool.version)
+            if same and entry.tool.name == tool.name.partition("@")[0]:
+                return entry.metadata
+    return {}
 
 
 def _why_not(tool: Tool, toolbox: Toolbox, grant: Grant) -> str:
@@ -155,10 +204,10 @@ def _offer_object(withheld: str) -> dict[str, Any]:
     return {"offered": not withheld, "why_not": withheld}
 
 
-def _show_catalogue(screen: Screen, toolbox: Toolbox, withheld: dict[str, str]) -> None:
+def _show_catalogue(screen: Screen, listed: list[tuple[Tool, str]]) -> None:
     rows = []
-    for tool in toolbox:
-        tier, reason = tool.tier.name.lower(), withheld[tool.name]
+    for tool, reason in listed:
+        tier = tool.tier.name.lower()
         offered = Text(f"no: {reason}", "red") if reason else Text("yes", "green")
         needs = ", ".join(sorted(tool.needs)) or "-"
         name = Text(clean(tool.name), "dim" if reason else "bold")
@@ -167,7 +216,7 @@ def _show_catalogue(screen: Screen, toolbox: Toolbox, withheld: dict[str, str]) 
     screen.table(("tool", "tier", "needs", "effect", "offered", "description"), rows)
 
 
-def _show_tool(screen: Screen, tool: Tool, withheld: str) -> None:
+def _show_tool(screen: Screen, tool: Tool, withheld: str, metadata: dict[str, Any]) -> None:
     screen.out.print(Text.assemble((clean(tool.name), "bold"), "  ", (f"version {clean(tool.version)}", "dim")))
     screen.prose(tool.description)
     screen.out.print()
@@ -182,6 +231,7 @@ def _show_tool(screen: Screen, tool: Tool, withheld: str) -> None:
             if ruling(tool, {}, Grant()).verdict is Verdict.ASK
             else "no",
             "touches": ", ".join((*(f"reads {r}" for r in tool.reads), *(f"writes {w}" for w in tool.writes))) or "-",
+            **{name: str(metadata[name]) for name in ("skill", "binary", "sandbox") if name in metadata},
         }
     )
     _show_fields(screen, "takes", tool.input_schema)
@@ -228,12 +278,3 @@ def _default_of(schema: Any) -> str:
 
 def _described(schema: Any) -> str:
     return str(schema.get("description", "")) if isinstance(schema, dict) else ""
-
-
-def _show_findings(screen: Screen, name: str, found: list[Finding]) -> None:
-    if not found:
-        screen.out.print(Text.assemble(("✓ ", "green"), clean(name)))
-    for each in found:
-        mark, style = ("✗ ", "red") if each.level == "error" else ("! ", "yellow")
-        where = f" {each.where}" if each.where else ""
-        screen.out.print(Text.assemble((mark, style), clean(f"{name}{where}: {each.message}")), soft_wrap=True)

@@ -1,16 +1,18 @@
 """`toolwire trust`: the user's word for a project's settings file."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from toolwire.cli.exits import Exit
-from toolwire.cli.text import clean
+from toolwire.cli.text import clean, one_line
 from toolwire.errors import SettingsError
 from toolwire.settings import Untrusted, forget, load, project_file, state_folder, user_folder
 from toolwire.settings import trust as keep_word
+from toolwire.toolbox.skills import FoundSkill, is_skill, read_skill
 
 _KNOWN = ("HOME", "USERPROFILE")
 
@@ -21,11 +23,14 @@ def trust(
     ] = None,
     take_back: Annotated[bool, typer.Option("--forget", help="Trust it no longer.")] = False,
 ) -> Exit:
-    """Trust the toolwire.toml of a project, as it is now: tools it names, what it grants, addresses it sets.
+    """Trust the toolwire.toml of a project, or a skill in a folder, as it is now.
 
-    Such settings of a project's file count only once it is trusted, and no longer when it changes.
+    Tools that a project's file names, what it grants, and addresses it sets count only once it is trusted; the tools
+    and instructions of a skill are offered only then. Neither holds any longer when something changes.
     """
     at = Path(folder or ".").absolute()
+    if is_skill(at):
+        return _trust_skill(at, take_back=take_back)
     file = project_file(at)
     if file is None:
         raise SettingsError(f"there is no toolwire.toml in {at} or above it")
@@ -41,3 +46,28 @@ def trust(
     else:
         typer.echo(f"{clean(str(file))} asks for nothing that needs trust.")
     return Exit.DONE
+
+
+def _trust_skill(folder: Path, *, take_back: bool) -> Exit:
+    found = read_skill(folder, lambda _file, _digest: False)
+    if take_back:
+        forget(found.file, state_folder())
+        typer.echo(f"The skill {clean(found.skill.name)} is not trusted.")
+        return Exit.DONE
+    keep_word(found.file, found.folder.digest, state_folder())
+    typer.echo(
+        f"The skill {clean(found.skill.name)} is trusted until something in {clean(str(folder))} changes. It has:"
+    )
+    typer.echo("\n".join(_contents(found)))
+    return Exit.DONE
+
+
+def _contents(found: FoundSkill) -> Iterator[str]:
+    """What one trusts: each program with what it may do, and the first words of the instructions."""
+    for entry in found.skill.tools:
+        needs = ", ".join(sorted(entry.tool.needs)) or "nothing but its arguments"
+        programs = ", ".join(sorted(entry.program.binaries.values()))
+        yield clean(f"  {entry.tool.name} {entry.tool.version}: runs {programs}, may use {needs}")
+    if found.skill.instructions:
+        yield f"  instructions: {one_line(found.skill.instructions, 100)}"
+    yield f"  {len(found.folder.files)} files, sha256 {found.folder.digest}"

@@ -66,6 +66,18 @@ class SkillTool:
     examples: tuple[SkillExample, ...] = ()
     tests: tuple[SkillTest, ...] = ()
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What an orchestrator keeps beside the schema that models see, under the names it has there."""
+        return {
+            "binary": self.program.binaries.get("") or dict(self.program.binaries),
+            "timeout_ms": round(self.tool.timeout_s * 1000),
+            "sandbox": self.tool.sandbox,
+            "permissions": sorted(self.tool.needs),
+            "version": self.tool.version,
+            "skill": self.tool.skill,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Skill:

@@ -59,10 +59,15 @@ def scan(folder: Path, trusted: Trusted) -> Skills:
 def skill_folders(folder: Path) -> list[Path]:
     """The folders that hold a skill, by name; none where there is no such folder."""
     try:
-        inside = sorted(path for path in folder.iterdir() if any((path / name).is_file() for name in (TOML, PAGE)))
+        inside = sorted(path for path in folder.iterdir() if is_skill(path))
     except OSError:
         return []
     return inside[:MOST_SKILLS]
+
+
+def is_skill(folder: Path) -> bool:
+    """Whether a folder looks as if it held a skill."""
+    return any((folder / name).is_file() for name in (TOML, PAGE))
 
 
 def read_skill(path: Path, trusted: Trusted) -> FoundSkill:

@@ -1,0 +1,106 @@
+"""The conformance report: remarks on each tool, and the checklists for creators and validators."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from toolwire.cli.plain import plain
+from toolwire.cli.screen import Screen
+from toolwire.cli.skills import PlacedSkills
+from toolwire.cli.text import clean
+from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, Answered, answered
+from toolwire.define.conformance import Finding, report
+from toolwire.define.skill_conformance import report_skill_tool
+from toolwire.errors import ToolFailure
+from toolwire.execute.skill_folders import Shelf
+from toolwire.protocol.skills import SkillTool
+from toolwire.protocol.tools import Tool
+from toolwire.toolbox.skill_trials import Trial
+from toolwire.toolbox.skills import FoundSkill
+
+_MARKS = {"yes": ("✓ ", "green"), "no": ("✗ ", "red"), "not seen": ("? ", "yellow")}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found about one tool, and whether its tests were run."""
+
+    findings: list[Finding]
+    tested: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return any(each.level == "error" for each in self.findings)
+
+    @property
+    def creators(self) -> tuple[Answered, ...]:
+        return answered(FOR_CREATORS, self.findings, tested=self.tested)
+
+    @property
+    def validators(self) -> tuple[Answered, ...]:
+        return answered(FOR_VALIDATORS, self.findings, tested=self.tested)
+
+
+def report_on(tool: Tool) -> Report:
+    """The report on a tool that is no skill's."""
+    return Report(report(tool))
+
+
+def report_on_skill(found: FoundSkill, skills: PlacedSkills) -> dict[str, Report]:
+    """The reports on all tools of a skill. Its tests are run only if it is trusted."""
+    return {_title(entry): _tried(found, entry, skills) for entry in found.skill.tools}
+
+
+def _title(entry: SkillTool) -> str:
+    return f"{entry.tool.name}@{entry.tool.version}"
+
+
+def _tried(found: FoundSkill, entry: SkillTool, skills: PlacedSkills) -> Report:
+    findings = report_skill_tool(entry)
+    if not entry.tests:
+        return Report(findings)
+    if not found.trusted:
+        advice = f"not run, since the skill is not trusted; look at it, then: toolwire trust {found.folder.path}"
+        return Report([*findings, Finding("warning", "tests", advice)])
+    try:
+        tried = asyncio.run(Trial(found, entry, skills.sandbox(), Shelf()).findings())
+    except ToolFailure as cannot:
+        return Report([Finding("error", "tests", f"cannot be run: {cannot}"), *findings])
+    return Report(sorted([*findings, *tried], key=lambda finding: finding.level), tested=True)
+
+
+def show_reports(screen: Screen, reports: Mapping[str, Report], *, checklist: bool) -> None:
+    for name, each in reports.items():
+        _show_findings(screen, name, each.findings)
+        if checklist:
+            _show_points(screen, "for creators", each.creators)
+            _show_points(screen, "for validators", each.validators)
+
+
+def reports_object(reports: Mapping[str, Report], *, checklist: bool) -> dict[str, Any]:
+    if not checklist:
+        return {name: plain(each.findings) for name, each in reports.items()}
+    return {
+        name: {"findings": plain(each.findings), "creators": plain(each.creators), "validators": plain(each.validators)}
+        for name, each in reports.items()
+    }
+
+
+def _show_findings(screen: Screen, name: str, found: Sequence[Finding]) -> None:
+    if not found:
+        screen.out.print(Text.assemble(("✓ ", "green"), clean(name)))
+    for each in found:
+        mark, style = ("✗ ", "red") if each.level == "error" else ("! ", "yellow")
+        where = f" {each.where}" if each.where else ""
+        screen.out.print(Text.assemble((mark, style), clean(f"{name}{where}: {each.message}")), soft_wrap=True)
+
+
+def _show_points(screen: Screen, title: str, points: Sequence[Answered]) -> None:
+    screen.out.print(Text(f"  {title}", "bold"))
+    for point in points:
+        screen.out.print(Text.assemble("    ", _MARKS[point.state], clean(point.question)), soft_wrap=True)
+        for reason in point.reasons:
+            screen.out.print(Text(clean(f"        {reason}"), "dim"), soft_wrap=True)

@@ -1,0 +1,52 @@
+"""Skills of a place: where they lie, which are trusted, and the tools that come of them."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from toolwire.errors import DefinitionError, SettingsError
+from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.execute.skill_folders import Shelf
+from toolwire.protocol.tools import Tool
+from toolwire.settings import Settings, is_trusted, state_folder, user_folder
+from toolwire.toolbox.skill_choice import Chosen, choose
+from toolwire.toolbox.skill_pages import skill_tool
+from toolwire.toolbox.skill_watch import SkillsFolder
+from toolwire.toolbox.skills import Skills
+
+FOLDER = "skills"
+
+
+class PlacedSkills:
+    """The skills that settings and environment lead to."""
+
+    def __init__(self, settings: Settings, cwd: Path, environ: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._environ = environ
+        path = settings.tools.skills_path
+        self.folder = SkillsFolder(cwd / path if path else user_folder() / FOLDER, self.trusted)
+
+    def trusted(self, file: Path, digest: str) -> bool:
+        return is_trusted(file, digest, self._environ, state_folder())
+
+    def now(self) -> Skills:
+        return self.folder.now()
+
+    def chosen(self, taken: Iterable[str]) -> Chosen:
+        """Which tools are offered beside the ones whose names are taken. Raises SettingsError for a pin in vain."""
+        try:
+            return choose(self.now(), taken, self._settings.tools.versions)
+        except DefinitionError as wrong:
+            raise SettingsError(f"{wrong} ({self._settings.origin('tools.versions')})") from None
+
+    def tools(self, taken: Iterable[str]) -> tuple[Tool, ...]:
+        """The tools of trusted skills, and the tool that reads their instructions."""
+        names = frozenset(taken)
+        chosen, pages = self.chosen(names), self.now().pages
+        shelf = Shelf()
+        reading = (skill_tool(pages, shelf),) if pages and "skill" not in names else ()
+        return (*(chosen.tools(self.sandbox(), shelf) if chosen.entries else ()), *reading)
+
+    def sandbox(self) -> Sandbox:
+        engine = self._settings.tools.engine
+        return local_sandbox(floor=engine, default=engine)
