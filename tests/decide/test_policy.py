@@ -12,22 +12,19 @@ from toolwire.decide.ladder import Case, decide, explain
 from toolwire.decide.policy import narrowed, ruling
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
+from toolwire.toolbox.outfits import Workplace, tools_of
 from toolwire.wire.stored import read_grant, write_grant
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 TEXT = {"type": "string"}
-BASH = Tool(
-    "bash", "Run.", {"properties": {"command": TEXT}}, tier=Tier.RUN, needs=frozenset({"shell"}), category="bash"
-)
-WRITE = Tool(
-    "write", "Write.", {"properties": {"path": TEXT}}, tier=Tier.RUN, needs=frozenset({"file_write"}), category="file"
-)
+BASH = Tool("bash", "Run.", {"properties": {"command": TEXT}}, tier=Tier.RUN, needs=frozenset({"shell"}))
+WRITE = Tool("write", "Write.", {"properties": {"path": TEXT}}, tier=Tier.RUN, needs=frozenset({"file_write"}))
 LOOK = Tool("look", "Look.", {"properties": {"path": TEXT}}, tier=Tier.CRAWL, effect=Effect.PURE)
 TOOLS = Toolbox.of(BASH, WRITE, LOOK)
 FREE = Grant(tier=Tier.RUN, permissions=frozenset({"shell", "file_write"}), roots=("/w",))
 
 
-def rule(verdict: Verdict, *tools: str, **more: str) -> Rule:
+def rule(verdict: Verdict, *tools: str, **more: Any) -> Rule:
     return Rule(verdict, frozenset(tools), **more)
 
 
@@ -111,6 +108,12 @@ def test_commands_that_ruin_the_machine_are_refused_whatever_the_rules_say(text:
     full = replace(FREE, autonomy=Autonomy.FULL)
     assert judged("bash", rule(ALLOW, "bash"), grant=full, command=text) is Denied
     assert judged("bash", rule(ALLOW, "bash"), grant=full, command="rm -rf build") is Allowed
+
+
+def test_the_real_shell_tools_are_judged_by_their_commands() -> None:
+    tools = tools_of(["shell"], Workplace())
+    for tool in (one for one in tools if "command" in one.input_schema["properties"]):
+        assert ruling(tool, {"command": "rm -rf /"}, replace(FREE, autonomy=Autonomy.FULL)).verdict is DENY
 
 
 @pytest.mark.parametrize("text", ["curl x.org", "git clone x", "wget x; ls"])

@@ -92,7 +92,7 @@ async def agent_of(
     flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice
 ) -> AsyncIterator[Agent]:
     """An agent made from settings and flags, closed at the end; the store stays open."""
-    toolbox = toolbox_of(place)
+    toolbox = toolbox_of(place, store)
     grant = grant_of(place, Granted(flags.allow, flags.yes), toolbox)
     asked = Asked(flags.base_url, flags.record, flags.replay)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())

@@ -162,9 +162,9 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
-    toolbox = toolbox_of(place)
-    grant = grant_of(place, granted, toolbox)
     async with store_of(place) as store:
+        toolbox = toolbox_of(place, store)
+        grant = grant_of(place, granted, toolbox)
         agent = Agent(
             NoModel(),
             toolbox,

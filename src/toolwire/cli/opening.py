@@ -27,6 +27,7 @@ from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 from toolwire.settings import Layer, ModelChoice, Settings, Untrusted, load, state_folder, trust, user_folder
 from toolwire.toolbox import standard
+from toolwire.toolbox.outfits import Workplace, tools_of
 from toolwire.wire.format_tally import FormatTally
 
 STORE_FILE = "store.db"
@@ -86,10 +87,10 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
     )
 
 
-def toolbox_of(place: Place) -> Toolbox:
+def toolbox_of(place: Place, store: Store | None = None) -> Toolbox:
     """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out."""
     chosen = place.settings.tools
-    own = own_tools_of(place)
+    own = own_tools_of(place, store)
     every = own.plus(*skills_of(place).tools(own.names))
     for name in (*chosen.include, *chosen.exclude):
         if name not in every:
@@ -100,9 +101,12 @@ def toolbox_of(place: Place) -> Toolbox:
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
 
 
-def own_tools_of(place: Place) -> Toolbox:
+def own_tools_of(place: Place, store: Store | None = None) -> Toolbox:
     """The built-in tools and those of the settings' modules. No skill takes a name from them."""
-    return Toolbox(*standard(), *_own_tools(place))
+    chosen, usual = place.settings.tools, standard()
+    named = tools_of(chosen.groups, Workplace(chosen.engine, store))
+    known = {tool.name for tool in usual}
+    return Toolbox(*usual, *(tool for tool in named if tool.name not in known), *_own_tools(place))
 
 
 def skills_of(place: Place) -> PlacedSkills:

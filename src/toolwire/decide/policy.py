@@ -14,7 +14,7 @@ from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
 from toolwire.protocol.values import quick
 
-SHELL = "bash"
+SHELL = "shell"
 SHELL_ARGUMENT = "command"
 LONGEST_VALUE = 10_000
 
@@ -46,7 +46,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     """
     if tool.effect is Effect.PURE and not grant.rules and not tool.requires_confirmation:
         return _FREE
-    if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and tool.category != SHELL:
+    if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and SHELL not in tool.needs:
         return _by_autonomy(tool, grant)
     if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE:
         return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
@@ -103,7 +103,7 @@ def _concerns(rule: Rule, tool: Tool) -> bool:
 
 def _reading(tool: Tool, arguments: Mapping[str, Any]) -> Reading | None:
     command = arguments.get(SHELL_ARGUMENT)
-    return read_shell(command) if tool.category == SHELL and isinstance(command, str) else None
+    return read_shell(command) if SHELL in tool.needs and isinstance(command, str) else None
 
 
 def _matches(rule: Rule, arguments: Mapping[str, Any], reading: Reading | None) -> bool:

@@ -157,6 +157,10 @@ class ToolSettings(Section):
     timeout_s: float = Field(
         default=30.0, gt=0, le=86_400, allow_inf_nan=False, description="Seconds for a tool that names no time itself."
     )
+    groups: Words = Field(
+        default=(),
+        description="More built-in tools by group (read_only, coding, shell, git, web, data), within the grant.",
+    )
     include: Words = Field(default=(), description="Names of the only tools to offer; empty offers all of them.")
     exclude: Words = Field(default=(), description="Names of tools never to offer.")
     modules: Annotated[tuple[Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")], ...], Field(strict=False)] = Field(
