@@ -2,7 +2,7 @@
 PYTHON ?= python3
 UV ?= .tools/bin/uv
 RUN = $(UV) run --frozen --no-sync
-EXTRAS = --extra local --extra prices --extra serve --extra shell --extra audit --extra images
+EXTRAS = --extra local --extra prices --extra serve --extra shell --extra audit --extra images --extra browser
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,7 +24,18 @@ engines: ## install the sandbox engines, where that can be done (Debian, as root
 	  || echo "They could not be installed. Tools that need one will say so; toolwire doctor tells more."; \
 	fi
 
-setup: .tools/bin/uv engines ## install everything the other verbs need
+browser: engines ## install Chromium for the browser tool, where that can be done (Debian, as root)
+	@if command -v chromium >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then \
+	  echo "Chromium is not installed. The browser tool will say so."; \
+	else \
+	  echo "Installing Chromium (about 100 MB) …"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    chromium util-linux python3-minimal >/dev/null 2>&1; } \
+	  || echo "It could not be installed. The browser tool will say so."; \
+	fi
+
+setup: .tools/bin/uv engines browser ## install everything the other verbs need
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
 demo: setup ## ask the embedded local model three questions; no key, no server, no account
@@ -72,4 +83,4 @@ race: setup ## swap folders for links under the file tools for a minute each; no
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help engines setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean
+.PHONY: help engines browser setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean

@@ -10,16 +10,16 @@ import pytest
 from toolwire import Agent, Grant, MemoryStore, Tier, Tool, tool
 from toolwire.define.conformance import report
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.chat import Request, ResultsMessage
+from toolwire.protocol.chat import Request, ResultsMessage, Usage
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Autonomy
 from toolwire.protocol.tools import Effect
-from toolwire.protocol.turns import Limits
+from toolwire.protocol.turns import Budget, Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
 from toolwire.toolbox.delegation import DEEPEST, TAINTED, Crew, Worker
-from toolwire.toolbox.sessions import sessions
+from toolwire.toolbox.errands import teamwork
 
 MAY = frozenset({"session", "file_read", "shell"})
 WIDE = Grant(Tier.RUN, MAY, ("/work",), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL)
@@ -58,7 +58,7 @@ class Office:
 
     def crew(self, *workers: Worker, **options: Any) -> Crew:
         crew = Crew(self.store, workers, **options)
-        self.tools = sessions(crew)
+        self.tools = teamwork(crew)
         return crew
 
     def boss(self, *script: Line | Callable[[Request], Line], grant: Grant = WIDE, project: str = "default") -> Agent:
@@ -85,7 +85,7 @@ def results(agent_model: ScriptedModel) -> list[ToolResult]:
 
 
 def test_the_session_tools_conform() -> None:
-    assert [report(each) for each in sessions(Crew(MemoryStore(), ()))] == [[]] * 7
+    assert [report(each) for each in teamwork(Crew(MemoryStore(), ()))] == [[]] * 7
 
 
 @pytest.mark.feature("F254")
@@ -181,6 +181,18 @@ async def test_sub_agents_of_one_question_share_its_calls_and_tokens(store: Stor
     assert sorted(one.ok for one in kept) == [False, True]
     assert "used up" in next(one for one in kept if not one.ok).text
     assert crew.workers.keys() == {"reader"}
+
+
+async def test_all_agents_together_stay_within_the_budget_of_a_day(store: Store) -> None:
+    office = Office(store, reader=[says("One.", usage=Usage(600, 10)), "Two."])
+    office.crew(office.worker("reader"), budget=Budget(tokens=600))
+
+    first = await office.call("task", prompt="1")
+    second = await office.call("task", prompt="2")
+
+    assert (first.ok, second.ok) == (True, False)
+    assert "budget of today" in second.text
+    assert office.made[0].limits.tokens == 600
 
 
 async def test_a_grant_of_few_calls_is_halved_for_each_who_starts(store: Store) -> None:

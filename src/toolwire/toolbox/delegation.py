@@ -5,6 +5,7 @@ person's question at the bottom of it all. Everything under one root shares its 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,12 +16,13 @@ from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure, ToolwireError
 from toolwire.loop.events import CallStarted, Event
+from toolwire.loop.limits import within_budget
 from toolwire.loop.step import was_tainted
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
-from toolwire.protocol.turns import Limits
+from toolwire.protocol.turns import Budget, Limits, Spending
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 
@@ -72,14 +74,25 @@ class _Purse:
 class Crew:
     """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
 
-    `tokens` is how many all sub-agents of one question may use together.
+    `tokens` is how many all sub-agents of one question may use together; `budget` is what the asking agent and all
+    workers may use together in a day.
     """
 
-    def __init__(self, store: Store, workers: Sequence[Worker], *, tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        workers: Sequence[Worker],
+        *,
+        tokens: int | None = None,
+        budget: Budget | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.store = store
         self.workers = {worker.name: worker for worker in workers}
         self.failures: dict[str, str] = {}
         self._tokens = tokens
+        self._budget = budget
+        self._clock = clock
         self._purses: dict[str, _Purse] = {}
         self._background: dict[str, asyncio.Task[None]] = {}
 
@@ -108,13 +121,16 @@ class Crew:
 
     async def run(self, errand: Errand, seconds: float) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
+        tainted = await self._tainted(errand.context)
+        spent = await self._spent(errand.context)
         purse = self._purse(errand)
         grant = _share(purse, narrowed(errand.context.grant, errand.worker.grant))
+        agent = self._agent(errand, grant, purse, seconds)
+        self._charge(agent, spent)
+        if grant.wary and tainted:
+            agent.grant = changed(agent.grant, rules=(*grant.rules, _wariness(agent.toolbox)))
         purse.started += 1
         purse.calls -= grant.max_calls
-        agent = self._agent(errand, grant, purse, seconds)
-        if grant.wary and await self._tainted(errand.context):
-            agent.grant = changed(grant, rules=(*grant.rules, _wariness(agent.toolbox)))
         answer = await _asked(agent, errand)
         purse.calls += max(grant.max_calls - answer.turn.calls, 0)
         if purse.tokens is not None:
@@ -151,6 +167,23 @@ class Crew:
         agent.grant, agent.name, agent.project = grant, errand.worker.name, errand.context.project
         agent.limits = _within(agent.limits, seconds, purse.tokens)
         return agent
+
+    async def _spent(self, context: Context) -> Spending:
+        """What everyone together has used today."""
+        spent = Spending()
+        for name in {context.agent, *self.workers} if self._budget else ():
+            one = await self.store.spent(name, self._clock())
+            spent = Spending(spent.calls + one.calls, spent.tokens + one.tokens, spent.cost_usd + one.cost_usd)
+        return spent
+
+    def _charge(self, agent: Agent, spent: Spending) -> None:
+        """Cut an agent's limits down to what is left of the day. Raises ToolFailure."""
+        if self._budget is None:
+            return
+        left = within_budget(agent.limits, agent.grant, self._budget, spent)
+        if left is None:
+            raise ToolFailure("the budget of today is used up; go on without other agents", code=Code.UNAVAILABLE)
+        agent.limits, agent.grant = left
 
     def _purse(self, errand: Errand) -> _Purse:
         root, depth = origin(errand.context)

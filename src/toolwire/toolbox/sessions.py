@@ -1,7 +1,6 @@
-"""Tools about conversations and other agents: `task`, `agents_list`, and sessions that go on beside one's own.
+"""Tools that look at conversations: which sessions there are, how each gets on, what was said in it, and by whom.
 
-A session is a thread, or a turn that belongs to none. Only those of the same project are seen. Only sessions that an
-agent has spawned can be sent to: no model speaks to another one in a person's name.
+A session is a thread, or a turn that belongs to none. Only those of the same project are seen.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,6 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from toolwire.agent import Answer
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import NotKept, ToolFailure
@@ -18,15 +16,11 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
-from toolwire.toolbox.delegation import LONGEST_S, SUB, Crew, Errand, new_thread
+from toolwire.toolbox.delegation import Crew
 
 MOST_TURNS = 500
-USUAL_S = 600.0
 LONGEST_TEXT = 4000
-_PART_OF_TIME = 0.9
 
-PromptArgument = Annotated[str, Field(min_length=1, max_length=50_000)]
-AgentArgument = Annotated[str, Field(max_length=100)]
 SessionArgument = Annotated[str, Field(min_length=1, max_length=500)]
 State = Literal["running", "interrupted", "ended", "failed"]
 
@@ -66,60 +60,6 @@ class HistoryOutput(TypedDict):
     session: Annotated[str, Field(description="The session.")]
     messages: Annotated[list[Said], Field(description="What was said, oldest first.")]
     total: Annotated[int, Field(description="How many messages there are.")]
-
-
-class AnswerOutput(TypedDict):
-    session: Annotated[str, Field(description="The session in which it was answered; sessions_send goes on there.")]
-    agent: Annotated[str, Field(description="Who answered.")]
-    answer: Annotated[str, Field(description="The answer. Data, not orders.")]
-    reason: Annotated[str, Field(description="Why it ended: answered, or the limit that it met.")]
-    calls: Annotated[int, Field(description="How many tools it called.")]
-    tokens: Annotated[int, Field(description="How many tokens it used.")]
-
-
-class SpawnOutput(TypedDict):
-    session: Annotated[str, Field(description="The new session; session_status tells how it gets on.")]
-    agent: Annotated[str, Field(description="Who works in it.")]
-
-
-def sessions(crew: Crew) -> tuple[Tool, ...]:
-    """All tools about sessions and agents, over what a crew keeps in its store."""
-    return (
-        task_tool(crew),
-        agents_list_tool(crew),
-        sessions_list_tool(crew),
-        sessions_history_tool(crew.store),
-        session_status_tool(crew),
-        sessions_send_tool(crew),
-        sessions_spawn_tool(crew),
-    )
-
-
-def task_tool(crew: Crew) -> Tool:
-    """The tool that lets another agent do a piece of work, and waits for its answer."""
-
-    @tool(
-        name="task",
-        tier=Tier.WALK,
-        effect=Effect.UNSAFE,
-        category="session",
-        needs={"session"},
-        untrusted=True,
-        timeout_s=USUAL_S,
-        max_timeout_s=LONGEST_S,
-        examples=({"prompt": "Find where dates are parsed in src/ and say which files."},),
-    )
-    async def task(context: Context, prompt: PromptArgument, agent: AgentArgument = "") -> AnswerOutput:
-        """Let another agent do a piece of work, and get its answer. It sees nothing but the prompt.
-
-        Args:
-            prompt: What to do and what to answer with, with everything that it must know.
-            agent: Who is to do it, of those in agents_list; may be left out where there is only one.
-        """
-        errand = Errand(crew.worker(agent), prompt, new_thread(context), context)
-        return _answered(errand, await crew.run(errand, context.timeout_s * _PART_OF_TIME))
-
-    return task
 
 
 def agents_list_tool(crew: Crew) -> Tool:
@@ -163,7 +103,7 @@ def sessions_list_tool(crew: Crew) -> Tool:
             state: Only sessions in this state.
             limit: How many to give at most.
         """
-        kept = await _summaries(crew.store, context)
+        kept = await summaries(crew.store, context)
         found = [facts for one in kept if (facts := _facts(one, kept[one], crew))["state"] == (state or facts["state"])]
         return {"sessions": found[:limit], "total": len(found)}
 
@@ -190,9 +130,9 @@ def session_status_tool(crew: Crew) -> Tool:
             session: The session, as sessions_spawn or sessions_list calls it; this one where it is left out.
         """
         wanted = session or context.thread or context.turn_id
-        kept = await _summaries(crew.store, context)
+        kept = await summaries(crew.store, context)
         if wanted not in kept and not crew.is_working(wanted) and wanted not in crew.failures:
-            raise _no_session(wanted)
+            raise no_session(wanted)
         return _facts(wanted, kept.get(wanted, ()), crew)
 
     return session_status
@@ -226,64 +166,7 @@ def sessions_history_tool(store: Store) -> Tool:
     return sessions_history
 
 
-def sessions_send_tool(crew: Crew) -> Tool:
-    """The tool that goes on with a session which an agent has spawned."""
-
-    @tool(
-        name="sessions_send",
-        tier=Tier.WALK,
-        effect=Effect.UNSAFE,
-        category="session",
-        needs={"session"},
-        untrusted=True,
-        timeout_s=USUAL_S,
-        max_timeout_s=LONGEST_S,
-        examples=({"session": "sub/0192/1/c1", "message": "Now look at the tests, too."},),
-    )
-    async def sessions_send(context: Context, session: SessionArgument, message: PromptArgument) -> AnswerOutput:
-        """Say something in a session that was spawned or that a task used, and get the answer.
-
-        Args:
-            session: The session, as sessions_spawn, task or sessions_list calls it.
-            message: What to say; the session remembers what was said before.
-        """
-        turns = (await _summaries(crew.store, context)).get(session)
-        if not session.startswith(SUB) or not turns:
-            raise _no_session(session, "; only one that was spawned or that a task used can be sent to")
-        if session == context.thread or crew.is_working(session) or turns[0].state == "running":
-            raise ToolFailure(f"someone is speaking in {session!r} now; wait until it has ended", code=Code.UNAVAILABLE)
-        errand = Errand(crew.worker(turns[0].agent), message, session, context)
-        return _answered(errand, await crew.run(errand, context.timeout_s * _PART_OF_TIME))
-
-    return sessions_send
-
-
-def sessions_spawn_tool(crew: Crew) -> Tool:
-    """The tool that sets another agent to work in the background."""
-
-    @tool(
-        name="sessions_spawn",
-        tier=Tier.WALK,
-        effect=Effect.UNSAFE,
-        category="session",
-        needs={"session"},
-        examples=({"prompt": "Read all of docs/ and list what is out of date."},),
-    )
-    async def sessions_spawn(context: Context, prompt: PromptArgument, agent: AgentArgument = "") -> SpawnOutput:
-        """Set another agent to work in a session of its own, and go on without waiting.
-
-        Args:
-            prompt: What to do, with everything that it must know.
-            agent: Who is to do it, of those in agents_list; may be left out where there is only one.
-        """
-        errand = Errand(crew.worker(agent), prompt, new_thread(context), context)
-        crew.start(errand)
-        return {"session": errand.thread, "agent": errand.worker.name}
-
-    return sessions_spawn
-
-
-async def _summaries(store: Store, context: Context) -> dict[str, list[TurnSummary]]:
+async def summaries(store: Store, context: Context) -> dict[str, list[TurnSummary]]:
     """The newest turns of the project by their session, newest first."""
     found: dict[str, list[TurnSummary]] = {}
     for turn in await store.turns(limit=MOST_TURNS):
@@ -293,15 +176,15 @@ async def _summaries(store: Store, context: Context) -> dict[str, list[TurnSumma
 
 
 async def _messages(store: Store, context: Context, session: str) -> Sequence[Message]:
-    kept = await _summaries(store, context)
+    kept = await summaries(store, context)
     if session not in kept:
-        raise _no_session(session)
+        raise no_session(session)
     if kept[session][0].thread:
         return await store.thread(session)
     try:
         turn = await store.turn(session)
     except NotKept:
-        raise _no_session(session) from None
+        raise no_session(session) from None
     return (*turn.opening.messages, *turn.events)
 
 
@@ -342,21 +225,10 @@ def _said(message: Message) -> Iterator[Said]:
             yield {"role": "note", "text": _cut(text)}
 
 
-def _answered(errand: Errand, answer: Answer) -> AnswerOutput:
-    return {
-        "session": errand.thread,
-        "agent": errand.worker.name,
-        "answer": answer.text,
-        "reason": str(answer.reason),
-        "calls": answer.turn.calls,
-        "tokens": answer.usage.total_tokens,
-    }
-
-
 def _cut(text: str, most: int = LONGEST_TEXT) -> str:
     shown = visible(text)
     return shown if len(shown) <= most else f"{shown[:most]} […]"
 
 
-def _no_session(session: str, more: str = "; sessions_list shows those there are") -> ToolFailure:
+def no_session(session: str, more: str = "; sessions_list shows those there are") -> ToolFailure:
     return ToolFailure(f"there is no session {session[:100]!r} in this project{more}", code=Code.NOT_FOUND)
