@@ -1,0 +1,67 @@
+"""Words that a small model miscopied, put right. Pure.
+
+The embedded model copies names and paths from the conversation letter by letter, and now and then loses one. A word
+that nobody said, close to one that somebody did say, is such a slip.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from toolwire.protocol.calls import ToolCall
+
+LIKENESS = 0.75
+SHORTEST = 4
+LONGEST = 64
+MOST_WORDS = 300
+MOST_DEPTH = 4
+
+_EDGES = "\"'`.,;:!?()[]{}<>“”‘’«»…"
+
+
+def mended(call: ToolCall, schema: Mapping[str, Any], heard: str) -> ToolCall:
+    """The call with free text put right by what was heard; choices, numbers and words that were said stay."""
+    known = _Heard(heard)
+    return replace(call, arguments={key: _value(key, value, schema, known, 0) for key, value in call.arguments.items()})
+
+
+class _Heard:
+    """What was said, and the words it is made of."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.lower()
+        pieces = (piece.strip(_EDGES) for piece in text.split()[-MOST_WORDS:])
+        self.words = [piece for piece in dict.fromkeys(pieces) if SHORTEST - 1 <= len(piece) <= LONGEST]
+
+    def word(self, piece: str) -> str:
+        core = piece.strip(_EDGES)
+        if not SHORTEST <= len(core) <= LONGEST or core.lower() in self.text:
+            return piece
+        close = get_close_matches(core, self.words, n=1, cutoff=LIKENESS)
+        return piece.replace(core, close[0]) if close else piece
+
+
+def _value(key: str, value: Any, schema: Any, known: _Heard, depth: int) -> Any:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    inner = properties.get(key) if isinstance(properties, Mapping) else None
+    return _put_right(value, inner, known, depth)
+
+
+def _put_right(value: Any, schema: Any, known: _Heard, depth: int) -> Any:
+    if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
+        return value
+    match schema, value:
+        case {"type": "string"}, str() if not schema.keys() & {"enum", "const", "pattern", "format"}:
+            return _text(value, known)
+        case {"type": "array", "items": items}, list():
+            return [_put_right(item, items, known, depth + 1) for item in value]
+        case {"properties": Mapping()}, dict():
+            return {key: _value(key, item, schema, known, depth + 1) for key, item in value.items()}
+    return value
+
+
+def _text(text: str, known: _Heard) -> str:
+    if text.lower() in known.text or text.count(" ") > MOST_WORDS:
+        return text
+    return " ".join(known.word(piece) for piece in text.split(" "))

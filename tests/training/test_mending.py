@@ -1,0 +1,62 @@
+"""Slips of the pen in a call of the embedded model."""
+
+import pytest
+
+from toolwire.models.local_mending import mended
+from toolwire.protocol.calls import ToolCall
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
+        "count": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "guest": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+def put_right(heard: str, **arguments: object) -> dict[str, object]:
+    return dict(mended(ToolCall("t", arguments), SCHEMA, heard).arguments)
+
+
+@pytest.mark.parametrize(
+    ("heard", "written", "meant"),
+    [
+        ("register Brondge today", "Bondge", "Brondge"),
+        ("read docs/quarast.cfg.", "docs/quarst.cfg", "docs/quarast.cfg"),
+        ("look for glaciers museum", "golaciers museum", "glaciers museum"),
+        ("book the room Pozu", "Poozu", "Pozu"),
+    ],
+)
+def test_a_word_that_lost_a_letter_becomes_the_word_that_was_said(heard: str, written: str, meant: str) -> None:
+    assert put_right(heard, name=written) == {"name": meant}
+
+
+@pytest.mark.parametrize(
+    ("heard", "written"),
+    [
+        ("list the python files", "**/*.py"),
+        ("run the tests", "make test"),
+        ("say Hello World", "hello world"),
+        ("translate good morning", "buenos dias"),
+        ("", "anything"),
+    ],
+)
+def test_what_was_said_or_made_on_purpose_stays(heard: str, written: str) -> None:
+    assert put_right(heard, name=written) == {"name": written}
+
+
+def test_choices_and_numbers_stay_as_the_schema_wants_them() -> None:
+    assert put_right("12 degrees in Celcius", unit="celsius", count=13) == {"unit": "celsius", "count": 13}
+
+
+def test_text_inside_lists_and_objects_is_put_right_too() -> None:
+    arguments = put_right("tag it zebrafish and send it to Tallinn", tags=["zebrfish"], guest={"city": "Talinn"})
+    assert arguments == {"tags": ["zebrafish"], "guest": {"city": "Tallinn"}}
+
+
+def test_a_very_long_text_costs_little() -> None:
+    heard = "word " * 50_000
+    assert put_right(heard, name="wrod " * 2000)["name"] == "wrod " * 2000
