@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import inside, stage
 from tests.skills.making import all_trusted
 from toolwire.agent import Agent
 from toolwire.execute.sandbox.engines import local_sandbox
@@ -17,6 +18,8 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox.skill_choice import choose
+
+__all__ = ["inside", "stage"]
 
 Call = Callable[..., Awaitable[ToolResult]]
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,12 @@ class Trial:
 
     async def _tried(self, test: SkillTest, program: Program) -> list[Finding]:
         where = f"tests[{test.name}]"
-        wrong = Checker(self._entry.tool).check(test.arguments).faults
-        if wrong:
-            return [Finding("error", f"{where}.input", "; ".join(wrong))]
+        checked = Checker(self._entry.tool).check(test.arguments)
+        if checked.faults:
+            return [Finding("error", f"{where}.input", "; ".join(checked.faults))]
         with tempfile.TemporaryDirectory(prefix="toolwire-") as folder:
             _fill(Path(folder), test.files)
-            seen = await self._seen(test, program, folder)
+            seen = await self._seen(replace(test, arguments=checked.arguments), program, folder)
             return [Finding("error", place or where, said) for place, said in _differences(test, seen)]
 
     async def _seen(self, test: SkillTest, program: Program, folder: str) -> "_Seen":
