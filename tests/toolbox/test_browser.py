@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from tests.egress.network import Heard, Server, connector, serving
 from tests.toolbox.conftest import Call
@@ -47,6 +49,8 @@ async def shop(heard: Heard, writer: asyncio.StreamWriter) -> None:
     path = heard.line.split(" ")[1].partition("?")[0]
     page, kind = PAGES.get(path, (b"not here", "text/plain"))
     status = "200 OK" if path in PAGES else "404 Not Found"
+    if path == "/away":
+        status, kind = "302 Found", "text/plain\r\nlocation: http://other.example/"
     head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(page)}\r\nconnection: close\r\n\r\n"
     writer.write(head.encode() + page)
 
@@ -192,6 +196,24 @@ async def test_T47_a_page_cannot_lead_the_tab_to_files_or_its_own_source(visit: 
     await visit("navigate", url=f"{visit.root}/leave")
     page = await visit.read("extract", format="text")
     assert (page["text"], page["url"]) == ("still here", f"{visit.root}/leave")
+
+
+async def test_a_page_whose_certificate_nobody_vouches_for_is_not_shown(call: Call, chromium: Chromium) -> None:
+    """TLS goes through the proxy unopened; Chromium itself judges the certificate."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("good.example").configure_cert(tls)
+    async with serving(shop, tls) as server:
+        visit = Visit(call, chromium, server)
+        with pytest.raises(ToolFailure, match="ERR_CERT_AUTHORITY_INVALID"):
+            await visit("navigate", url=f"https://good.example:{server.port}/")
+        assert server.heard == []
+
+
+async def test_T47_a_redirect_to_a_place_that_is_not_granted_is_refused(visit: Visit) -> None:
+    with pytest.raises(ToolFailure, match=r"other\.example:80 is not among the hosts") as refused:
+        await visit("navigate", url=f"{visit.root}/away")
+    assert refused.value.code is Code.PERMISSION_DENIED
+    assert visit.server.heard[-1].line.startswith("GET /away ")
 
 
 async def test_T47_a_download_is_refused(visit: Visit) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import Caps, Noted
 from toolwire.execute.egress.connector import Connector
+from toolwire.execute.egress.places import BadUrl, read_url
 from toolwire.execute.egress.proxy import EgressProxy
 from toolwire.execute.sandbox.engines import cgroups
 from toolwire.protocol.outcomes import Code
@@ -27,6 +28,9 @@ _REMEMBERED = 10
 _SCHEMES = frozenset(("http", "https"))
 _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
 _CAPS = Caps(opened=20_000, down_bytes=1024 * 1024 * 1024, up_bytes=64 * 1024 * 1024, whole_s=3600)
+_OWN_WISHES = frozenset(("connectivitycheck.gstatic.com:80", "www.gstatic.com:80"))
+"""What Chromium asks for by itself: after a bad certificate it looks for a captive portal."""
+
 _ARGUMENTS = (
     "--disable-quic", "--disable-background-networking", "--disable-component-update", "--no-pings",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -98,7 +102,7 @@ class Chromium:
 
     async def _started(self, visitor: Visitor) -> "_Opened":
         playwright = await self._driven()
-        refused: list[str] = []
+        refused: dict[str, str] = {}
         async with AsyncExitStack() as stack:
             box = stack.enter_context(Box(self._program, cgroups()))
             proxy = EgressProxy(
@@ -145,7 +149,7 @@ class _Opened:
     browser: Any
     context: Any
     stack: AsyncExitStack
-    refused: list[str]
+    refused: dict[str, str]
     errors: type[Exception]
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     status: int | None = None
@@ -199,9 +203,12 @@ class ChromiumTab:
 
     async def seen(self) -> Seen:
         async with self._page("the page") as page:
-            refused = tuple(dict.fromkeys(self._opened.refused))
+            refused = dict(self._opened.refused)
             self._opened.refused.clear()
-            return Seen(page.url, (await page.title())[:500], self._opened.status, refused)
+            if reason := refused.get(_place(page.url)):  # what is shown is the proxy's refusal, not a page
+                await page.goto("about:blank")
+                raise ToolFailure(f"the page led to where it may not go: {reason}", code=Code.PERMISSION_DENIED)
+            return Seen(page.url, (await page.title())[:500], self._opened.status, tuple(refused.values()))
 
     @asynccontextmanager
     async def _page(self, what: str) -> AsyncIterator[Any]:
@@ -231,15 +238,24 @@ async def _guard(context: Any) -> None:
             await page.close()
 
 
-def _remember(refused: list[str], noted: Noted) -> None:
-    if noted.event == "refused" and len(refused) < _REMEMBERED:
-        refused.append(noted.reason)
+def _place(url: str) -> str:
+    """host:port as the proxy calls it; nothing for what is no address of the web."""
+    try:
+        place = read_url(url)
+    except BadUrl:
+        return ""
+    return f"{place.host}:{place.port}"
 
 
-def _failure(error: Exception, what: str, refused: list[str]) -> ToolFailure:
+def _remember(refused: dict[str, str], noted: Noted) -> None:
+    if noted.event == "refused" and len(refused) < _REMEMBERED and noted.place not in _OWN_WISHES:
+        refused[noted.place] = noted.reason
+
+
+def _failure(error: Exception, what: str, refused: Mapping[str, str]) -> ToolFailure:
     said = _first_line(error)
-    if refused and ("ERR_TUNNEL" in said or "interrupted" in said or "ERR_" in said):
-        return ToolFailure(f"{what[:200]} cannot be reached: {refused[-1]}", code=Code.PERMISSION_DENIED)
+    if reason := refused.get(_place(what)):  # Chromium only knows that the proxy said no; the proxy knows why
+        return ToolFailure(f"{what[:200]} cannot be reached: {reason}", code=Code.PERMISSION_DENIED)
     if "Download is starting" in said or "ERR_ABORTED" in said:
         return ToolFailure(f"{what[:200]} is a download, and the browser keeps none; use webfetch")
     if "Timeout" in said:

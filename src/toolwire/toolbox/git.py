@@ -27,7 +27,7 @@ from toolwire.toolbox.git_reading import (
     read_log,
     read_status,
 )
-from toolwire.toolbox.git_running import MOST_PATHS, inner_paths, open_repository, revision
+from toolwire.toolbox.git_running import MOST_PATHS, inner_paths, open_repository, revision, said
 from toolwire.toolbox.places import wrong
 
 MOST_ENTRIES = 1000
@@ -62,6 +62,7 @@ class StatusOutput(Head):
     clean: Annotated[bool, Field(description="Whether nothing is changed or untracked.")]
     entries: Annotated[list[Entry], Field(description="The files that are changed or untracked.")]
     total: Annotated[int, Field(description="How many there are; more than are listed where there are very many.")]
+    truncated: Annotated[bool, Field(description="Whether there are so many that not even all were counted.")]
 
 
 class DiffOutput(TypedDict):
@@ -119,8 +120,14 @@ def git_status_tool(ops: ExecOps) -> Tool:
         """
         asked = await open_repository(ops, context, repository)
         ran = await asked.run((*shell(_STATUS), "git_status", *stand_in_names()))
-        head, entries = read_status(ran.stdout.text)
-        return {**head, "clean": not entries, "entries": entries[:MOST_ENTRIES], "total": len(entries)}
+        head, entries = read_status(said(ran))
+        return {
+            **head,
+            "clean": not entries,
+            "entries": entries[:MOST_ENTRIES],
+            "total": len(entries),
+            "truncated": ran.stdout.truncated,
+        }
 
     return git_status
 
@@ -158,7 +165,7 @@ def git_diff_tool(ops: ExecOps) -> Tool:
         words = _diff_words(commit, base, staged=staged)
         shape = (*_NO_PROGRAMS, "-M", "--numstat", "-z", "--patch", f"-U{context_lines}", "--end-of-options")
         ran = await asked.git(*words[0], *shape, *words[1], "--", *inner_paths(paths, context, repository))
-        return _diff_output(ran.stdout.text, start, max_chars, cut=ran.stdout.truncated)
+        return _diff_output(said(ran), start, max_chars, cut=ran.stdout.truncated)
 
     return git_diff
 
@@ -219,7 +226,7 @@ def git_log_tool(ops: ExecOps) -> Tool:
             "--fixed-strings", f"--max-count={max_count}", f"--skip={skip}", *wanted,
             "--end-of-options", revision(ref, "ref"), "--", *inner_paths(paths, context, repository),
         )  # fmt: skip
-        return {"commits": read_log(ran.stdout.text)}
+        return {"commits": read_log(said(ran))}
 
     return git_log
 
@@ -238,7 +245,7 @@ def git_branch_tool(ops: ExecOps) -> Tool:
         asked = await open_repository(ops, context, repository)
         which = ["refs/heads", *(["refs/remotes"] if remotes else [])]
         ran = await asked.git("for-each-ref", f"--format={BRANCH_FORMAT}", "--sort=-committerdate", "--", *which)
-        found = read_branches(ran.stdout.text)
+        found = read_branches(said(ran))
         current = next((one["name"] for one in found if one["current"]), "")
         return {"current": current, "branches": found[:MOST_ENTRIES], "total": len(found)}
 

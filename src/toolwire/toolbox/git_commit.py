@@ -15,7 +15,7 @@ from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import ExecOps, shell
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.toolbox.git_running import MOST_PATHS, Repository, inner_paths, open_repository, revision
+from toolwire.toolbox.git_running import MOST_PATHS, Repository, inner_paths, open_repository, revision, said
 from toolwire.toolbox.places import wrong
 
 LONGEST_MESSAGE = 20_000
@@ -145,7 +145,7 @@ def git_commit_tool(ops: ExecOps, *, author: str = "", stand_ins: tuple[str, ...
 
 async def _committed(asked: Repository, body: bytes, words: tuple[str, ...]) -> CommitOutput:
     ran = await asked.run((*shell(_SCRIPT), "git_commit", *words), body, writable=True)
-    commit, parent, branch, *names = ran.stdout.text.split("\0")
+    commit, parent, branch, *names = said(ran).split("\0")
     files = [name for name in names if name]
     return {
         "commit": commit,

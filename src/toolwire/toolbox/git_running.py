@@ -109,7 +109,7 @@ async def open_repository(ops: ExecOps, context: Context, folder: str) -> Reposi
     ran = await Repository(ops, context, _with(bare, SETTINGS)).run(bare.argv)
     if ran.stdout.truncated:
         raise wrong("the configuration of this repository is too long to be read safely")
-    own = _settings(ran.stdout.text)
+    own = _settings(said(ran))
     return Repository(ops, context, _with(bare, {**SETTINGS, **switched_off(own)}), own)
 
 
@@ -168,11 +168,17 @@ def inner_paths(paths: Iterable[str], context: Context, folder: str) -> tuple[st
     return tuple(found)
 
 
+def said(ran: Ran) -> str:
+    """What git wrote, up to where it became too much: a piece from the end would be read as something else."""
+    kept = ran.stdout.head if ran.stdout.truncated else ran.stdout.head + ran.stdout.tail
+    return kept.decode("utf-8", "replace")
+
+
 def _failure(ran: Ran) -> ToolFailure:
     if ran.limit:
         return ToolFailure(f"git was ended by the limit {ran.limit!r}", code=Code.TIMEOUT)
-    said = visible(ran.stderr.text).strip()[:600] or f"git ended with {ran.exit_code}"
-    if "not a git repository" in said.lower():
+    words = visible(ran.stderr.text).strip()[:600] or f"git ended with {ran.exit_code}"
+    if "not a git repository" in words.lower():
         return ToolFailure("there is no git repository in this folder or above it", code=Code.NOT_FOUND)
-    asked = any(sign in said for sign in ("unknown revision", "bad revision", "Needed a single", "did not match any"))
-    return ToolFailure(said, code=Code.INVALID_PARAMS if asked else Code.EXECUTION_FAILED)
+    asked = any(sign in words for sign in ("unknown revision", "bad revision", "Needed a single", "did not match any"))
+    return ToolFailure(words, code=Code.INVALID_PARAMS if asked else Code.EXECUTION_FAILED)
