@@ -65,6 +65,23 @@ def feed(parser: StreamParser, *pieces: str) -> list[Delta]:
     return [delta for piece in pieces for delta in parser.feed(piece)]
 
 
+def test_calls_in_the_text_and_beside_it_are_shown_at_places_of_their_own() -> None:
+    """A client that joins arguments by position must never join those of two calls."""
+    parser = StreamParser(tools=[ADD])
+    native = [{"index": 0, "id": "c", "function": {"name": "add", "arguments": '{"a": 1, "b": 1}'}}]
+    deltas: list[dict[str, Any]] = [{"content": CALL}, {"tool_calls": native}, {"content": CALL}, {"content": "."}]
+
+    shown = [delta for one in deltas for delta in parser.feed({"choices": [{"delta": one}]})]
+
+    calls = [delta for delta in shown if isinstance(delta, CallDelta)]
+    assert [(delta.position, delta.name) for delta in calls if delta.name] == [(0, "add"), (1, "add"), (2, "add")]
+    assert [json.loads(_arguments(calls, at))["a"] for at in range(3)] == [40, 1, 40]
+
+
+def _arguments(calls: list[CallDelta], position: int) -> str:
+    return "".join(delta.arguments for delta in calls if delta.position == position)
+
+
 def test_text_is_shown_at_once_when_it_cannot_be_part_of_a_call() -> None:
     parser = StreamParser(tools=[ADD])
 

@@ -1,5 +1,6 @@
 """What a provider says, put together piece by piece, whether it comes whole or as a stream."""
 
+import itertools
 from typing import Any
 
 from toolwire.protocol.calls import Problem
@@ -49,7 +50,8 @@ class OpenCall:
 class Draft:
     """Collects text, reasoning, calls and the rest of one reply; `deltas` is what a watcher has not seen yet.
 
-    `heard` names the items whose words came piece by piece, so that nobody reads them again where they are repeated.
+    Every call that is shown, here or in the text, takes the next of `positions`. `heard` names the items whose words
+    came piece by piece, so that nobody reads them again where they are repeated.
     """
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Draft:
         "heard",
         "model",
         "new_text",
+        "positions",
         "problems",
         "reasoning",
         "said",
@@ -74,6 +77,7 @@ class Draft:
         self.new_text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: list[OpenCall] = []
+        self.positions = itertools.count()
         self.by_key: dict[Any, OpenCall] = {}
         self.carrier = ""
         self._kept: list[dict[str, Any]] = []
@@ -106,7 +110,7 @@ class Draft:
         """Begin a call; later fragments find it by `key`."""
         self._break = True
         named = name if isinstance(name, str) else ""
-        call = OpenCall(len(self.calls), named, alias if isinstance(alias, str) and alias else None)
+        call = OpenCall(next(self.positions), named, alias if isinstance(alias, str) and alias else None)
         call.raw = raw
         self.calls.append(call)
         self.by_key[key] = call

@@ -42,7 +42,7 @@ class StreamParser:
         self._provider = provider
         self._plain = provider in _TEXT
         self._draft = Draft(finish_reason)
-        self._text = LiveText(self._offered)
+        self._text = LiveText(self._offered, self._draft.positions)
 
     def feed(self, chunk: Any) -> list[Delta]:
         """Take the next piece: text, a decoded event or chunk, or an SDK's object."""
@@ -53,7 +53,7 @@ class StreamParser:
         shown, draft.deltas = draft.deltas, []
         if draft.new_text:
             said, draft.new_text = "".join(draft.new_text), []
-            shown.extend(self._text.feed(said, len(draft.calls)))
+            shown.extend(self._text.feed(said))
         return shown
 
     def finish(self) -> Reply:

@@ -1,9 +1,10 @@
 """A block that has opened and not yet closed: when to read it again, and its arguments on the way."""
 
 import re
+from collections.abc import Iterator
 
 from toolwire.protocol.chat import CallDelta, Delta
-from toolwire.wire.offered import Offered
+from toolwire.wire.offered import Offer, Offered
 from toolwire.wire.text.brackets import Brackets
 from toolwire.wire.text.marks import ENVELOPES
 from toolwire.wire.text.openers import STRONG
@@ -21,12 +22,15 @@ _HEADS = {opener: envelope.head for envelope in ENVELOPES for opener in envelope
 
 
 class OpenBlock:
-    """Follows one open block. It is read again when it is small, has grown eightfold, or seems to end."""
+    """Follows one open block. It is read again when it is small, has grown eightfold, or seems to end.
 
-    __slots__ = ("_brackets", "_credit", "_early", "announced", "arguments", "parameters")
+    It has a `position` once the call in it is shown.
+    """
+
+    __slots__ = ("_brackets", "_credit", "_early", "arguments", "parameters", "position")
 
     def __init__(self, text: str) -> None:
-        self.announced = False
+        self.position: int | None = None
         self.arguments: Brackets | Parameters | None = None
         self.parameters: Parameters | None = None
         self._credit = 0.0
@@ -47,33 +51,41 @@ class OpenBlock:
             return True
         return False
 
-    def announce(self, text: str, offered: Offered, position: int, out: list[Delta]) -> None:
+    def announce(self, text: str, offered: Offered, positions: Iterator[int], out: list[Delta]) -> None:
         """Show a marked call from the moment its tool is known."""
-        if self.announced or len(text) > 4 * _SMALL or text[:1] in "{`" or (text[:1] == "[" and text[1:2] != "T"):
+        if (
+            self.position is not None
+            or len(text) > 4 * _SMALL
+            or text[:1] in "{`"
+            or (text[:1] == "[" and text[1:2] != "T")
+        ):
             return
         marker = STRONG.match(text)
         head = _HEADS.get(marker.group()) if marker else None
         followed = follow(text, offered) if "<" in text[:1] else None
         if followed is not None:
             self.parameters, rest = followed
-            self.announced, self.arguments = True, self.parameters
-            out.append(CallDelta(position, self.parameters.offer.name))
-            self.argue(rest, position, out)
+            self._show(self.parameters, self.parameters.offer, positions, out)
+            self.argue(rest, out)
             return
         match = (head.match(text, marker.end()) if head and marker else None) or _NAMED.search(text)
         groups = match.groupdict() if match else {}
         offer = offered.get(groups.get("name") or groups.get("to") or "")
         if match is None or offer is None:
             return
-        self.announced = True
-        self.arguments = Brackets()
-        out.append(CallDelta(position, offer.name))
-        self.argue(text[match.end() :], position, out)
+        self._show(Brackets(), offer, positions, out)
+        self.argue(text[match.end() :], out)
 
-    def argue(self, text: str, position: int, out: list[Delta]) -> bool:
+    def _show(self, arguments: Brackets | Parameters, offer: Offer, positions: Iterator[int], out: list[Delta]) -> None:
+        self.arguments = arguments
+        self.position = next(positions)
+        out.append(CallDelta(self.position, offer.name))
+
+    def argue(self, text: str, out: list[Delta]) -> bool:
         """Show a piece of the arguments that are being written. Whether nothing more of them can be shown."""
-        arguments = self.arguments
+        arguments, position = self.arguments, self.position
         assert arguments is not None
+        assert position is not None
         if isinstance(arguments, Parameters):
             shown, ended = arguments.feed(text), arguments.over
         else:

@@ -5,6 +5,7 @@ only when its end may have come or when it has grown eightfold, so that the work
 """
 
 import re
+from collections.abc import Iterator
 
 from toolwire.protocol.chat import CallDelta, Delta, TextDelta
 from toolwire.wire.offered import Offered
@@ -29,23 +30,23 @@ _ENOUGH = 256
 
 
 class LiveText:
-    """Takes text as it comes and shows what is certain."""
+    """Takes text as it comes and shows what is certain. Every call that it shows takes the next of `positions`."""
 
     __slots__ = (
-        "_all", "_before", "_block", "_calls", "_elsewhere", "_fresh", "_held", "_offered", "_offset", "_pass",
+        "_all", "_before", "_block", "_calls", "_fresh", "_held", "_offered", "_offset", "_pass", "_positions",
         "_quiet", "_size", "_spent", "_unread", "_weary_until", "_words", "_work",
     )  # fmt: skip
 
-    def __init__(self, offered: Offered) -> None:
+    def __init__(self, offered: Offered, positions: Iterator[int]) -> None:
         self._offered = offered
+        self._positions = positions
         self._pass = Pass(Scan("", offered))
         self._all: list[str] = []
         self._held: list[str] = []
         self._size = 0
         self._before = ""
         self._offset = 0
-        self._calls = self._elsewhere = 0
-        self._spent = self._work = self._unread = self._weary_until = 0
+        self._calls = self._spent = self._work = self._unread = self._weary_until = 0
         self._fresh = True
         self._quiet = _NEVER
         self._words: Words | None = None
@@ -55,10 +56,9 @@ class LiveText:
         """Everything so far."""
         return "".join(self._all)
 
-    def feed(self, text: str, elsewhere: int = 0) -> list[Delta]:
-        """Take more text; say what became certain. `elsewhere` counts the calls that are not in the text."""
+    def feed(self, text: str) -> list[Delta]:
+        """Take more text; say what became certain."""
         self._all.append(text)
-        self._elsewhere = elsewhere
         if self._calls >= MAX_CALLS:
             return []
         if self._block is not None:
@@ -94,7 +94,7 @@ class LiveText:
         self._size += len(text)
         if block.arguments is not None:
             out: list[Delta] = []
-            ended = block.argue(text, self._elsewhere + self._calls, out)
+            ended = block.argue(text, out)
             return self._read(out) if ended else out
         return self._read([]) if block.worth_reading(text, self._size) and self._affords_reading(text) else []
 
@@ -194,7 +194,7 @@ class LiveText:
             return self._flow_on(Words(flow), text[flow.begin - begin :], out)
         if self._block is None:
             self._block = OpenBlock(text)
-        self._block.announce(text, self._offered, self._elsewhere + self._calls, out)
+        self._block.announce(text, self._offered, self._positions, out)
         return text
 
     def _say(self, text: str, out: list[Delta]) -> None:
@@ -206,13 +206,13 @@ class LiveText:
         if not step.retro:
             speak(step.reasoning, out, reasoning=True)
         speak(step.content, out)
-        block = self._block if self._block is not None and self._block.announced else None
-        for number, found in enumerate(step.found, self._elsewhere + self._calls):
+        block = self._block
+        for found in step.found:
             written = _written(found.arguments)
-            if block is None:
-                out.append(CallDelta(number, found.offer.name, written))
+            if block is None or block.position is None:
+                out.append(CallDelta(next(self._positions), found.offer.name, written))
             elif missing := block.missing(written):
-                out.append(CallDelta(number, "", missing))
+                out.append(CallDelta(block.position, "", missing))
             block = None
         self._calls += len(step.found)
         self._pass.found += step.found
