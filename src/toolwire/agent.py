@@ -94,6 +94,11 @@ class Agent:
         self._max_tokens = max_tokens
         self._temperature = temperature
 
+    def change_tools(self, toolbox: Toolbox) -> None:
+        """Offer other tools from the next step on. A call to a tool that is gone is refused."""
+        self.toolbox = toolbox
+        self.runtime.change_tools(toolbox)
+
     async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
         """Answer a question, using tools as needed. Questions with the same `thread` share one conversation.
 

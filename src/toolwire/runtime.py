@@ -61,6 +61,11 @@ class Runtime:
         self._offer: tuple[Grant | None, tuple[Tool, ...]] = (None, ())
         self._running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
 
+    def change_tools(self, toolbox: Toolbox) -> None:
+        """Know other tools from now on."""
+        self.toolbox = toolbox
+        self._offer = (None, ())
+
     def offer(self, turn: Turn) -> tuple[Tool, ...]:
         """The tools that this turn may see. Turns with the same grant get the same list, so its encoding is kept."""
         if not turn.limits.tools_enabled:

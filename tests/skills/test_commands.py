@@ -1,18 +1,15 @@
 """Skills from the command line: found, trusted, listed, called, validated, pinned."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Inside
-from tests.cli.stage import Ran, Stage, scripted
+from tests.cli.stage import Ran, Stage, Terminal, scripted
 from tests.skills.making import GREET, greeter, one_tool, program, write
 from toolwire.cli.exits import Exit
 from toolwire.errors import SettingsError
 from toolwire.settings import load
-
-Rows = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
@@ -177,3 +174,26 @@ def test_a_model_can_use_a_skill(stage: Stage) -> None:
     assert (ran.code, ran.json["answer"]) == (Exit.DONE, "She was greeted.")
     assert ran.json["calls"][0]["result"]["structured"] == {"greeting": "Hello, Ada!"}
     assert "greet" in [each["function"]["name"] for each in script.requests[0]["tools"]]
+
+
+def test_a_skill_that_changes_during_a_chat_is_offered_no_longer_until_it_is_trusted_again(stage: Stage) -> None:
+    stage.environ["TOOLWIRE_TRUST"] = ""
+    stage.settings('[tools]\nskills_path = "skills"\n')
+    folder = greeter(stage.folder / "skills" / "greeter")
+    with scripted(*["Yes."] * 4) as script, Terminal(stage, "chat", *script.flags) as terminal:
+
+        def offered() -> bool:
+            terminal.type("Are you there?\n")
+            terminal.wait_for("Yes.")
+            terminal.wait_for("step")
+            return "greet" in [each["function"]["name"] for each in script.requests[-1]["tools"]]
+
+        assert not offered()
+        stage.run("trust", str(folder))
+        assert offered()
+        program(folder / "bin" / "greet", GREET.replace("Hello", "Hallo"))
+        assert not offered()
+        stage.run("trust", str(folder))
+        assert offered()
+        terminal.type("/quit\n")
+        assert terminal.end() == Exit.DONE

@@ -90,10 +90,11 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
 def toolbox_of(place: Place, store: Store | None = None) -> Toolbox:
     """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out."""
     chosen = place.settings.tools
-    own = own_tools_of(place, store)
-    every = own.plus(*skills_of(place).tools(own.names))
+    own, skills = own_tools_of(place, store), skills_of(place)
+    every = own.plus(*skills.tools(own.names))
+    withheld = {each.tool.name for each in skills.chosen(own.names).withheld}
     for name in (*chosen.include, *chosen.exclude):
-        if name not in every:
+        if name not in every and name not in withheld:
             near = every.nearest(name)
             advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(every.names)}."
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from toolwire.define.toolbox import Toolbox
 from toolwire.errors import DefinitionError, SettingsError
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
@@ -14,7 +15,7 @@ from toolwire.toolbox.skill_pages import skill_tool
 from toolwire.toolbox.skill_watch import SkillsFolder
 from toolwire.toolbox.skills import Skills
 
-FOLDER = "skills"
+FOLDER, READER = "skills", "skill"
 
 
 class PlacedSkills:
@@ -23,6 +24,7 @@ class PlacedSkills:
     def __init__(self, settings: Settings, cwd: Path, environ: Mapping[str, str]) -> None:
         self._settings = settings
         self._environ = environ
+        self._told: Skills | None = None
         path = settings.tools.skills_path
         self.folder = SkillsFolder(cwd / path if path else user_folder() / FOLDER, self.trusted)
 
@@ -44,8 +46,26 @@ class PlacedSkills:
         names = frozenset(taken)
         chosen, pages = self.chosen(names), self.now().pages
         shelf = Shelf()
-        reading = (skill_tool(pages, shelf),) if pages and "skill" not in names else ()
+        reading = (skill_tool(pages, shelf),) if pages and READER not in names else ()
         return (*(chosen.tools(self.sandbox(), shelf) if chosen.entries else ()), *reading)
+
+    def news(self, toolbox: Toolbox) -> Toolbox | None:
+        """A toolbox with its skills as they are now; None when nothing has changed since this was last asked.
+
+        All other tools stay the same ones, with whatever they hold.
+        """
+        now, before = self.now(), self._told
+        self._told = now
+        if before is None or now == before:
+            return None
+        others = [tool for tool in toolbox if not tool.skill and tool.name != READER]
+        chosen = self._settings.tools
+        fresh = [
+            tool
+            for tool in self.tools(tool.name for tool in others)
+            if tool.name not in chosen.exclude and (not chosen.include or tool.name in chosen.include)
+        ]
+        return Toolbox(*others, *fresh)
 
     def sandbox(self) -> Sandbox:
         engine = self._settings.tools.engine
