@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any
@@ -10,12 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from toolwire.cli.exits import Exit
+from toolwire.cli.opening import Place, here, store_of
 from toolwire.cli.options import Model
 from toolwire.cli.text import clean
 from toolwire.errors import SettingsError
 from toolwire.models.registry import open_model
+from toolwire.record.contract import Store
 
 PORT = 8787
+_PARTS = ("app", "approvals", "log", "server", "settings")
 
 
 def serve(
@@ -53,12 +57,14 @@ def serve(
             "give either --upstream URL or --model PROVIDER:NAME, e.g. --upstream http://127.0.0.1:11434"
         )
     tokens = tuple(_variable(name) for name in token_env or ())
-    access = settings.Access(host, tokens, frozenset(name.lower() for name in allow_host or ()))
+    names = frozenset(name.lower() for name in allow_host or ())
+    access = settings.Access(host, tokens, names, tuple(token_env or ()))
     key = _variable(key_env) if key_env else ""
     behind = settings.Upstream.at(upstream, upstream_dialect, key) if upstream else None
     asked = open_model(model, api_key=key or None) if model else None
     sock = parts["server"].listen(host, port)
-    app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs))
+    desk = parts["approvals"].Desk(*_desk(here(), token_env)) if token_env else None
+    app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs), desk=desk)
     address = parts["server"].address_of(sock)
     asks = behind.url if behind else model
     typer.echo(f"Put {address}/v1 into your client ({address} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
@@ -70,11 +76,28 @@ def serve(
 def _parts() -> dict[str, ModuleType]:
     """The gateway's modules. Raises SettingsError when the extra that they need is missing."""
     try:
-        return {name: import_module(f"toolwire.gateway.{name}") for name in ("app", "log", "server", "settings")}
+        return {name: import_module(f"toolwire.gateway.{name}") for name in _PARTS}
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("starlette", "uvicorn"):
             raise SettingsError(f"serving needs an extra: pip install 'toolwire[serve]' ({missing})") from None
         raise
+
+
+def _desk(place: Place, tokens: list[str]) -> tuple[Any, frozenset[str]]:
+    """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
+    people = frozenset(place.settings.approval.people)
+    if unknown := sorted(people.difference(tokens)):
+        raise SettingsError(f"approval.people names {unknown[0]}; give it as --token-env too, or leave it out")
+
+    @asynccontextmanager
+    async def open_store() -> AsyncIterator[Store | None]:
+        if not place.kept:
+            yield None
+            return
+        async with store_of(place) as store:
+            yield store
+
+    return open_store, people
 
 
 def _variable(name: str) -> str:

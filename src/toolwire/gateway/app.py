@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from toolwire.errors import SettingsError
+from toolwire.gateway.approvals import Approvals, Desk
 from toolwire.gateway.asked import ToolLists, read_asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.door import Door, Scope, headers_of
@@ -46,8 +47,12 @@ def make_app(
     access: Access = USUAL_ACCESS,
     bounds: Bounds = USUAL_BOUNDS,
     log: Log = silent,
+    desk: Desk | None = None,
 ) -> Starlette:
-    """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either."""
+    """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either.
+
+    With a `desk`, people with a token can answer there what calls wait for.
+    """
     if (upstream is None) == (model is None):
         raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
     source: ByUpstream | ByModel
@@ -72,6 +77,7 @@ def make_app(
         Route("/healthz", _healthy),
         Route("/readyz", listing.ready),
     ]
+    routes += Approvals(desk, bounds).routes() if desk is not None else []
     guarded = Middleware(Door, access=access, log=log, dialects=PATHS | OTHER_PATHS, mint=new_request_id)
     return Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan

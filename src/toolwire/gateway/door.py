@@ -58,7 +58,7 @@ class Door:
         try:
             check_origin(self._access, headers)
             if entry.path not in OPEN_PATHS:
-                check_token(self._access, headers)
+                scope["toolwire.caller"] = check_token(self._access, headers)
             await self._app(scope, receive, noted)
         except Refused as refused:
             await self._refuse(noted, refused.fault)

@@ -33,16 +33,18 @@ def check_origin(access: Access, headers: Mapping[str, str]) -> None:
         raise Refused(Fault(403, "foreign_origin", "requests from web pages of other sites are refused"))
 
 
-def check_token(access: Access, headers: Mapping[str, str]) -> None:
-    """Refuse a client without one of the gateway's tokens, if it has any. Raises Refused."""
+def check_token(access: Access, headers: Mapping[str, str]) -> str:
+    """Whose token a client shows; empty where the gateway has none. Raises Refused for a client without one."""
     if not access.tokens:
-        return
+        return ""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     shown = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
     # Digests of equal length, and every token compared: the time taken tells nothing.
     fitting = [hmac.compare_digest(_digest(shown), _digest(token)) for token in access.tokens]
     if not any(fitting):
         raise Refused(Fault(401, "invalid_token", "this gateway wants its token as a bearer token or x-api-key"))
+    place = fitting.index(True)
+    return access.callers[place] if place < len(access.callers) else f"token {place + 1}"
 
 
 def _digest(token: str) -> bytes:

@@ -43,11 +43,15 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask: clients that name one of these hosts and, where there are tokens, show one of them."""
+    """Who may ask: clients that name one of these hosts and, where there are tokens, show one of them.
+
+    `callers` are the names of those whom the tokens were given to, in the order of the tokens.
+    """
 
     host: str = "127.0.0.1"
     tokens: tuple[str, ...] = field(default=(), repr=False)
     names: frozenset[str] = frozenset()
+    callers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.host not in LOOPBACK and not self.tokens:

@@ -67,6 +67,12 @@ def _plain_url(url: str | None) -> str | None:
     return url
 
 
+def _hook(url: str | None) -> str | None:
+    if url is not None and "@" in urlsplit(url).netloc:
+        raise ValueError("must not contain a user name or password; sign it with webhook_key_env instead")
+    return _plain_url(url)
+
+
 def _variable(name: str | None) -> str | None:
     if name is None:
         return None
@@ -216,6 +222,26 @@ class BudgetSettings(Section):
     )
 
 
+class ApprovalSettings(Section):
+    expires_s: float = Field(
+        default=86_400.0, gt=0, le=31_536_000, allow_inf_nan=False,
+        description="Seconds after which a question that nobody answered is a no.",
+    )  # fmt: skip
+    people: Words = Field(
+        default=(), description="Variables of those tokens of `serve` that may answer; empty is all of them."
+    )
+    webhook: Annotated[str | None, AfterValidator(_hook)] = Field(
+        default=None, description="Address that is told about each new question."
+    )
+    webhook_arguments: bool = Field(default=False, description="Whether it is told the arguments too.")
+    webhook_key_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds the key with which it is signed."
+    )
+    webhook_hosts: Words = Field(
+        default=(), description="Hosts that the webhook may reach even though they are not on the public internet."
+    )
+
+
 class OutputSettings(Section):
     color: Literal["auto", "always", "never"] = Field(default="auto", description="Colour on the terminal.")
 
@@ -247,6 +273,7 @@ class Settings(Section):
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     store: StoreSettings = StoreSettings()
     budget: BudgetSettings = BudgetSettings()
+    approval: ApprovalSettings = ApprovalSettings()
     output: OutputSettings = OutputSettings()
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)

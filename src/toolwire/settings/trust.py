@@ -77,6 +77,10 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
         case ("grant", _):
             is_less = isinstance(value, list | tuple) and set(value) <= set(below)
             return value != below and not is_less
+        case ("approval", "expires_s"):
+            return bool(value > below)
+        case ("approval", _):  # somebody else would be told what is asked, or be the one who answers
+            return bool(value != below)
         case ("profiles", _, "url" | "api_key_env"):
             return bool(value != below)
         case ("profiles", _, "provider"):  # the user's own profile would send its key to somebody else

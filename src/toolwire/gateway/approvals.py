@@ -1,0 +1,166 @@
+"""People's word over HTTP: `/v1/approvals` lists what calls wait for, shows what would run, and takes answers."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from toolwire.errors import Fenced, NotKept, StoreUnavailable
+from toolwire.gateway.approvals_shown import ApprovalJson, shown
+from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.guard import read_body
+from toolwire.gateway.settings import Bounds
+from toolwire.protocol.approvals import Approval, Scope
+from toolwire.record.contract import Store
+from toolwire.wire.arguments import read_json
+
+OpenStore = Callable[[], AbstractAsyncContextManager[Store | None]]
+"""Opens the store of the project for as long as one request lasts; None while nothing is kept there."""
+
+PATH = "/v1/approvals"
+MOST_LISTED = 200
+_LONGEST_REASON = 2_000
+_BODY_BYTES = 1024 * 1024
+_SAID = frozenset({"granted", "reason", "arguments", "scope", "digest"})
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where questions are kept, and the names of those who may look at them and answer; empty is every token's."""
+
+    open_store: OpenStore
+    people: frozenset[str] = frozenset()
+
+
+class Approvals:
+    """The routes. Who speaks is who the token belongs to, whatever the request says about it."""
+
+    def __init__(self, desk: Desk, bounds: Bounds) -> None:
+        self._desk = desk
+        self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(PATH, self.listed, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self.one, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self.answer, methods=["POST"]),
+        ]
+
+    async def listed(self, request: Request) -> Response:
+        """The open questions, newest first; `state=all` also the others, `turn=ID` one turn's, `limit=N` so many."""
+        self._require_person(request)
+        only_open, limit = _only_open(request), _limit(request)
+        try:
+            async with self._desk.open_store() as store:
+                if store is None:
+                    return JSONResponse({"data": []})
+                turn = request.query_params.get("turn")
+                cards = await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
+        except StoreUnavailable as lost:
+            raise Refused(_unavailable(lost)) from None
+        return JSONResponse({"data": [shown(card, whole=False) for card in cards]})
+
+    async def one(self, request: Request) -> Response:
+        """One question, with all of its arguments."""
+        self._require_person(request)
+        return JSONResponse(await self._asked(request.path_params["id"], None, ""))
+
+    async def answer(self, request: Request) -> Response:
+        """Take a yes or a no. The first that decides counts; a later one is a conflict (409)."""
+        by = self._require_person(request)
+        body = await read_body(request.receive, request.headers, self._bounds)
+        said = read_answer(body)
+        word = Approval(said["granted"], by, said["reason"], said["arguments"], said["scope"])
+        return JSONResponse(await self._asked(request.path_params["id"], word, said["digest"]))
+
+    async def _asked(self, approval_id: str, word: Approval | None, digest: str) -> ApprovalJson:
+        """How a question stands, after this word about it if there is one. Raises Refused."""
+        try:
+            async with self._desk.open_store() as store:
+                if store is None:
+                    raise Refused(Fault(404, "approval_not_found", "nobody was asked anything here"))
+                card = await store.approval(approval_id)
+                if word is not None:
+                    if digest and digest != card.digest:
+                        raise Refused(Fault(409, "other_digest", "this is not what was shown: its digest is another"))
+                    card = await store.answer(approval_id, word)
+                return shown(card, whole=True)
+        except NotKept as missing:
+            raise Refused(Fault(404, "approval_not_found", str(missing))) from None
+        except Fenced as decided:
+            raise Refused(Fault(409, "already_decided", str(decided))) from None
+        except StoreUnavailable as lost:
+            raise Refused(_unavailable(lost)) from None
+
+    def _require_person(self, request: Request) -> str:
+        """The name of whoever asks. Raises Refused where it is nobody who may answer."""
+        caller: str | None = request.scope.get("toolwire.caller")
+        if not caller:
+            why = "approvals are answered with a token of this gateway; start it with --token-env NAME"
+            raise Refused(Fault(403, "approvals_off", why))
+        if self._desk.people and caller not in self._desk.people:
+            raise Refused(Fault(403, "not_asked", f"{caller} is not among approval.people, so others are asked"))
+        return caller
+
+
+def read_answer(body: bytes) -> dict[str, Any]:
+    """What somebody answered, every field checked and present. Raises Refused."""
+    try:
+        said = read_json(body.decode())
+    except (ValueError, RecursionError):
+        raise Refused(_wrong("the body is no JSON")) from None
+    if not isinstance(said, dict) or not isinstance(said.get("granted"), bool):
+        raise Refused(_wrong('the body must be an object such as {"granted": true}'))
+    if extra := sorted(said.keys() - _SAID):
+        fields = ", ".join(sorted(_SAID))
+        raise Refused(_wrong(f"there is no field {extra[0][:40]!r}, only {fields}; who answers is known by the token"))
+    checked = {name: _field(said, name, kind) for name, kind in _TEXTS.items()}
+    arguments, scope = said.get("arguments"), _scope(said.get("scope", "once"))
+    if arguments is not None and not isinstance(arguments, dict):
+        raise Refused(_wrong("arguments must be an object: all arguments that the call shall have"))
+    if not said["granted"] and (arguments is not None or scope is not Scope.ONCE):
+        raise Refused(_wrong("a no is about the call as it is; leave out arguments and scope"))
+    return {**checked, "granted": said["granted"], "arguments": arguments, "scope": scope}
+
+
+_TEXTS = {"reason": _LONGEST_REASON, "digest": 200}
+
+
+def _field(said: Mapping[str, Any], name: str, most: int) -> str:
+    text = said.get(name, "")
+    if not isinstance(text, str) or len(text) > most:
+        raise Refused(_wrong(f"{name} must be text of at most {most} characters"))
+    return text
+
+
+def _scope(name: Any) -> Scope:
+    try:
+        return Scope(name)
+    except ValueError:
+        raise Refused(_wrong(f"scope is one of {', '.join(Scope)}")) from None
+
+
+def _only_open(request: Request) -> bool:
+    state = request.query_params.get("state", "open")
+    if state not in ("open", "all"):
+        raise Refused(_wrong("state is open or all"))
+    return state == "open"
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", "50")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 0 < int(text) <= MOST_LISTED):
+        raise Refused(_wrong(f"limit is a number from 1 to {MOST_LISTED}"))
+    return int(text)
+
+
+def _wrong(why: str) -> Fault:
+    return Fault(400, "bad_answer", why)
+
+
+def _unavailable(lost: Exception) -> Fault:
+    return Fault(503, "store_unavailable", str(lost))

@@ -1,0 +1,64 @@
+"""A question as people are shown it: what would run, spelled so that nothing in it can look like something else."""
+
+import re
+from typing import Any, TypeAlias
+
+from toolwire.define.canonical import canonical, digest
+from toolwire.protocol.approvals import Approval, ApprovalCard
+
+ApprovalJson: TypeAlias = dict[str, Any]
+
+LONGEST_LISTED = 2_000
+_HARD_TO_SEE = re.compile("[^ -~]| {3,}")
+
+
+def shown(card: ApprovalCard, *, whole: bool) -> ApprovalJson:
+    """The question as JSON, with everything that its answer is bound to."""
+    return {
+        "id": card.id,
+        "state": card.state.value,
+        "tool": card.tool,
+        "agent": plain(card.agent),
+        "reason": plain(card.reason),
+        "arguments": arguments_shown(card, whole=whole),
+        "digest": card.digest,
+        "turn_id": card.turn_id,
+        "call_id": card.call_id,
+        "asked_at": card.asked_at,
+        "expires_at": card.expires_at,
+        "quorum": card.quorum,
+        "answers": [_answer(answer) for answer in card.answers],
+    }
+
+
+def arguments_shown(card: ApprovalCard, *, whole: bool) -> ApprovalJson:
+    """The exact arguments as escaped JSON, with the length and the digest of what they are."""
+    text = spelled(card.arguments)
+    cut = not whole and len(text) > LONGEST_LISTED
+    kept = text[:LONGEST_LISTED] if cut else text
+    return {"json": kept, "length": len(text), "sha256": digest(card.arguments), "truncated": cut}
+
+
+def spelled(value: Any) -> str:
+    """JSON in which every character can be seen: sorted, ASCII alone, and rows of spaces as what they are.
+
+    Read as JSON it gives the very value. Letters of other scripts are escaped too: some of them look like ours, and
+    some turn the reading direction.
+    """
+    return _HARD_TO_SEE.sub(lambda found: escaped(found[0]), canonical(value).decode())
+
+
+def escaped(text: str) -> str:
+    """Every character as JSON writes it when it may not stand for itself."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def plain(text: str) -> str:
+    """A sentence without anything that moves a cursor, hides, or begins a new line."""
+    return "".join(char if char.isprintable() else escaped(char) for char in text)
+
+
+def _answer(answer: Approval) -> ApprovalJson:
+    said = {"granted": answer.granted, "by": plain(answer.by), "reason": plain(answer.reason)}
+    return said | {"scope": answer.scope.value, "edited": answer.arguments is not None}

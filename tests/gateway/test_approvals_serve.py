@@ -1,0 +1,80 @@
+"""`toolwire serve` takes people's word about the calls of its own project."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cli.stage import Stage
+from tests.gateway.test_approvals import CARD
+from tests.gateway.test_serve import address, first_line
+from toolwire import SqliteStore
+from toolwire.protocol.approvals import ApprovalCard
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
+
+
+def keep(home: Path) -> None:
+    async def kept() -> None:
+        async with await SqliteStore.at(home) as store:
+            await store.ask_people(CARD, ())
+
+    asyncio.run(kept())
+
+
+def kept(home: Path) -> ApprovalCard:
+    async def read() -> ApprovalCard:
+        async with await SqliteStore.at(home) as store:
+            return await store.approval(CARD.id)
+
+    return asyncio.run(read())
+
+
+def asked(url: str, path: str = "", **body: object) -> httpx2.Response:
+    headers = {"authorization": "Bearer a-long-token"}
+    method = "POST" if body else "GET"
+    return httpx2.request(method, f"{url}/v1/approvals{path}", json=body or None, headers=headers, trust_env=False)
+
+
+def test_the_projects_questions_are_answered_in_the_name_of_the_token(stage: Stage) -> None:
+    process = stage.start(
+        "serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN", ANN="a-long-token"
+    )
+    url = address(first_line(process))
+
+    before = asked(url).json()
+    keep(stage.folder / ".toolwire")
+    [listed] = asked(url).json()["data"]
+    answered = asked(url, f"/{listed['id']}", granted=True, digest=listed["digest"])
+
+    assert before == {"data": []}
+    assert answered.json()["state"] == "granted"
+    assert kept(stage.folder / ".toolwire").word.by == "ANN"
+
+
+def test_a_gateway_without_tokens_knows_nothing_of_approvals(stage: Stage) -> None:
+    process = stage.start("serve", "--upstream", "http://127.0.0.1:9", "--port", "0")
+    url = address(first_line(process))
+    keep(stage.folder / ".toolwire")
+
+    assert asked(url).status_code == 404
+    assert asked(url, f"/{CARD.id}", granted=True).status_code == 404
+    assert kept(stage.folder / ".toolwire").answers == ()
+
+
+def test_people_who_could_not_answer_are_a_mistake_that_is_said(stage: Stage) -> None:
+    (stage.folder / "toolwire.toml").write_text('[approval]\npeople = ["BOB"]\n', encoding="utf-8")
+
+    ran = stage.run(
+        "serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN", ANN="a-long-token"
+    )
+
+    assert ran.code == 2
+    assert "approval.people names BOB" in ran.err
