@@ -1,6 +1,8 @@
 """Boxes to run commands in, and workspaces to run them on."""
 
+import asyncio
 import os
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from toolwire.execute.sandbox.contract import Report
 from toolwire.execute.sandbox.engines import engines, local_sandbox
 from toolwire.execute.sandbox.ops import STRENGTH, Sandbox
+from toolwire.protocol.operations import Command, Listener, Output, Ran
 
 ENGINES = tuple(reversed(STRENGTH))
 
@@ -45,3 +48,24 @@ def names(folder: Path) -> list[str]:
 
 def facts(path: Path) -> os.stat_result:
     return path.stat()
+
+
+class Open:
+    """No defence at all: the command as this process would run it, whoever that is, where it lies."""
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            cwd=command.workspace,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        async with asyncio.timeout(command.limits.wall_s):
+            out, err = await process.communicate()
+        return Ran(process.returncode, None, Output(out, b"", len(out)), Output(err, b"", len(err)))
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True, capture_output=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,25 @@ async def test_without_an_engine_the_model_reads_sandbox_unavailable_and_nothing
     assert result.error is not None
     assert result.error.code is Code.SANDBOX_UNAVAILABLE
     assert not (workspace / "made").exists()
+
+
+async def test_bash_reaches_granted_hosts_through_a_door_and_nothing_without_the_permission(
+    workspace: Path, box: Sandbox
+) -> None:
+    opened: list[tuple[str, ...]] = []
+
+    @asynccontextmanager
+    async def door(command: Command, hosts: tuple[str, ...]) -> AsyncIterator[Command]:
+        opened.append(hosts)
+        yield command
+
+    runtime = Runtime(Toolbox(bash_tool(box, door)), MemoryStore())
+    for number, permissions in enumerate(({"shell"}, {"shell", "network"})):
+        grant = Grant(Tier.RUN, frozenset(permissions), (str(workspace),), ("a.example",), confirmed=frozenset({"*"}))
+        call = ToolCall("bash", {"command": "true"}, id=f"c{number}")
+        await runtime.execute(call, Turn("t", grant=grant))
+
+    assert opened == [(), ("a.example",)]
 
 
 async def test_output_longer_than_a_model_reads_is_kept_whole(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.conftest import facts, names
+from tests.sandbox.conftest import Open, facts, names
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.cgroups import Cgroups
@@ -24,7 +24,7 @@ from toolwire.execute.sandbox.limits import UNCOUNTED
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.sandbox.probes import Probe, by_threat, named
 from toolwire.execute.sandbox.protected import PROTECTED, guard
-from toolwire.protocol.operations import MIB, Command, ExecLimits, ExecOps, Listener, Output, Ran, shell
+from toolwire.protocol.operations import MIB, Command, ExecLimits, ExecOps, shell
 
 AS_ROOT = os.geteuid() == 0
 BWRAP = shutil.which("bwrap") or "bwrap"
@@ -34,23 +34,6 @@ BWRAP = shutil.which("bwrap") or "bwrap"
 def host() -> Iterator[Host]:
     with Host() as opened:
         yield opened
-
-
-class Open:
-    """No defence at all: the command as this process would run it, whoever that is, where it lies."""
-
-    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
-        process = await asyncio.create_subprocess_exec(
-            *command.argv,
-            cwd=command.workspace,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        async with asyncio.timeout(command.limits.wall_s):
-            out, err = await process.communicate()
-        return Ran(process.returncode, None, Output(out, b"", len(out)), Output(err, b"", len(err)))
 
 
 async def holds(ops: ExecOps, probe: Probe, host: Host) -> bool:

@@ -1,6 +1,8 @@
 """The shell, on whatever runs commands: `bash` for what ends soon; `job_tools.py` has what goes on."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, TypedDict
@@ -9,6 +11,7 @@ from pydantic import Field
 
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
+from toolwire.execute.egress.outward import way_out
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
@@ -21,7 +24,7 @@ _SHOWN_AFTER_TIMEOUT = 600
 _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
 BASH = """\
-Run a command in bash, in a sandbox that has the workspace, this machine's programs and no network. \
+Run a command in bash, in a sandbox with the workspace, this machine's programs, and no network but granted hosts. \
 Each command starts afresh: variables, functions and folders entered are gone afterwards, files in the workspace stay. \
 Everything that it started ends with it; use job_start for what must go on."""
 
@@ -41,8 +44,12 @@ class BashOutput(TypedDict):
     profile: Annotated[str, Field(description="Digest of the rules that confined it.")]
 
 
-def bash_tool(ops: ExecOps) -> Tool:
-    """The tool that runs shell commands through `ops`."""
+WayOut = Callable[[Command, tuple[str, ...]], AbstractAsyncContextManager[Command]]
+"""Opens a door to some hosts for a command, and gives the command as it must then be run."""
+
+
+def bash_tool(ops: ExecOps, outward: WayOut = way_out) -> Tool:
+    """The tool that runs shell commands through `ops`; those with granted hosts reach them through `outward`."""
 
     @tool(
         name="bash",
@@ -72,12 +79,18 @@ def bash_tool(ops: ExecOps) -> Tool:
             workdir: The folder to run it in, relative to the workspace.
             timeout_ms: How many milliseconds it may take; 30000 unless given, at most 300000.
         """
-        ran = await ops.run(_command(context, command, workdir), _progress(context))
+        async with outward(_command(context, command, workdir), _hosts(context)) as ready:
+            ran = await ops.run(ready, _progress(context))
         if ran.limit == "wall":
             raise _timed_out(command, ran)
         return bash_output(ran)
 
     return bash
+
+
+def _hosts(context: Context) -> tuple[str, ...]:
+    """The hosts that a command may reach: those of the grant, where it permits the network at all."""
+    return context.grant.network if "network" in context.grant.permissions else ()
 
 
 def bash_output(ran: Ran) -> BashOutput:

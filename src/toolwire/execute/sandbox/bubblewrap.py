@@ -16,7 +16,7 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
-from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, open_workspace, ready_stage, stage
+from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, lent, open_workspace, ready_stage, stage
 from toolwire.protocol.operations import MIB, Command, ExecLimits
 
 HOME_BYTES = 64 * MIB
@@ -77,6 +77,7 @@ class Bubblewrap:
         report_missing(self._program, self.name)
         with Descriptors() as held:
             workspace = open_workspace(command.workspace, held, self._protected, writable=command.writable)
+            workspace = lent(workspace, (*self._readable, *command.readable), held)
             group: Group | None = None
             try:
                 group = self._cgroups.make(command.limits)
@@ -129,7 +130,7 @@ class Bubblewrap:
         words += ["--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER)]
         for name, value in {**ENVIRONMENT, **command.env}.items():
             words += ["--setenv", name, value]
-        for path in (*TOOLCHAIN, *self._readable):
+        for path in TOOLCHAIN:
             words += ["--ro-bind-try", path, path]
         words += _system_links()
         for path, content in self._files.items():
@@ -142,8 +143,8 @@ class Bubblewrap:
             words += ["--bind", STAGED_TMP, TMP]
         else:
             words += ["--size", str(command.limits.tmp_bytes), "--tmpfs", TMP]
-        for path in command.readable:
-            words += ["--ro-bind", path, path]
+        for source, path in workspace.lent_from().items():
+            words += ["--ro-bind", source, path]
         if command.door:
             words += ["--bind", command.door, "/run/toolwire/door"]
         words += _mounts(command, workspace)

@@ -14,6 +14,7 @@ from toolwire.execute.sandbox.syscalls import call
 _EMPTY_PATH, _CLONE, _CLOSE_ON_EXEC = 0x1000, 1, 0o2000000
 _NO_SUID, _NO_DEVICES, _TRANSLATED = 0x2, 0x4, 0x00100000
 _IDS = 2**32 - 1
+_MOST_KEPT = 64
 
 
 def detached(folder: int, translation: int | None) -> int:
@@ -30,7 +31,7 @@ def detached(folder: int, translation: int | None) -> int:
 
 
 class Translations:
-    """User namespaces that say who is who, made once and kept."""
+    """User namespaces that say who is who, made once and kept. For the one thread that starts boxes."""
 
     def __init__(self, make: Callable[[Callable[[int], None]], None]) -> None:
         self._make = make
@@ -40,6 +41,8 @@ class Translations:
         """A namespace in which the owner of files on disk, and their group, appear as `user`. Raises OSError."""
         key = (owner, group, user)
         if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                os.close(self._kept.pop(next(iter(self._kept))))
             self._make(lambda process: self._keep(key, process))
         return self._kept[key]
 

@@ -11,6 +11,7 @@ import fcntl
 import os
 import pwd
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,8 @@ PROTECTED = (
 )  # fmt: skip
 _ONLY_WHEN_THERE = {".git/config.worktree", ".idea", ".gitlab-ci.yml", ".envrc"}
 _ONLY_IN_A_HOME = {".bashrc", ".bash_profile", ".profile", ".zshrc"}
+# Git would read another configuration through it, and chokes on a stand-in: removed when a box has made it.
+_TRAPS = (".git/commondir",)
 _STAND_IN_TIME = 1
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -35,9 +38,13 @@ class Guard:
     kept: list[str] = field(default_factory=list)
     sealed: list[str] = field(default_factory=list)
     stand_ins: list[str] = field(default_factory=list)
+    unwanted: list[str] = field(default_factory=list)
 
     def close(self) -> None:
         """Take the stand-ins away, unless another box still needs them; the last one to leave does it."""
+        for name in self.unwanted:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=self.root)
         try:
             fcntl.flock(self.root, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in self.stand_ins:
@@ -57,6 +64,7 @@ def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = Tr
         spared = _ONLY_WHEN_THERE if _is_home(found.root) else _ONLY_WHEN_THERE | _ONLY_IN_A_HOME
         for name in names:
             _look(found, name.split("/"), make=make and name not in spared)
+        found.unwanted = [name for name in _TRAPS if _is_missing(found, name)]
     except BaseException:
         found.close()
         raise
@@ -82,6 +90,17 @@ def _look(found: Guard, parts: list[str], *, make: bool) -> None:
             here = _step(here, parts[depth - 1])
     finally:
         os.close(here)
+
+
+def _is_missing(found: Guard, name: str) -> bool:
+    folder, _, last = name.partition("/")
+    if folder not in found.kept:
+        return False
+    inside = _step(os.dup(found.root), folder)
+    try:
+        return _kind(inside, last) is None
+    finally:
+        os.close(inside)
 
 
 def _is_home(root: int) -> bool:

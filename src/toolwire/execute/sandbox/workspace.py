@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -19,6 +19,8 @@ STAGE = "/run/toolwire"
 TMP = "/tmp"  # noqa: S108 - the box's own
 STAGED_TMP = STAGE + TMP
 
+MOST_LENT = 8
+_PLACES = tuple(f"{STAGE}/lent-{number}" for number in range(MOST_LENT))
 FIRST_USER, USERS = 60_000, 5_000
 _NEW_USER_NAMESPACE, _NEW_MOUNT_NAMESPACE = 0x10000000, 0x00020000
 _PRIVATE = 0x00040000 | 0x4000
@@ -36,10 +38,16 @@ class Workspace:
     group: int
     tree: int | None = None
     path: str = ""
+    lent: Mapping[str, int | None] = field(default_factory=dict)
 
     def source(self, name: str = "") -> str:
         base = f"{STAGE}/workspace" if self.tree is not None else self.path
         return f"{base}/{name}" if name else base
+
+    def lent_from(self) -> dict[str, str]:
+        """Where the launcher finds each folder that is lent, and where the box does."""
+        staged = zip(_PLACES, self.lent.items(), strict=False)
+        return {path if tree is None else place: path for place, (path, tree) in staged}
 
     def close(self) -> None:
         if self.guard is not None:
@@ -94,7 +102,34 @@ def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> P
     plan.call("mount", "tmpfs", STAGED_TMP, "tmpfs", _NO_SUID_NO_DEVICES, options)
     if workspace.tree is not None:
         plan.call("move_mount", workspace.tree, "", -100, f"{STAGE}/workspace", _MOVE_FROM_DESCRIPTOR)
+    for place, tree in zip(_PLACES, workspace.lent.values(), strict=False):
+        if tree is not None:
+            plan.call("move_mount", tree, "", -100, place, _MOVE_FROM_DESCRIPTOR)
     return plan
+
+
+def lent(workspace: Workspace, paths: tuple[str, ...], held: Descriptors) -> Workspace:
+    """The workspace with further folders to read. Root lends them wherever they lie, to whoever the box's user is."""
+    if len(paths) > MOST_LENT:
+        raise SandboxUnavailable(f"a box can be lent {MOST_LENT} folders, not {len(paths)}")
+    if os.geteuid() != 0:
+        return replace(workspace, lent=dict.fromkeys(paths))
+    trees: dict[str, int | None] = {}
+    for path in paths:
+        try:
+            folder = held.keep(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            trees[path] = held.keep(detached(folder, _translation(os.fstat(folder), workspace.user)))
+        except OSError as error:
+            raise SandboxUnavailable(f"{path!r} cannot be lent to a box: {error.strerror}") from None
+    return replace(workspace, lent=trees)
+
+
+def _translation(owner: os.stat_result, user: int) -> int | None:
+    """Who owns a folder becomes the box's user; None where that cannot be had, and its modes must do."""
+    try:
+        return _TRANSLATIONS.between(owner.st_uid, owner.st_gid, user)
+    except OSError:
+        return None
 
 
 def seal(plan: Plan, workspace: Workspace) -> Plan:
@@ -110,7 +145,7 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
 
 def ready_stage() -> None:
     """Root only: make the folders on which launchers mount; they stay empty for everyone else."""
-    for folder in (STAGE, f"{STAGE}/workspace", STAGED_TMP):
+    for folder in (STAGE, f"{STAGE}/workspace", STAGED_TMP, *_PLACES):
         Path(folder).mkdir(mode=0o711, exist_ok=True)
 
 
