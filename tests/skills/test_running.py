@@ -1,5 +1,6 @@
 """Calls to programs of skills: what they get, what comes of what they say, and what they cannot do."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,14 @@ def test_a_copy_that_was_tampered_with_is_made_anew(shelf: Shelf, skills: Path) 
     again = shelf.place(found.folder.path, found.folder.digest)
 
     assert (again / "bin" / "greet").read_text() == GREET
+
+
+def test_many_can_ask_for_a_copy_at_once(shelf: Shelf, skills: Path) -> None:
+    found = trusted(greeter(skills / "greeter"))
+    with ThreadPoolExecutor(8) as pool:
+        places = list(pool.map(lambda _: shelf.place(found.folder.path, found.folder.digest), range(32)))
+    [place] = set(places)
+    assert (place / "bin" / "greet").read_text() == GREET
 
 
 def test_a_copy_outlives_the_folder(shelf: Shelf, skills: Path) -> None:

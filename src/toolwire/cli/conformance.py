@@ -66,7 +66,7 @@ def _tried(found: FoundSkill, entry: SkillTool, skills: PlacedSkills) -> Report:
         advice = f"not run, since the skill is not trusted; look at it, then: toolwire trust {found.folder.path}"
         return Report([*findings, Finding("warning", "tests", advice)])
     try:
-        tried = asyncio.run(Trial(found, entry, skills.sandbox(), Shelf()).findings())
+        tried = asyncio.run(Trial(found, entry, skills.sandbox(), Shelf(), skills.network).findings())
     except ToolFailure as cannot:
         return Report([Finding("error", "tests", f"cannot be run: {cannot}"), *findings])
     return Report(sorted([*findings, *tried], key=lambda finding: finding.level), tested=True)

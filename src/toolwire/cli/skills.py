@@ -28,6 +28,11 @@ class PlacedSkills:
         path = settings.tools.skills_path
         self.folder = SkillsFolder(cwd / path if path else user_folder() / FOLDER, self.trusted)
 
+    @property
+    def network(self) -> tuple[str, ...]:
+        """The hosts that skills may talk to, if they ask for the network."""
+        return self._settings.grants.network
+
     def trusted(self, file: Path, digest: str) -> bool:
         return is_trusted(file, digest, self._environ, state_folder())
 

@@ -9,7 +9,6 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -90,14 +89,11 @@ class _Look:
 
     def _take(self, below: Path, name: str, folder: int) -> None:
         whole = self._path / below
-        try:
-            descriptor = os.open(name, _OPEN, dir_fd=folder)
-        except OSError as error:
-            raise DefinitionError(f"{whole} is a link or cannot be read ({error.strerror})") from None
+        _require_file(whole, os.stat(name, dir_fd=folder, follow_symlinks=False))  # opening a device may do something
+        descriptor = os.open(name, _OPEN, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                raise DefinitionError(f"{whole} is no regular file; a skill holds nothing else")
+            _require_file(whole, facts)
             self._check(whole, facts)
             if len(self._digests) >= MOST_FILES:
                 raise DefinitionError(f"{self._path} has more than {MOST_FILES} files")
@@ -136,6 +132,13 @@ class _Look:
             raise DefinitionError(f"{path} can be changed by anyone; run: chmod o-w {path}")
 
 
+def _require_file(path: Path, facts: os.stat_result) -> None:
+    if stat.S_ISLNK(facts.st_mode):
+        raise DefinitionError(f"{path} is a link; a skill holds files of its own")
+    if not stat.S_ISREG(facts.st_mode):
+        raise DefinitionError(f"{path} is no regular file; a skill holds nothing else")
+
+
 class Shelf:
     """Copies of trusted skills, each under its digest, where boxes can read them and tools cannot change them."""
 
@@ -167,12 +170,17 @@ class Shelf:
                 raise DefinitionError(
                     f"{folder} has changed since it was trusted; look at it, then: toolwire trust {folder}"
                 )
-            if kept.exists():
-                rmtree(kept)
-            with suppress(FileExistsError):  # another process was faster with the same content
-                draft.rename(kept)
+            self._put(draft, kept, digest)
         finally:
             rmtree(draft, ignore_errors=True)
+
+    def _put(self, draft: Path, kept: Path, digest: str) -> None:
+        try:
+            draft.rename(kept)
+        except OSError:  # something is there: another process was faster, or what was there is spoiled
+            if _digest(kept) != digest:
+                rmtree(kept)
+                draft.rename(kept)
 
 
 def _refuse(error: OSError) -> NoReturn:
