@@ -24,6 +24,7 @@ MAY_IMPORT = {
     **{one: NOUNS | {"wire", "plan", one} for one in ADAPTERS},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
     "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"gateway"},
+    "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
     "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"cli"},
 }
 

@@ -1,0 +1,5 @@
+"""`python -m toolwire.te`."""
+
+from toolwire.te.main import main
+
+main()
