@@ -102,6 +102,18 @@ def test_show_tells_what_is_said_beside_the_schema(inside: Inside, tmp_path: Pat
     assert "run" in inside("tools", "show", "try-it").out
 
 
+@pytest.mark.feature("F046")
+def test_show_explains_how_to_read_the_output_of_an_example(inside: Inside, tmp_path: Path) -> None:
+    write(tmp_path / "toolwire.toml", '[tools]\nskills_path = "skills"\n')
+    greeter(tmp_path / "skills" / "greeter")
+
+    shown = inside("tools", "show", "greet").out
+    [explained] = inside("tools", "show", "greet", "--json").json["explained"]
+
+    assert 'example  {"name":"Ada"} gives {"greeting":"Hello, Ada!"}\noutput.greeting is the text to show.' in shown
+    assert explained["explanation"] == "output.greeting is the text to show."
+
+
 def test_a_broken_skill_is_told_of_and_breaks_nothing(inside: Inside, tmp_path: Path) -> None:
     write(tmp_path / "toolwire.toml", '[tools]\nskills_path = "skills"\n')
     write(tmp_path / "skills" / "broken" / "skill.toml", "[[tools]]\nnam = 'a'\n")

@@ -13,13 +13,13 @@ from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
 from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, skills_of, toolbox_of
 from toolwire.cli.options import Allow, AsJson, NoColor, Tier
-from toolwire.cli.plain import encoded, tool_object
+from toolwire.cli.plain import plain, tool_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
 from toolwire.cli.text import clean, one_line
+from toolwire.cli.tool_page import show_tool_page
 from toolwire.decide.ladder import Case, preflight
-from toolwire.decide.policy import ruling
 from toolwire.define.conformance import Finding, report
 from toolwire.define.openai import tool_from_openai
 from toolwire.define.skill_conformance import standard_name
@@ -27,7 +27,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.compact import compact_catalogue
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
-from toolwire.protocol.policy import Verdict
+from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.toolbox.skill_choice import Withheld
 from toolwire.toolbox.skills import read_skill
@@ -92,12 +92,11 @@ def show_tool(
     else:
         tool = _required(toolbox, name)
         withheld = _why_not(tool, toolbox, grant_of(place, Granted(), toolbox))
-    metadata = _metadata(place, tool)
+    entry = _skills_entry(place, tool)
     if as_json:
-        more = {"metadata": metadata} if metadata else {}
-        screen.json({**tool_object(tool), **_offer_object(withheld), **more})
+        screen.json({**tool_object(tool), **_offer_object(withheld), **_entry_object(entry)})
     else:
-        _show_tool(screen, tool, withheld, metadata)
+        show_tool_page(screen, tool, withheld, entry)
     return Exit.DONE
 
 
@@ -173,14 +172,18 @@ def _withheld(place: Place) -> tuple[Withheld, ...]:
     return skills_of(place).chosen(own_tools_of(place).names).withheld
 
 
-def _metadata(place: Place, tool: Tool) -> dict[str, Any]:
-    """What the definition of a skill's tool says beside its schema; nothing for other tools."""
+def _skills_entry(place: Place, tool: Tool) -> SkillTool | None:
+    """The definition of a skill's tool; None for other tools."""
     for found in skills_of(place).now().found:
         for entry in found.skill.tools:
             same = (entry.tool.skill, entry.tool.version) == (tool.skill, tool.version)
             if same and entry.tool.name == tool.name.partition("@")[0]:
-                return entry.metadata
-    return {}
+                return entry
+    return None
+
+
+def _entry_object(entry: SkillTool | None) -> dict[str, Any]:
+    return {} if entry is None else {"metadata": entry.metadata, "explained": plain(entry.examples)}
 
 
 def _why_not(tool: Tool, toolbox: Toolbox, grant: Grant) -> str:
@@ -214,67 +217,3 @@ def _show_catalogue(screen: Screen, listed: list[tuple[Tool, str]]) -> None:
         description = one_line(tool.description.partition(". ")[0], 100)
         rows.append((name, Text(tier, _TIER_STYLES[tier]), needs, tool.effect.value, offered, description))
     screen.table(("tool", "tier", "needs", "effect", "offered", "description"), rows)
-
-
-def _show_tool(screen: Screen, tool: Tool, withheld: str, metadata: dict[str, Any]) -> None:
-    screen.out.print(Text.assemble((clean(tool.name), "bold"), "  ", (f"version {clean(tool.version)}", "dim")))
-    screen.prose(tool.description)
-    screen.out.print()
-    screen.pairs(
-        {
-            "offered": f"no, it {withheld}" if withheld else "yes",
-            "tier": tool.tier.name.lower(),
-            "needs": ", ".join(sorted(tool.needs)) or "nothing",
-            "effect": tool.effect.value,
-            "time": f"{tool.timeout_s:g} s, at most {tool.max_timeout_s:g} s",
-            "asks first": "yes, unless the grant confirms it"
-            if ruling(tool, {}, Grant()).verdict is Verdict.ASK
-            else "no",
-            "touches": ", ".join((*(f"reads {r}" for r in tool.reads), *(f"writes {w}" for w in tool.writes))) or "-",
-            **{name: str(metadata[name]) for name in ("skill", "binary", "sandbox") if name in metadata},
-        }
-    )
-    _show_fields(screen, "takes", tool.input_schema)
-    if tool.output_schema is not None:
-        _show_fields(screen, "gives", tool.output_schema)
-    for example in tool.examples:
-        screen.say(f"example  {encoded(example).decode()}")
-
-
-def _show_fields(screen: Screen, title: str, schema: Any) -> None:
-    """The top of a schema as a table; the whole of it is in `--json`."""
-    properties = schema.get("properties") or {}
-    required = set(schema.get("required", ()))
-    screen.out.print(Text(f"\n{title}", "bold"))
-    if not properties:
-        screen.say(_type_of(schema))
-        return
-    rows = [
-        (name, _type_of(field), "yes" if name in required else _default_of(field), _described(field))
-        for name, field in properties.items()
-    ]
-    screen.table(("field", "type", "required" if title == "takes" else "always", "meaning"), rows)
-
-
-def _type_of(schema: Any) -> str:
-    if not isinstance(schema, dict):
-        return "anything"
-    if "enum" in schema:
-        return one_line(" | ".join(encoded(value).decode() for value in schema["enum"]), 60)
-    kind = schema.get("type")
-    if kind == "array":
-        return f"list of {_type_of(schema.get('items'))}"
-    if isinstance(kind, list):
-        return " or ".join(map(str, kind))
-    branches = schema.get("anyOf") or schema.get("oneOf") or []
-    return str(kind) if kind else " or ".join(_type_of(branch) for branch in branches[:6]) or "anything"
-
-
-def _default_of(schema: Any) -> str:
-    if isinstance(schema, dict) and "default" in schema:
-        return one_line(f"no ({encoded(schema['default']).decode()})", 40)
-    return "no"
-
-
-def _described(schema: Any) -> str:
-    return str(schema.get("description", "")) if isinstance(schema, dict) else ""
