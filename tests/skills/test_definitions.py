@@ -231,6 +231,17 @@ def test_any_tool_is_read_or_refused_with_a_sentence(values: dict[str, object]) 
     assert said.startswith(FILE)
 
 
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused_with_a_sentence(content: bytes) -> None:
+    for read, file in ((skill_from_toml, FILE), (skill_from_page, "SKILL.md")):
+        said = file
+        try:
+            read(content, file, "folder")
+        except DefinitionError as wrong:
+            said = str(wrong)
+        assert said.startswith(file)
+
+
 def _toml(value: object) -> str:
     match value:
         case None:

@@ -120,6 +120,37 @@ async def test_a_program_has_no_network_and_no_variables_of_ours(
     assert "eth0" not in text
 
 
+ASKING = """#!/usr/bin/python3
+import urllib.error, urllib.request
+try:
+    urllib.request.urlopen("http://elsewhere.example/", timeout=3)
+except urllib.error.HTTPError as answer:
+    print("refused:", answer.read().decode())
+except OSError:
+    print("no way out")
+"""
+
+
+@pytest.mark.parametrize(
+    ("permission", "network", "says"),
+    [
+        ("network", ("there.example",), "refused: elsewhere.example:80 is not among the hosts that the grant lists"),
+        ("network", (), "no way out"),
+        ("file_read", ("there.example",), "no way out"),
+    ],
+)
+async def test_a_program_with_the_network_reaches_the_hosts_of_the_grant_and_no_others(
+    call: Call, skills: Path, permission: str, network: tuple[str, ...], says: str
+) -> None:
+    one_tool(skills / "asks", "", f'permissions = ["{permission}"]')
+    program(skills / "asks" / "run", ASKING)
+
+    result = await call("try-it", network=network)
+
+    assert result.text.startswith(says)
+    assert result.untrusted == (permission == "network")
+
+
 async def test_a_skill_cannot_ask_for_less_than_the_policy(call: Call, skills: Path) -> None:
     """T70: sandboxing = "none" changes nothing."""
     one_tool(skills / "loose", "exit 3", 'sandboxing = "none"')
