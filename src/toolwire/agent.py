@@ -11,7 +11,7 @@ from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
 from toolwire.errors import BudgetSpent, NotKept, Suspended
 from toolwire.execute.contract import Executor
-from toolwire.journey import Approve, Emit
+from toolwire.journey import Approve, Emit, Tell
 from toolwire.loop.events import Event
 from toolwire.loop.limits import within_budget
 from toolwire.loop.run import Intervene, Runner, fold
@@ -24,7 +24,7 @@ from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
-from toolwire.runtime import Runtime
+from toolwire.runtime import APPROVAL_S, Runtime
 
 T = TypeVar("T")
 NO_MODEL = "none"  # the model of a turn that is a single call
@@ -52,7 +52,8 @@ class Agent:
 
     `model` is a `provider:model` string or anything with an `ask` method; `tools` are functions, tools or toolboxes;
     `approve` is asked before tools that need a person's word; with `suspends`, a call that nobody has spoken about yet
-    raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed;
+    raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed, within
+    `approval_s`; `tell` hears of each such question as it opens;
     `intervene` may speak or stop before each model call.
     """
 
@@ -68,6 +69,8 @@ class Agent:
         executor: Executor | None = None,
         approve: Approve | None = None,
         suspends: bool = False,
+        tell: Tell | None = None,
+        approval_s: float = APPROVAL_S,
         secrets: Secrets = NO_SECRETS,
         budget: Budget | None = None,
         intervene: Intervene | None = None,
@@ -81,8 +84,9 @@ class Agent:
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*tools)
         self.store = store or MemoryStore()
         self.runtime = Runtime(
-            self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, secrets=secrets
-        )
+            self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
+            approval_s=approval_s, secrets=secrets,
+        )  # fmt: skip
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()

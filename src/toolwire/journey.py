@@ -33,6 +33,8 @@ _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
 
 
 Approve = Callable[[NeedsApproval], Awaitable[Approval]]
+Tell = Callable[[ApprovalCard], None]
+"""Hears of each question that opens. It must neither wait nor raise."""
 
 
 @quick
@@ -126,6 +128,7 @@ class Hub(Protocol):
     resources: Resources
     approve: Approve | None
     suspends: bool
+    tell: Tell | None
     approval_s: float
     secrets: Secrets
     clock: Callable[[], float]
@@ -213,11 +216,13 @@ class Journey:
         hub, call = self._hub, card.call
         if hub.approve is None and not hub.suspends:
             return rejected(call, f"{request.reason} Nobody is there to ask; tell the user what you wanted to do.")
-        asked = await hub.store.ask_people(self._question(card, request), ())
+        question = self._question(card, request)
+        asked = await hub.store.ask_people(question, ())
         if asked.digest != request.digest:
             return rejected(call, "Tool, arguments or policy are not what people were asked about; make a new call.")
-        if asked.state is ApprovalState.OPEN and (word := await self._word(asked, request)) is not None:
-            asked = await self._answered(asked, word)
+        if asked.state is ApprovalState.OPEN:
+            word = await self._word(asked, request, is_new=asked.id == question.id)
+            asked = asked if word is None else await self._answered(asked, word)
         match asked.state:
             case ApprovalState.GRANTED:
                 return self._granted(call, request, asked.word)
@@ -236,12 +241,14 @@ class Journey:
             request.reason, card.agent, now, now + hub.approval_s, request.quorum,
         )  # fmt: skip
 
-    async def _word(self, asked: ApprovalCard, request: NeedsApproval) -> Approval | None:
+    async def _word(self, asked: ApprovalCard, request: NeedsApproval, *, is_new: bool) -> Approval | None:
         """What was said for the whole turn, else what the one who is there says; None where nobody is."""
         hub = self._hub
         for card in await hub.store.approvals(turn_id=asked.turn_id):
             if card.tool == asked.tool and card.state is ApprovalState.GRANTED and card.word.scope is Scope.TURN:
                 return Approval(granted=True, by=card.word.by, reason="allowed for the whole turn")
+        if is_new and hub.tell is not None:
+            hub.tell(asked)
         if hub.approve is None:
             return None
         if self._emit:

@@ -21,7 +21,7 @@ from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Resources
-from toolwire.journey import Accepted, Approve, Batch, Emit, Journey
+from toolwire.journey import Accepted, Approve, Batch, Emit, Journey, Tell
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
@@ -43,6 +43,7 @@ class Runtime:
         executor: Executor | None = None,
         approve: Approve | None = None,
         suspends: bool = False,
+        tell: Tell | None = None,
         approval_s: float = APPROVAL_S,
         secrets: Secrets = NO_SECRETS,
         clock: Callable[[], float] = time.time,
@@ -53,6 +54,7 @@ class Runtime:
         self.executor = executor or InProcessExecutor()
         self.approve = approve
         self.suspends = suspends
+        self.tell = tell
         self.approval_s = approval_s
         self.secrets = secrets
         self.clock = clock

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from toolwire import Agent, Grant, MemoryStore, Tier, tool
+from toolwire.deliver.questions import spelled
 from toolwire.errors import StoreUnavailable, Suspended
 from toolwire.gateway.app import make_app
 from toolwire.gateway.approvals import Desk
-from toolwire.gateway.approvals_shown import spelled
 from toolwire.gateway.settings import Access, Upstream
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.record.contract import Store

@@ -10,6 +10,7 @@ from toolwire.agent import NO_MODEL, Agent, Answer
 from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
+from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
@@ -96,28 +97,31 @@ async def agent_of(
     grant = grant_of(place, Granted(flags.allow, flags.yes), toolbox)
     asked = Asked(flags.base_url, flags.record, flags.replay)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
-    agent = Agent(
-        model,
-        toolbox,
-        system=flags.system,
-        grant=grant,
-        limits=place.settings.limits(),
-        store=store,
-        approve=person.approver,
-        suspends=place.settings.store.kind == "sqlite",
-        secrets=place.settings.secrets(place.environ),
-        budget=Budget(**place.settings.budget.model_dump()),
-        intervene=person.intervene if flags.step else None,
-        name="cli",
-        project=flags.project,
-        max_tokens=choice.max_tokens,
-        temperature=choice.temperature,
-    )
-    try:
-        yield agent
-    finally:
-        await model.close()
-        await agent.runtime.close()
+    async with teller_of(place) as tell:
+        agent = Agent(
+            model,
+            toolbox,
+            system=flags.system,
+            grant=grant,
+            limits=place.settings.limits(),
+            store=store,
+            approve=person.approver,
+            suspends=place.settings.store.kind == "sqlite",
+            tell=tell,
+            approval_s=place.settings.approval.expires_s,
+            secrets=place.settings.secrets(place.environ),
+            budget=Budget(**place.settings.budget.model_dump()),
+            intervene=person.intervene if flags.step else None,
+            name="cli",
+            project=flags.project,
+            max_tokens=choice.max_tokens,
+            temperature=choice.temperature,
+        )
+        try:
+            yield agent
+        finally:
+            await model.close()
+            await agent.runtime.close()
 
 
 def how_to_answer(waits: Suspended) -> str:

@@ -14,6 +14,7 @@ from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen, tools_kept_quiet
+from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
@@ -162,7 +163,7 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
-    async with store_of(place) as store:
+    async with store_of(place) as store, teller_of(place) as tell:
         toolbox = toolbox_of(place, store)
         grant = grant_of(place, granted, toolbox)
         agent = Agent(
@@ -173,6 +174,8 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
             store=store,
             approve=Person(screen, agrees=granted.yes).approver,
             suspends=place.settings.store.kind == "sqlite",
+            tell=tell,
+            approval_s=place.settings.approval.expires_s,
             secrets=place.settings.secrets(place.environ),
             name="cli",
             project=project,

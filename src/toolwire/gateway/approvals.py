@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from toolwire.deliver.questions import QuestionJson, shown
 from toolwire.errors import Fenced, NotKept, StoreUnavailable
-from toolwire.gateway.approvals_shown import ApprovalJson, shown
 from toolwire.gateway.faults import Fault, Refused
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.settings import Bounds
@@ -77,7 +77,7 @@ class Approvals:
         word = Approval(said["granted"], by, said["reason"], said["arguments"], said["scope"])
         return JSONResponse(await self._asked(request.path_params["id"], word, said["digest"]))
 
-    async def _asked(self, approval_id: str, word: Approval | None, digest: str) -> ApprovalJson:
+    async def _asked(self, approval_id: str, word: Approval | None, digest: str) -> QuestionJson:
         """How a question stands, after this word about it if there is one. Raises Refused."""
         try:
             async with self._desk.open_store() as store:

@@ -6,13 +6,14 @@ from typing import Any, TypeAlias
 from toolwire.define.canonical import canonical, digest
 from toolwire.protocol.approvals import Approval, ApprovalCard
 
-ApprovalJson: TypeAlias = dict[str, Any]
+QuestionJson: TypeAlias = dict[str, Any]
 
 LONGEST_LISTED = 2_000
+_ANNOUNCED = ("id", "tool", "agent", "reason", "digest", "turn_id", "asked_at", "expires_at", "quorum")
 _HARD_TO_SEE = re.compile("[^ -~]| {3,}")
 
 
-def shown(card: ApprovalCard, *, whole: bool) -> ApprovalJson:
+def shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
     """The question as JSON, with everything that its answer is bound to."""
     return {
         "id": card.id,
@@ -31,7 +32,15 @@ def shown(card: ApprovalCard, *, whole: bool) -> ApprovalJson:
     }
 
 
-def arguments_shown(card: ApprovalCard, *, whole: bool) -> ApprovalJson:
+def announced(card: ApprovalCard, *, arguments: bool) -> QuestionJson:
+    """What others are told when a question opens; its arguments only if they may know them."""
+    told = {name: value for name, value in shown(card, whole=False).items() if name in _ANNOUNCED}
+    if arguments:
+        told["arguments"] = arguments_shown(card, whole=False)
+    return {"event": "approval.asked", "approval": told}
+
+
+def arguments_shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
     """The exact arguments as escaped JSON, with the length and the digest of what they are."""
     text = spelled(card.arguments)
     cut = not whole and len(text) > LONGEST_LISTED
@@ -59,6 +68,6 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else escaped(char) for char in text)
 
 
-def _answer(answer: Approval) -> ApprovalJson:
+def _answer(answer: Approval) -> QuestionJson:
     said = {"granted": answer.granted, "by": plain(answer.by), "reason": plain(answer.reason)}
     return said | {"scope": answer.scope.value, "edited": answer.arguments is not None}

@@ -1,0 +1,36 @@
+"""From settings to whoever is told when a turn begins to wait for people."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from toolwire.cli.opening import Place
+from toolwire.deliver.questions import announced
+from toolwire.errors import SettingsError
+from toolwire.execute.webhook import Webhook
+from toolwire.journey import Tell
+from toolwire.protocol.approvals import ApprovalCard
+from toolwire.wire.outbound import to_json
+
+
+@asynccontextmanager
+async def teller_of(place: Place) -> AsyncIterator[Tell | None]:
+    """The webhook of the settings, as long as the block lasts; None where there is none. Raises SettingsError."""
+    chosen = place.settings.approval
+    if chosen.webhook is None:
+        yield None
+        return
+
+    def tell(card: ApprovalCard) -> None:
+        hook.send(card.id, to_json(announced(card, arguments=chosen.webhook_arguments)))
+
+    async with Webhook(chosen.webhook, _key(place), chosen.webhook_hosts) as hook:
+        yield tell
+
+
+def _key(place: Place) -> bytes:
+    name = place.settings.approval.webhook_key_env
+    if name is None:
+        return b""
+    if not (key := place.environ.get(name, "").strip()):
+        raise SettingsError(f"approval.webhook_key_env names {name}, but that variable is not set, or empty")
+    return key.encode(errors="surrogateescape")
