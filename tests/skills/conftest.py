@@ -18,6 +18,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox.skill_choice import choose
+from toolwire.toolbox.skill_running import runnable_tools
 
 __all__ = ["inside", "stage"]
 
@@ -52,7 +53,7 @@ def call(shelf: Shelf, skills: Path, workspace: Path) -> Call:
     """Take one call to a tool of the (trusted) skills through its whole journey, in the real sandbox."""
 
     async def called(name: str, arguments: dict[str, Any] | None = None, **grant: Any) -> ToolResult:
-        tools = choose(all_trusted(skills)).tools(local_sandbox(), shelf)
+        tools = runnable_tools(choose(all_trusted(skills)), local_sandbox(), shelf)
         everything = frozenset(need for tool in tools for need in tool.needs)
         granted = Grant(Tier.RUN, everything, (str(workspace),), confirmed=frozenset({"*"}), **grant)
         agent = Agent(ScriptedModel([]), tools, grant=granted)

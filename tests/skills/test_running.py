@@ -14,6 +14,7 @@ from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox.skill_choice import choose
+from toolwire.toolbox.skill_running import runnable_tools
 
 
 @pytest.mark.feature("F055")
@@ -162,7 +163,7 @@ async def test_a_skill_cannot_ask_for_less_than_the_policy(call: Call, skills: P
 async def test_what_was_trusted_goes_on_running_when_its_folder_changes(shelf: Shelf, skills: Path) -> None:
     """T54: a program that is swapped afterwards does not run."""
     greeter(skills / "greeter")
-    tools = choose(all_trusted(skills)).tools(local_sandbox(), shelf)
+    tools = runnable_tools(choose(all_trusted(skills)), local_sandbox(), shelf)
     agent = Agent(ScriptedModel([]), tools)
     assert (await agent.call("greet", {"name": "Ada"})).ok
 

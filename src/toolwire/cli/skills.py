@@ -1,13 +1,14 @@
 """Skills of a place: where they lie, which are trusted, and the tools that come of them."""
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import DefinitionError, SettingsError
-from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.skill_folders import Shelf
+from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
 from toolwire.toolbox.skill_choice import Chosen, choose
@@ -52,7 +53,11 @@ class PlacedSkills:
         chosen, pages = self.chosen(names), self.now().pages
         shelf = Shelf()
         reading = (skill_tool(pages, shelf),) if pages and READER not in names else ()
-        return (*(chosen.tools(self.sandbox(), shelf) if chosen.entries else ()), *reading)
+        if not chosen.entries:
+            return reading
+        # What runs commands takes longer to load than most commands take, and most people have no skills.
+        running: Any = import_module("toolwire.toolbox.skill_running")
+        return (*running.runnable_tools(chosen, self.sandbox(), shelf), *reading)
 
     def news(self, toolbox: Toolbox) -> Toolbox | None:
         """A toolbox with its skills as they are now; None when nothing has changed since this was last asked.
@@ -72,6 +77,9 @@ class PlacedSkills:
         ]
         return Toolbox(*others, *fresh)
 
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> ExecOps:
+        """What runs the programs of skills."""
+        engines: Any = import_module("toolwire.execute.sandbox.engines")
         engine = self._settings.tools.engine
-        return local_sandbox(floor=engine, default=engine)
+        ops: ExecOps = engines.local_sandbox(floor=engine, default=engine)
+        return ops

@@ -17,7 +17,7 @@ from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.skills import Program, SkillTest, SkillTool
 from toolwire.protocol.tools import Grant
-from toolwire.toolbox.skill_choice import output_faults
+from toolwire.toolbox.skill_running import output_faults
 from toolwire.toolbox.skills import FoundSkill
 
 _OURS = frozenset((Code.SANDBOX_UNAVAILABLE, Code.UNAVAILABLE))
