@@ -77,6 +77,7 @@ class Page:
     known: Known
     records: list[Row] = field(default_factory=list)
     audit: list[Row] = field(default_factory=list)
+    audited: list[Row] = field(default_factory=list)
     tallies: dict[str, ToolTally] = field(default_factory=dict)
 
     def turn(self, turn_id: str) -> tuple[int, str] | None:
@@ -115,7 +116,9 @@ class Page:
         """Write what was added so far."""
         self.connection.executemany(_ADD_RECORD, self.records)
         if self.audit:
-            self.connection.executemany(_ADD_AUDIT, self._chained())
+            chained = self._chained()
+            self.connection.executemany(_ADD_AUDIT, chained)
+            self.audited += chained
         self.connection.executemany(_ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
         self.records.clear()
         self.audit.clear()

@@ -32,10 +32,12 @@ from toolwire.record.rows import (
     history_of,
     identity,
     opening_json,
+    read_audit,
     result_row,
     said_row,
 )
 from toolwire.record.tally import day_of
+from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
 
@@ -50,9 +52,16 @@ class SqliteStore:
     """
 
     def __init__(
-        self, writer: Writer, reader: Reader, owners: Owners, artifacts: Artifacts, clock: Callable[[], float]
+        self,
+        writer: Writer,
+        reader: Reader,
+        owners: Owners,
+        artifacts: Artifacts,
+        warm: WarmLog,
+        clock: Callable[[], float],
     ) -> None:
         self._writer = writer
+        self._warm = warm
         self._reader = reader
         self._owners = owners
         self._artifacts = artifacts
@@ -76,7 +85,8 @@ class SqliteStore:
             owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
         except (sqlite3.Error, OSError) as error:
             raise translated(error, path) from error
-        return cls(Writer(path, connect), Reader(path, connect), owners, artifacts, clock)
+        warm = WarmLog(home / "logs", clock)
+        return cls(Writer(path, connect, warm.add), Reader(path, connect), owners, artifacts, warm, clock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -162,6 +172,10 @@ class SqliteStore:
     ) -> list[AuditRow]:
         return await self._reader.read(reads.audit_log, turn_id, tool, limit, after)
 
+    def newest_audit(self, limit: int = 50) -> list[AuditRow]:
+        """The newest audit rows that this process wrote, oldest first, from memory; they have no sequence numbers."""
+        return [read_audit((0, *row)) for row in self._warm.newest(limit)]
+
     async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
         return await self._reader.read(reads.audit_chain, seqs)
 
@@ -185,6 +199,7 @@ class SqliteStore:
 
     def _close_parts(self) -> None:
         self._writer.close()
+        self._warm.close()
         self._reader.close()
         self._owners.close()
 

@@ -17,10 +17,13 @@ from typing import Any, TypeVar
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
 from toolwire.record.page import Known, Page
+from toolwire.record.rows import Row
 
 T = TypeVar("T")
 Change = Callable[[Page], Any]
 Waiting = tuple[Change, asyncio.Future[Any]]
+Audited = Callable[[Sequence[Row]], None]
+"""Told the rows of the audit log once they are durable. Must not wait, and must not raise."""
 MAX_BATCH = 1024
 LONG_S = 0.002
 LONGEST_PAUSE_S = 1.0
@@ -29,10 +32,10 @@ LONGEST_PAUSE_S = 1.0
 class Writer:
     """Applies changes from any number of event loops."""
 
-    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection], audited: Audited) -> None:
         self._path = path
-        self._far = _Pen(connect)
-        self._near = _Pen(connect)
+        self._far = _Pen(connect, audited)
+        self._near = _Pen(connect, audited)
         self._near_lock = threading.Lock()
         self._near_again_at = 0.0
         self._near_long = 0
@@ -157,8 +160,9 @@ class Writer:
 class _Pen:
     """A connection that writes, and what it has learned about the store."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], audited: Audited) -> None:
         self._connect = connect
+        self._audited = audited
         self._connection: sqlite3.Connection | None = None
         self._known = Known()
 
@@ -182,6 +186,8 @@ class _Pen:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
+        if page.audited:
+            self._audited(page.audited)
         return outcomes
 
     def drop(self) -> None:

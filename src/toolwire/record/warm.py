@@ -1,0 +1,128 @@
+"""The audit log beside the store: its newest rows in memory, those of a week in files that any program can read.
+
+The store is the truth. What is written here has been committed there; a file that cannot be written costs nobody
+anything but the file.
+"""
+
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+
+import orjson
+
+from toolwire.record.rows import Row
+
+KEPT_DAYS = 7
+HOT_ROWS = 1000
+MOST_WAITING = 50_000
+GATHER_S = 0.2
+_NAMES = (
+    "at event project agent turn_id call_id tool rule status code args_digest elapsed_ms detail chain".split()
+)  # fmt: skip
+_FILE = re.compile(r"audit-(\d{4}-\d\d-\d\d)\.jsonl", re.ASCII)
+
+
+class WarmLog:
+    """Keeps rows of the audit table, each with its digest: the newest in memory, and a file for each day (UTC)."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._hot: deque[Row] = deque(maxlen=HOT_ROWS)
+        self._waiting: deque[Row] = deque(maxlen=MOST_WAITING)
+        self._news = threading.Event()
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._swept: date | None = None
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take rows that were just committed. Waits for nothing: a thread writes them, a few times a second."""
+        self._hot.extend(rows)
+        self._waiting.extend(rows)
+        if not self._news.is_set():
+            self._news.set()
+            if self._thread is None:
+                self._start()
+
+    def newest(self, limit: int) -> list[Row]:
+        """The newest rows of this process, oldest first."""
+        return list(self._hot)[-limit:] if limit > 0 else []
+
+    def close(self) -> None:
+        """Write what waits, and stop. Harmless when called twice."""
+        self._closing.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._write()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._closing.is_set():
+                self._thread = threading.Thread(target=self._run, name="toolwire-warm-log", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._news.wait()
+            self._closing.wait(GATHER_S)  # more rows may come, and one write is enough for all of them
+            self._news.clear()
+            self._write()
+
+    def _write(self) -> None:
+        rows = list(_taken(self._waiting))
+        if not rows:
+            return
+        with suppress(OSError, ValueError, TypeError):
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._sweep()
+            for day, group in groupby(rows, key=self._day):
+                _append(self._folder / f"audit-{day.isoformat()}.jsonl", b"".join(map(_line, group)))
+
+    def _day(self, row: Row) -> date:
+        try:
+            return datetime.fromtimestamp(row[0], UTC).date()
+        except (ValueError, OverflowError, OSError, TypeError):
+            return self._today()
+
+    def _today(self) -> date:
+        return datetime.fromtimestamp(self._clock(), UTC).date()
+
+    def _sweep(self) -> None:
+        """Once a day, remove the files whose days are over."""
+        today = self._today()
+        if self._swept == today:
+            return
+        self._swept = today
+        oldest = (today - timedelta(days=KEPT_DAYS)).isoformat()
+        for path in self._folder.iterdir():
+            named = _FILE.fullmatch(path.name)
+            if named is not None and named[1] < oldest:
+                path.unlink(missing_ok=True)
+
+
+def _taken(rows: deque[Row]) -> Iterator[Row]:
+    with suppress(IndexError):
+        while True:
+            yield rows.popleft()
+
+
+def _line(row: Row) -> bytes:
+    body = dict(zip(_NAMES, row, strict=True))
+    body["detail"] = orjson.Fragment(body["detail"])
+    return orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _append(path: Path, lines: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, lines)  # one write, so that lines of several processes do not mix
+    finally:
+        os.close(descriptor)
