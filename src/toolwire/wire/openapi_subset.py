@@ -167,7 +167,7 @@ class _Fitting:
 
     def _scalar(self, out: Json, schema: JsonObject, kind: str, where: str) -> None:
         form = schema.get("format")
-        if form in _FORMATS.get(kind, ()):
+        if isinstance(form, str) and form in _FORMATS.get(kind, ()):
             out["format"] = form
         elif form is not None:
             self.losses.append(Loss(where, f"format {str(form)[:40]!r} was left out"))
