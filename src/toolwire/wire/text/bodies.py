@@ -8,7 +8,7 @@ from toolwire.wire.arguments import NotRead, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
-from toolwire.wire.text.json_calls import Entries, entries_in, plain_call
+from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import OPENING, Envelope
 from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step
@@ -153,10 +153,8 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
         exact = None
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
         if value is None or entries is None or (weak and not _fits(entries, value)):
-            if value is not None and not weak and isinstance(value.value, PartObject | PartList):
-                step.cut, step.end = True, scan.end
-                step.problems.append(("truncated", "the text ends inside a call"))
-                return step
+            if value is not None and _cut_off(value, behind_call=bool(step.found), weak=weak):
+                return _cut(scan, step)
             if value is None and not weak and not step.found and closes and scan.text[at] in "{[":
                 scan.note("malformed", "a block that opens like a call could not be read")
             break
@@ -201,8 +199,20 @@ def _take(
             found = Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak, value.fault)
             step.found.append(found)
     if entries.cut:
-        step.cut, step.end = True, scan.end
-        step.problems.append(("truncated", "the text ends inside a call"))
+        _cut(scan, step)
+
+
+def _cut_off(value: Value, *, behind_call: bool, weak: bool) -> bool:
+    """Whether a value is half a call: behind an opening marker, or behind another call and so far like one."""
+    if weak:
+        return behind_call and begins_call(value.value)
+    return isinstance(value.value, PartObject | PartList)
+
+
+def _cut(scan: Scan, step: Step) -> Step:
+    step.cut, step.end = True, scan.end
+    step.problems.append(("truncated", "the text ends inside a call"))
+    return step
 
 
 def _fits(entries: Entries, value: Value) -> bool:

@@ -1,15 +1,15 @@
-"""Formats that send messages to recipients: Harmony, Muse, Kimi K3, Functionary, MiniMax M3."""
+"""Formats that send messages to recipients: Harmony, Muse, Kimi K3."""
 
 import re
 from typing import Any
 
-from toolwire.wire.coerce import coerced
+from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
-from toolwire.wire.text.json_values import read_exact, read_value
+from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Envelope, any_of
 from toolwire.wire.text.scan import Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.tags import untyped
+from toolwire.wire.text.tags import called, untyped
 
 _HEADER = re.compile(
     r"(?:<\|start\|>)?\s*+(?:assistant\b)?\s*+(?:to=(?P<to>[^\s<]{1,160}))?\s*+"
@@ -22,6 +22,12 @@ _END_MARKERS = ("<|end|>", "<|call|>", "<|return|>", "<|eom|>", "<|eot|>", "<|st
 _ENDS = re.compile(any_of(_END_MARKERS))
 _HARMONY = Envelope("gptoss_harmony", (), ("<|call|>", "<|end|>", "<|eom|>", "<|eot|>", "<|start|>"))
 _MUSE = Envelope("muse_glimmer", (), ("<|eom|>", "<|eot|>", "<|start|>"))
+STAYS = ("<|start|>", "<|eom|>")  # the next message is read from here on
+ADDRESS = re.compile(r"\s*+(?:assistant\b)?\s*+to=[^\s<]{1,160}[^<\n]{0,40}<\|")
+ADDRESS_SO_FAR = re.compile(
+    r"\s*+(?:a(?:s(?:s(?:i(?:s(?:t(?:a(?:n(?:t\s*+)?)?)?)?)?)?)?)?)?(?:t(?:o(?:=(?:(?!<\|message\|>)[^\n]){0,240})?)?)?\Z"
+)
+_LONGEST_ADDRESS = 256
 _THINKING = frozenset({"analysis", "thought", "self", "thinking"})
 
 
@@ -38,11 +44,22 @@ def read_message(scan: Scan, pos: int, opened: Opener) -> Step | None:
         return _read_sent(scan, header, recipient, channel, opened)
     ends = _ENDS.search(scan.text, header.end(), scan.end)
     stop = ends.start() if ends else scan.end
-    end = stop if ends is None or ends.group() == "<|start|>" else ends.end()
+    end = stop if ends is None or ends.group() in STAYS else ends.end()
     said = scan.text[header.end() : stop] if ends else without_half(scan.text[header.end() : stop], *_END_MARKERS)
     if channel in _THINKING or recipient in _THINKING:
         return Step(end, reasoning=said, flow=Flow(header.end(), _END_MARKERS, reasoning=True))
     return Step(end, content=said, flow=Flow(header.end(), _END_MARKERS))
+
+
+def read_next_message(scan: Scan, after: int, opened: Opener) -> Step:
+    """What follows the end of a message: the next one may begin with its address, without an opening marker."""
+    if scan.end - after < _LONGEST_ADDRESS and ADDRESS_SO_FAR.match(scan.text, after, scan.end):
+        if scan.growing:
+            return Step(scan.end, cut=True)
+        if "to=" in scan.text[after : scan.end]:
+            return scan.cut_inside("the text ends inside the header of a call")
+    addressed = ADDRESS.match(scan.text, after, scan.end) is not None
+    return (read_message(scan, after, opened) if addressed else None) or Step(after)
 
 
 def _cut_header(scan: Scan, pos: int) -> Step | None:
@@ -61,7 +78,8 @@ def _read_sent(scan: Scan, header: re.Match[str], recipient: str, channel: str, 
         return scan.cut_inside(f"a call of {recipient!r} was cut off")
     empty = _ENDS.match(scan.text, at, scan.end)
     if empty is not None and (offer := scan.offered.get(recipient)) is not None:
-        return Step(empty.end(), [Found(offer, {}, envelope.slug, (header.start(), empty.end()))])
+        end = empty.start() if empty.group() in STAYS else empty.end()
+        return Step(end, [Found(offer, {}, envelope.slug, (header.start(), end))])
     if scan.at(at, "{"):
         step = read_named(scan, header.start(), recipient, at, envelope)
     else:
@@ -69,7 +87,7 @@ def _read_sent(scan: Scan, header: re.Match[str], recipient: str, channel: str, 
     if step is None or step.cut:
         return step
     ends = _ENDS.match(scan.text, scan.space(step.end), scan.end)
-    if ends is not None and ends.group() != "<|start|>":
+    if ends is not None and ends.group() not in STAYS:
         step.end = ends.end()
     return step
 
@@ -105,92 +123,38 @@ def _attributes(text: str) -> dict[str, str]:
 def _read_k3_call(scan: Scan, opened: re.Match[str]) -> Step:
     name = _attributes(opened["attributes"]).get("tool", "")
     arguments: dict[str, Any] = {}
+    fault = ""
     at = scan.space(opened.end())
     while (part := _OPEN.match(scan.text, at, scan.end)) is not None and part["tag"] in ("argument", "json"):
         close = f"<|close|>{part['tag']}<|sep|>"
         stop = scan.find(close, part.end())
         if stop < 0 or scan.spent:
             return scan.cut_inside(f"a call of {name!r} was cut off")
-        told = _attributes(part["attributes"])
-        text = scan.text[part.end() : stop]
-        if part["tag"] == "json":
-            value = read_exact(text) or _read_object(text, scan.offered)
-            arguments.update(value if isinstance(value, dict) else {})
-        else:
-            arguments[told.get("key", "")] = text if told.get("type") == "string" else untyped(text)
+        more, wrong = _k3_arguments(part, scan.text[part.end() : stop], scan.offered)
+        repeated = next(iter(more.keys() & arguments.keys()), None)
+        fault = wrong or (twice(repeated) if repeated is not None else fault)
+        arguments |= more
         at = scan.space(stop + len(close))
     offer = scan.offered.get(name)
     closed = scan.at(at, "<|close|>call<|sep|>")
     if not closed and (offer is None or scan.cut or not offer.required <= arguments.keys() or at < scan.end):
         return scan.cut_inside(f"a call of {name!r} was cut off")
     end = at + len("<|close|>call<|sep|>") if closed else at
-    if offer is None:
-        return Step(end, problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
-    return Step(end, [Found(offer, arguments, "kimi_k3", (opened.start(), end))])
+    return called(name, offer, arguments, _K3, (opened.start(), end), fault=fault)
 
 
-def _read_object(text: str, offered: Offered) -> Any:
+def _k3_arguments(part: re.Match[str], text: str, offered: Offered) -> tuple[dict[str, Any], str]:
+    """The arguments in one element, and what is wrong with them."""
+    if part["tag"] == "json":
+        value = _read_object(text, offered)
+        return (value.value, value.fault) if value is not None and isinstance(value.value, dict) else ({}, "")
+    told = _attributes(part["attributes"])
+    return {told.get("key", ""): text if told.get("type") == "string" else untyped(text)}, ""
+
+
+def _read_object(text: str, offered: Offered) -> Value | None:
+    exact = read_exact(text)
+    if exact is not None:
+        return Value(exact, len(text))
     inner = Scan(text, offered, finished=True)
-    value = read_value(inner, inner.space(0)) if text.strip() else None
-    return value.value if value is not None else {}
-
-
-M3 = "]<]minimax[>["
-_M3_TAG = re.compile(
-    r"]<]minimax\[>\[\s*+<(?P<close>/)?(?P<tag>[\w:.-]{1,128})(?:\s++name\s*+=\s*+[\"']?(?P<name>[^\"'<>]{1,200})[\"']?)?\s*+>"
-)
-_M3_DEPTH = 24
-
-
-def read_m3(scan: Scan, pos: int) -> Step | None:
-    """MiniMax M3: every tag follows a token, so values may hold any markup; nested values are nested tags."""
-    tag = _M3_TAG.match(scan.text, pos, scan.end)
-    if tag is None:
-        return scan.cut_inside("the text ends inside a tag") if scan.end - pos < 160 else None
-    if tag["tag"] == "mm:think" or tag["tag"] == "think":
-        return None
-    if tag["tag"] != "invoke" or tag["close"]:
-        return Step(tag.end())
-    name = tag["name"] or ""
-    read = _m3_children(scan, tag.end(), _M3_DEPTH)
-    if read is None:
-        return scan.cut_inside(f"a call of {name!r} was cut off")
-    fields, at = read
-    offer = scan.offered.get(name)
-    if offer is None:
-        return Step(at, problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
-    arguments = coerced(fields if isinstance(fields, dict) else {}, offer.schema)
-    return Step(at, [Found(offer, arguments, "minimax_m3", (pos, at))])
-
-
-def _m3_children(scan: Scan, pos: int, depth: int) -> tuple[Any, int] | None:
-    """The fields or items up to the closing tag, and the position behind it; None when the text ends first."""
-    fields: dict[str, Any] = {}
-    items: list[Any] = []
-    at = pos
-    while depth > 0:
-        tag = _M3_TAG.match(scan.text, scan.space(at), scan.end)
-        if tag is None:
-            return None
-        if tag["close"]:
-            return (items or fields), tag.end()
-        read = _m3_value(scan, tag, depth)
-        if read is None or scan.spent:
-            return None
-        value, at = read
-        if tag["tag"] == "item":
-            items.append(value)
-        else:
-            fields[tag["tag"]] = value
-    return None
-
-
-def _m3_value(scan: Scan, opened: re.Match[str], depth: int) -> tuple[Any, int] | None:
-    following = _M3_TAG.match(scan.text, scan.space(opened.end()), scan.end)
-    if following is not None and not following["close"]:
-        return _m3_children(scan, opened.end(), depth - 1)
-    stop = scan.find(M3, opened.end())
-    closing = _M3_TAG.match(scan.text, stop, scan.end) if stop >= 0 else None
-    if closing is None or not closing["close"]:
-        return None
-    return scan.text[opened.end() : stop], closing.end()
+    return read_value(inner, inner.space(0)) if text.strip() else None

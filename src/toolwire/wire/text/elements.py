@@ -7,7 +7,7 @@ from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.marks import CLOSER_PREFIXES, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step
-from toolwire.wire.text.tags import called, closing, trimmed, typed_text
+from toolwire.wire.text.tags import HALF_END, called, closing, trimmed, typed_text
 
 NAME_TAGS = ("name", "tool_name", "function", "tool", "function_name")
 ARGUMENT_TAGS = ("arguments", "parameters", "input", "args", "tool_input", "parameter", "params")
@@ -65,7 +65,7 @@ def _pairs_end(
 ) -> Step | None:
     rest = scan.space(at)
     closed = any(scan.at(rest, close) for close in envelope.closes)
-    closed = closed or (1 < scan.end - rest < 40 and scan.text[rest : scan.end] in CLOSER_PREFIXES and not scan.cut)
+    closed = closed or (_half_closed(scan, rest) and not scan.cut)
     if not raw and not closed:
         at_end = scan.space(at) >= scan.end
         partial = scan.end - at < 40 and scan.at(at, "<") and scan.find(">", at) < 0
@@ -80,12 +80,18 @@ def _pairs_end(
     return called(head["name"], offer, raw, envelope, (head.start(), at))
 
 
+def _half_closed(scan: Scan, at: int) -> bool:
+    """Whether the text ends inside an end tag; `<tool_` may as well open what separates a name from its arguments."""
+    half = HALF_END.match(scan.text, at, scan.end) is not None
+    return half and scan.end - at < 40 and scan.text[at : scan.end] in CLOSER_PREFIXES
+
+
 def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> Step | None:
     """`<name>f</name><arguments>…</arguments>`: name and arguments as elements, or each argument as one."""
     children = _children(scan, pos)
     if children is None:
         return scan.cut_inside("a call was cut off") if close or _names_tool(scan, pos) else None
-    fields, at = children
+    fields, at, fault = children
     name = next((fields[tag].strip() for tag in NAME_TAGS if tag in fields), "")
     if not name:
         return None
@@ -96,13 +102,14 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
     if found is None:
         arguments: Any = {key: typed_text(text, key, offer) for key, text in fields.items() if key not in NAME_TAGS}
     else:
-        arguments = _inner_arguments(scan, found, offer)
+        arguments, inner_fault = _inner_arguments(scan, found, offer)
+        fault = fault or inner_fault
     closed = bool(close) and scan.at(scan.space(at), close)
     if closed:
         at = scan.space(at) + len(close)
     elif offer is not None and _incomplete(scan, at, offer, arguments):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
-    return called(name, offer, arguments, envelope, (pos, at))
+    return called(name, offer, arguments, envelope, (pos, at), fault=fault)
 
 
 def _incomplete(scan: Scan, at: int, offer: Offer, arguments: Any) -> bool:
@@ -119,33 +126,32 @@ def _names_tool(scan: Scan, pos: int) -> bool:
     return child is not None and end >= 0 and scan.offered.get(scan.text[child.end() : end].strip()) is not None
 
 
-def _inner_arguments(scan: Scan, text: str, offer: Offer | None) -> Any:
+def _inner_arguments(scan: Scan, text: str, offer: Offer | None) -> tuple[Any, str]:
     stripped = text.strip()
     if not stripped.startswith("<"):
-        return stripped
+        return stripped, ""
     inner = Scan(text, scan.offered)
     children = _children(inner, inner.space(0))
     if children is None:
-        return stripped
-    return {key: typed_text(value, key, offer) for key, value in children[0].items()}
+        return stripped, ""
+    return {key: typed_text(value, key, offer) for key, value in children[0].items()}, children[2]
 
 
-def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int] | None:
-    """Elements one after the other, as raw text; None when the text ends inside one."""
+def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int, str] | None:
+    """Elements one after the other as raw text, where they end, and what is wrong; None when the text ends in one."""
     found: dict[str, str] = {}
+    fault = ""
     at = pos
     while (child := _CHILD.match(scan.text, at, scan.end)) is not None:
-        if child["empty"]:
-            found[child["name"]] = ""
-            at = scan.space(child.end())
-            continue
-        close = f"</{child['name']}>"
-        end = closing(scan, child.end(), close)
+        name, begin = child["name"], child.end()
+        close = "" if child["empty"] else f"</{name}>"
+        end = closing(scan, begin, close) if close else begin
         if end < 0 or scan.spent:
             return None
-        found[child["name"]] = scan.text[child.end() : end]
+        fault = twice(name) if name in found else fault
+        found[name] = scan.text[begin:end]
         at = scan.space(end + len(close))
-    return found, at
+    return found, at, fault
 
 
 def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Step | None:
@@ -157,7 +163,7 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     children = _children(scan, scan.space(begin))
     if children is None:
         return scan.cut_inside(f"a call of {offer.name!r} was cut off")
-    fields, at = children
+    fields, at, fault = children
     if not fields.keys() <= offer.properties.keys():
         return None
     if not scan.at(at, close):
@@ -168,7 +174,8 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     arguments = {
         key: typed_text(trimmed(text) if text.startswith("\n") else text, key, offer) for key, text in fields.items()
     }
-    return Step(at + len(close), [Found(offer, arguments, envelope.slug, (pos, at + len(close)), weak=True)])
+    end = at + len(close)
+    return Step(end, [Found(offer, arguments, envelope.slug, (pos, end), weak=True, fault=fault)])
 
 
 def _empty_tag(pos: int, offer: Offer, envelope: Envelope) -> Step | None:

@@ -1,6 +1,7 @@
 """Code fences: a fence that is the message, or ends it, may be a call; one that illustrates is text."""
 
 import re
+from collections.abc import Callable
 
 from toolwire.wire.text.bodies import Opener, read_json
 from toolwire.wire.text.marks import Envelope
@@ -11,6 +12,8 @@ _OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _MARKED = frozenset({"tool_call", "tool_calls", "tool_code", "tool_use", "function_call", "toolcall", "action"})
 _TOOL_CODE = Envelope("tool_code", (), ("\n```", "```"))
 _CLOSES = ("\n```", "```")
+_ASSIGNED = re.compile(r"[^\W\d]\w{0,63}\s{0,8}=\s{0,8}(?=[^\W\d])")
+_PRINTED = re.compile(r"\s*+print\([^()\n]{0,200}+(?:\)|\Z)")
 _INTENT = 600
 _ILLUSTRATES = re.compile(
     r"example|such as|like this|for instance|e\.g\.|schema|definition|syntax|template|format|"
@@ -53,21 +56,34 @@ def _read_call(scan: Scan, pos: int, opened: Opener, *, marked: bool) -> Step | 
     if scan.text[at] in "{[" and not CALL_HEAD.match(scan.text, scan.space(at + 1), scan.end):
         return read_json(scan, at, "fenced_json", _CLOSES, weak=True)
     if scan.text[at] in "<[":
-        return _read_opened(scan, at, opened) or (read_call_syntax(scan, at, None) if scan.text[at] == "[" else None)
-    return read_call_syntax(scan, at, _TOOL_CODE if marked else None)
+        envelopes = _one_after_the_other(scan, at, lambda at: opened(scan, at, 2))
+        return envelopes or (read_call_syntax(scan, at, None) if scan.text[at] == "[" else None)
+    if marked:
+        return _one_after_the_other(scan, at, lambda at: _read_code(scan, at), tell=True)
+    return read_call_syntax(scan, at, None)
 
 
-def _read_opened(scan: Scan, at: int, opened: Opener) -> Step | None:
-    """Envelopes inside the fence, one after the other."""
+def _read_code(scan: Scan, at: int) -> Step | None:
+    """A statement with calls, whose value may be given a name and then be printed."""
+    assigned = _ASSIGNED.match(scan.text, at, scan.end)
+    step = read_call_syntax(scan, assigned.end() if assigned else at, _TOOL_CODE)
+    if step is not None and not step.cut:
+        while (printed := _PRINTED.match(scan.text, step.end, scan.end)) is not None:
+            step.end = printed.end()
+    return step
+
+
+def _one_after_the_other(scan: Scan, at: int, read: Callable[[int], Step | None], *, tell: bool = False) -> Step | None:
+    """Everything that can be read in a row, if there is a call in it; `tell` also of calls of tools nobody offered."""
     total = Step(at)
-    while (step := opened(scan, scan.space(total.end), 2)) is not None:
+    while (begin := scan.space(total.end)) < scan.end and (step := read(begin)) is not None:
         total.end = step.end
         total.found += step.found
         total.problems += step.problems
         total.cut = total.cut or step.cut
-        if total.cut or step.end >= scan.end:
+        if total.cut:
             break
-    return total if total.found or total.cut else None
+    return total if total.found or total.cut or (tell and total.problems) else None
 
 
 def _acts(scan: Scan, at: int, end: int) -> bool:

@@ -68,6 +68,11 @@ def entries_in(value: Any, offered: Offered, depth: int = _DEPTH) -> Entries | N
     return wrapped if wrapped is not None else _from_object(value, offered, depth)
 
 
+def begins_call(value: Any) -> bool:
+    """Whether an object that was cut off has only keys that calls have, or none yet."""
+    return isinstance(value, PartObject) and value.keys() <= _META
+
+
 def plain_call(value: Any, offered: Offered) -> Entry | None:
     """The shape that nearly every call has: a known name and an object of arguments."""
     if not isinstance(value, dict):

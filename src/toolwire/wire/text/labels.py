@@ -4,7 +4,7 @@ import re
 
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_named
-from toolwire.wire.text.channels import read_message
+from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import Flow, Found, Scan, Step
@@ -202,29 +202,21 @@ def read_bare(scan: Scan, pos: int) -> Step | None:
     return None
 
 
-_ADDRESS = re.compile(r"\s*+(?:assistant\b)?\s*+to=[^\s<]{1,160}[^<\n]{0,40}<\|")
 _TO_ALL = re.compile(r"\s*+all[ \t]*+\n\s*+(?:<\|content\|>)?")
-
-
-_ADDRESS_SO_FAR = re.compile(
-    r"\s*+(?:a(?:s(?:s(?:i(?:s(?:t(?:a(?:n(?:t\s*+)?)?)?)?)?)?)?)?)?(?:t(?:o(?:=(?:(?!<\|message\|>)[^\n]){0,240})?)?)?\Z"
-)
 _TO_ALL_SO_FAR = re.compile(r"\s*+(?:a(?:l(?:l[ \t]*+\n?\s*+(?:<[|conte>]{0,9})?)?)?)?\Z")
-
-
 _HEADER_STARTS = frozenset(" \n\tat")
 
 
 def start_undecided(text: str) -> bool:
     """Whether the beginning of a text may still turn out to be the rest of a header."""
-    return bool(_ADDRESS_SO_FAR.match(text) or _TO_ALL_SO_FAR.match(text))
+    return bool(ADDRESS_SO_FAR.match(text) or _TO_ALL_SO_FAR.match(text))
 
 
 def read_start(scan: Scan, opened: Opener) -> Step | None:
     """A header whose opening marker stood in the prompt, so that the text begins in the middle of it."""
     if scan.text[:1] not in _HEADER_STARTS:
         return None
-    if _ADDRESS.match(scan.text, 0, scan.end):
+    if ADDRESS.match(scan.text, 0, scan.end):
         return read_message(scan, 0, opened)
     to_all = _TO_ALL.match(scan.text, 0, scan.end)
     if to_all is not None:

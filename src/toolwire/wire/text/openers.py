@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toolwire.wire.text.bodies import read_body, read_json, read_named
-from toolwire.wire.text.channels import M3, read_element, read_m3, read_message
+from toolwire.wire.text.channels import read_element, read_message, read_next_message
 from toolwire.wire.text.elements import read_children, read_tool_tag
 from toolwire.wire.text.fences import illustrates, read_fence
 from toolwire.wire.text.labels import read_qwen_agent, read_recipient
@@ -21,6 +21,7 @@ from toolwire.wire.text.marks import (
     Envelope,
     any_of,
 )
+from toolwire.wire.text.minimax import M3, read_m3
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.tags import read_tag_call
 
@@ -139,6 +140,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys((f'{{{space}"{key}"' for key in _BARE_KEYS for space in ("", " ")), _inline),
     "<|start|>": lambda scan, mark: read_message(scan, mark.at, opened),
     "<|channel|>": lambda scan, mark: read_message(scan, mark.at, opened),
+    "<|eom|>": lambda scan, mark: read_next_message(scan, mark.after, opened),
     "<|open|>": lambda scan, mark: read_element(scan, mark.at),
     "<|close|>": _element_end,
     M3: lambda scan, mark: read_m3(scan, mark.at),

@@ -18,7 +18,7 @@ from toolwire.wire.values import PartObject
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
 _SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"
 CDATA = "<![CDATA["
-_HALF_END = re.compile(r"<[/|]")  # of the call, or of the turn; another letter opens a parameter
+HALF_END = re.compile(r"<[/|]")  # of the call, or of the turn; another letter opens a parameter
 _STRUCTURE = re.compile(r"\s*+(?:<|\Z|]<]minimax)")
 
 
@@ -148,7 +148,7 @@ class _TagCall:
             return None  # the tag is spoken of
         if not at_end:
             return self._step(at) if complete or scan.find("</", at) >= 0 else self._cut()
-        ending = at >= scan.end or _HALF_END.match(scan.text, at, scan.end) is not None
+        ending = at >= scan.end or HALF_END.match(scan.text, at, scan.end) is not None
         whole = complete and ending and not scan.cut and (bool(self.arguments) or at >= scan.end)
         return self._step(scan.end) if whole else self._cut()
 

@@ -2,6 +2,7 @@
 
 from toolwire.protocol.chat import Delta, ReasoningDelta, TextDelta
 from toolwire.wire.text.certain import before_marker
+from toolwire.wire.text.channels import STAYS
 from toolwire.wire.text.openers import CALL_OPENERS, LONGEST, STRONG
 from toolwire.wire.text.scan import Flow
 
@@ -43,7 +44,7 @@ class Words:
         stop, end = min(found)
         shown = stop + len(end) if end == FENCE_END else stop
         speak(text[:shown], out, reasoning=self._flow.reasoning)
-        stays = end == "<|start|>" or (end[0] == "\n" and end != FENCE_END)
+        stays = end in STAYS or (end[0] == "\n" and end != FENCE_END)
         return text[stop if stays else stop + len(end) :]
 
     def _certain_until(self, text: str) -> int:
