@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.conftest import Open, git, names
-from toolwire.execute.sandbox.engines import cgroups
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, ExecLimits, shell
 
@@ -136,8 +135,7 @@ async def test_T30_a_bomb_of_200_busy_processes_is_gone_when_it_is_stopped(box: 
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    assert box.healthy
-    assert cgroups().sweep() == 0
+    assert box.healthy, "its group could not be removed, so somebody was still in it"
 
 
 async def test_a_caller_who_gives_up_while_a_box_starts_leaves_none_behind(box: Sandbox, workspace: Path) -> None:

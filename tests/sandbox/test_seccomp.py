@@ -69,6 +69,25 @@ def test_some_calls_are_refused_for_some_arguments_only(architecture: str) -> No
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_no_file_can_be_made_to_run_as_its_owner(architecture: str) -> None:
+    def ask(name: str, *arguments: int) -> int:
+        which = number(name, architecture)
+        return ERRNO | errno.EPERM if which is None else verdict(architecture, which, *arguments)
+
+    create = 0o101
+    for bits in (0o4755, 0o2755, 0o6000):
+        answers = [
+            ask("chmod", 0, bits), ask("fchmod", 0, bits), ask("fchmodat", 0, 0, bits), ask("fchmodat2", 0, 0, bits),
+            ask("creat", 0, bits), ask("mknod", 0, bits), ask("mknodat", 0, 0, bits), ask("open", 0, create, bits),
+            ask("openat", 0, 0, create, bits), ask("openat", 0, 0, 0o20200002, bits),
+        ]  # fmt: skip
+        assert set(answers) == {ERRNO | errno.EPERM}
+    assert ask("fchmodat", 0, 0, 0o755) == ask("openat", 0, 0, create, 0o644) == ALLOW
+    assert ask("openat", 0, 0, 0, 0o4755) == ALLOW  # nothing is made, so the mode means nothing
+    assert ask("openat2") == ERRNO | errno.ENOSYS
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_calls_of_another_architecture_kill(architecture: str) -> None:
     assert verdict(architecture, 39, audit=0x40000003) == KILL
     if architecture == "x86_64":

@@ -177,6 +177,8 @@ def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
         words += ["--bind", workspace.source(name), f"/workspace/{name}"]
     for name in workspace.guard.sealed:
         words += ["--ro-bind", workspace.source(name), f"/workspace/{name}"]
+    for name in workspace.guard.hidden:
+        words += ["--size", "4096", "--tmpfs", f"/workspace/{name}", "--remount-ro", f"/workspace/{name}"]
     return words
 
 

@@ -45,6 +45,10 @@ while (@fields > 1) {
     } elsif ($kind eq "write") {
         open(my $out, ">", $given[0]) or failed("open $given[0]");
         syswrite($out, $given[1]) or failed("write $given[0]");
+    } elsif ($kind eq "fresh") {
+        %ENV = ();
+    } elsif ($kind eq "set") {
+        $ENV{$given[0]} = $given[1];
     } elsif ($kind eq "enter") {
         chdir($given[0]) or failed("enter $given[0]");
     } elsif ($kind eq "exec") {

@@ -90,6 +90,8 @@ class Host:
         if not probe.bare:
             (folder / ".git" / "hooks").mkdir(parents=True)
             (folder / ".git" / "config").write_text("[core]\n")
+            (folder / ".toolwire").mkdir()
+            (folder / ".toolwire" / "record").write_text("secret\n")
         return folder
 
     def _filled(self, script: str) -> str:

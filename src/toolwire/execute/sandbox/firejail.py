@@ -104,8 +104,7 @@ class Firejail:
             landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
         plan.no_new_privileges().seccomp(seccomp.program(machine()))
         variables = {**ENVIRONMENT, "HOME": home, **command.env}
-        words = (f"{name}={value}" for name, value in variables.items())
-        return plan.exec(("/usr/bin/env", "-i", *words, *command.argv))
+        return plan.set(variables).exec(command.argv)
 
     def _arguments(self, workspace: Workspace, readable: tuple[str, ...]) -> list[str]:
         # Not --private=FOLDER: that would copy a .bashrc of its own into the workspace.

@@ -1,7 +1,7 @@
 """What happens between the fork and the command: a list of steps for `enter.pl`, made before anything starts."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
@@ -34,6 +34,13 @@ class Plan:
 
     def enter(self, folder: str) -> "Plan":
         return self._step("enter", folder)
+
+    def set(self, variables: Mapping[str, str]) -> "Plan":
+        """Give the command these variables and no others: here, and not in its words, where others could read them."""
+        self._step("fresh")
+        for name, value in variables.items():
+            self._step("set", name, value)
+        return self
 
     def limit(self, resource: int, most: int, *, grace: int = 0) -> "Plan":
         """Bound a process; whoever goes beyond `most` and `grace` is killed without a signal that tells why."""

@@ -114,6 +114,7 @@ class Podman:
         if self._landlock:
             writable = [TMP, "/home/agent", "/dev", "/proc", *(["/workspace"] if command.writable else [])]
             landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
+        plan.set({**ENVIRONMENT, **command.env})
         return plan.no_new_privileges().seccomp(seccomp.program(machine())).exec(command.argv)
 
     def _arguments(self, command: Command, workspace: Workspace) -> list[str]:
@@ -127,8 +128,6 @@ class Podman:
             words += ["--ulimit", f"{name}={most}:{most}"]
         if limits.cpu_s:
             words += ["--ulimit", f"cpu={limits.cpu_s}:{limits.cpu_s + 1}"]
-        for name, value in {**ENVIRONMENT, **command.env}.items():
-            words += ["--env", f"{name}={value}"]
         words += ["--tmpfs", f"/home/agent:size={HOME_BYTES},mode=1777"]
         words += ["--user", f"{workspace.user}:{workspace.group}"]
         if os.geteuid() == 0:
@@ -164,6 +163,8 @@ def _mounts(command: Command, workspace: Workspace) -> list[str]:
         words += ["--volume", f"{workspace.source(name)}:/workspace/{name}:rw"]
     for name in workspace.guard.sealed:
         words += ["--volume", f"{workspace.source(name)}:/workspace/{name}:ro"]
+    for name in workspace.guard.hidden:
+        words += ["--mount", f"type=tmpfs,destination=/workspace/{name},ro,notmpcopyup,tmpfs-size=4096"]
     return words
 
 

@@ -26,18 +26,23 @@ _ONLY_WHEN_THERE = {".git/config.worktree", ".idea", ".gitlab-ci.yml", ".envrc"}
 _ONLY_IN_A_HOME = {".bashrc", ".bash_profile", ".profile", ".zshrc"}
 # Git would read another configuration through it, and chokes on a stand-in: removed when a box has made it.
 _TRAPS = (".git/commondir",)
+_SECRET = {".toolwire"}  # what is in there is nobody's business inside a box
 _STAND_IN_TIME = 1
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
 class Guard:
-    """What to mount over itself: `kept` folders as they are, `sealed` names read-only. Holds the workspace's lock."""
+    """What to mount over itself: `kept` folders as they are, `sealed` names read-only, nothing over `hidden` ones.
+
+    Holds the workspace's lock.
+    """
 
     root: int
     kept: list[str] = field(default_factory=list)
     sealed: list[str] = field(default_factory=list)
     stand_ins: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
 
     def close(self) -> None:
@@ -84,7 +89,7 @@ def _look(found: Guard, parts: list[str], *, make: bool) -> None:
             if kind is None or _is_stand_in(here, parts[depth - 1]):
                 _add(found.stand_ins, path)
             if last or kind != stat.S_IFDIR or path in found.stand_ins:
-                _add(found.sealed, path)
+                _add(found.hidden if path in _SECRET and kind == stat.S_IFDIR else found.sealed, path)
                 return
             _add(found.kept, path)
             here = _step(here, parts[depth - 1])

@@ -23,6 +23,10 @@ _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _UNIX, _INET, _INET6 = 1, 2, 10
+_SET_ID = 0o6000
+_CREATING = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE; without one of them the mode is whatever lay in the register
+_MODE_OF = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
+_FLAGS_OF = {"open": 1, "openat": 2}
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24  # offsets in seccomp_data; low halves of the arguments
@@ -44,7 +48,23 @@ def program(architecture: str) -> bytes:
     for name in DENIED:
         if (which := number(name, architecture)) is not None:
             lines += [_op(_EQUAL, which, 0, 1), _refuse(errno.EPERM)]
-    return b"".join([*lines, *_by_argument(architecture), _op(_RETURN, _ALLOW)])
+    return b"".join([*lines, *_set_id(architecture), *_by_argument(architecture), _op(_RETURN, _ALLOW)])
+
+
+def _set_id(architecture: str) -> list[bytes]:
+    """Refuse files that run as their owner: what a box makes in root's workspace belongs to root on the disk."""
+    lines: list[bytes] = []
+    for name, position in _MODE_OF.items():
+        if (which := number(name, architecture)) is not None:
+            lines += [_op(_EQUAL, which, 0, 4), _op(_LOAD, _FIRST + 8 * position), _op(_ANY_BIT, _SET_ID, 0, 1)]
+            lines += [_refuse(errno.EPERM), _op(_RETURN, _ALLOW)]
+    for name, position in _FLAGS_OF.items():
+        if (which := number(name, architecture)) is not None:
+            lines += [_op(_EQUAL, which, 0, 6), _op(_LOAD, _FIRST + 8 * position), _op(_ANY_BIT, _CREATING, 0, 3)]
+            lines += [_op(_LOAD, _FIRST + 8 * position + 8), _op(_ANY_BIT, _SET_ID, 0, 1)]
+            lines += [_refuse(errno.EPERM), _op(_RETURN, _ALLOW)]
+    # Its mode lies in memory that a filter cannot read; whoever uses it knows kernels without it.
+    return [*lines, _op(_EQUAL, number("openat2", architecture) or 0, 0, 1), _refuse(errno.ENOSYS)]
 
 
 def _by_argument(architecture: str) -> list[bytes]:

@@ -11,10 +11,13 @@ _X86, _ARM = "x86_64", "aarch64"
 _SAME = {
     "pidfd_getfd": 438, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435,
-    "close_range": 436, "mount_setattr": 442, "quotactl_fd": 443, "landlock_create_ruleset": 444,
+    "close_range": 436, "openat2": 437, "fchmodat2": 452,
+    "mount_setattr": 442, "quotactl_fd": 443, "landlock_create_ruleset": 444,
     "landlock_add_rule": 445, "landlock_restrict_self": 446, "open_tree_attr": 467,
 }  # fmt: skip
 _EACH: Mapping[str, tuple[int, int | None]] = {
+    "chmod": (90, None), "creat": (85, None), "fchmod": (91, 52), "fchmodat": (268, 53), "mknod": (133, None),
+    "mknodat": (259, 33), "open": (2, None), "openat": (257, 56),
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bpf": (321, 280), "chroot": (161, 51),
     "clock_adjtime": (305, 266), "clock_settime": (227, 112), "clone": (56, 220), "create_module": (174, None),
     "dup3": (292, 24), "delete_module": (176, 106), "fanotify_init": (300, 262), "finit_module": (313, 273),

@@ -81,9 +81,7 @@ class Unconfined:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         self._confine(plan, command, workspace)
         variables = {**ENVIRONMENT, "HOME": STAGED_TMP if os.geteuid() == 0 else TMP, **command.env}
-        return plan.exec(
-            ("/usr/bin/env", "-i", *(f"{name}={value}" for name, value in variables.items()), *command.argv)
-        )
+        return plan.set(variables).exec(command.argv)
 
     def _confine(self, plan: Plan, command: Command, workspace: Workspace) -> None:
         if self._landlock:

@@ -21,6 +21,7 @@ STAGED_TMP = STAGE + TMP
 
 MOST_LENT = 8
 _PLACES = tuple(f"{STAGE}/lent-{number}" for number in range(MOST_LENT))
+_NEVER = frozenset("/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/bin /usr/lib /var".split())
 FIRST_USER, USERS = 60_000, 5_000
 _NEW_USER_NAMESPACE, _NEW_MOUNT_NAMESPACE = 0x10000000, 0x00020000
 _PRIVATE = 0x00040000 | 0x4000
@@ -60,6 +61,8 @@ def open_workspace(
     """Take hold of a workspace: its names guarded, its owner translated when this process is root."""
     if not path:
         return Workspace(None, *_nobody())
+    if os.path.realpath(path) in _NEVER:
+        raise SandboxUnavailable(f"{path!r} belongs to the system and cannot be a workspace")
     try:
         kept = guard(path, protected if writable else (), make=writable)
     except OSError as error:
@@ -138,6 +141,8 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
         return plan
     for name in (*workspace.guard.kept, *workspace.guard.sealed):
         plan.call("mount", workspace.source(name), workspace.source(name), 0, _BIND, 0)
+    for name in workspace.guard.hidden:
+        plan.call("mount", "tmpfs", workspace.source(name), "tmpfs", _NO_SUID_NO_DEVICES | 1, "size=4096")
     for name in workspace.guard.sealed:
         plan.call("mount", "none", workspace.source(name), 0, _BIND | _REMOUNT_READ_ONLY | _NO_SUID_NO_DEVICES, 0)
     return plan
