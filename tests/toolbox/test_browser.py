@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -32,6 +33,7 @@ HOME = b"""<!doctype html><title>Tea shop</title><h1>Tea</h1><p id=p>loading</p>
 PAGES: Mapping[str, tuple[bytes, str]] = {
     "/": (HOME, "text/html"),
     "/order": (b"<title>Thanks</title><p>Ordered.", "text/html"),
+    "/new": (b"<a target=_blank href=/order>Open</a> <b onclick=window.open('/order')>Jump</b>", "text/html"),
     "/long": (b"<p>" + b"word " * 2000, "text/html"),
     "/cookie": (
         b"<script>document.write(document.cookie || 'none'); document.cookie = 'seen=yes'</script>",
@@ -131,6 +133,22 @@ async def test_typing_can_submit_and_a_long_page_is_read_in_parts(visit: Visit) 
     assert ordered["title"] == "Thanks"
     assert first["text"] + second["text"] == ("word " * 40)
     assert (first["truncated"], first["note"]) == (True, "read on with start=100")
+
+
+async def test_what_wants_a_new_window_opens_in_the_one_there_is(visit: Visit) -> None:
+    for selector in ("text=Open", "text=Jump"):
+        await visit("navigate", url=f"{visit.root}/new")
+        assert (await visit.read("click", selector=selector))["title"] == "Thanks"
+
+
+async def test_a_page_that_opens_windows_without_end_is_held_back(visit: Visit) -> None:
+    """Even where it has found a window.open that is not ours."""
+    await visit("navigate", who="many", url=f"{visit.root}/")
+    opening = "delete window.open; for (let at = 0; at < 20; at++) window.open('/order')"
+    with contextlib.suppress(ToolFailure):
+        await visit("evaluate", who="many", scripts=True, script=opening)
+    assert (await visit.read("navigate", who="many", url=f"{visit.root}/long"))["url"] == f"{visit.root}/long"
+    await visit("close", who="many")
 
 
 async def test_what_is_not_on_the_page_is_a_failure_with_a_reason(visit: Visit) -> None:

@@ -94,9 +94,7 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
             start: The character to begin at, to read on in a long text.
             max_chars: How many characters to give at most.
         """
-        visitor = Visitor(
-            "/".join((context.project, context.agent, context.thread or context.turn_id)), context.grant.network
-        )
+        visitor = _visitor(context)
         if action == "close":
             return _closed(was_open=await ops.leave(visitor))
         _check(action, url, selector, script, context.grant.network, evaluate=evaluate)
@@ -118,6 +116,12 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
             return _output(await tab.seen(), "", 0, max_chars)
 
     return browser
+
+
+def _visitor(context: Context) -> Visitor:
+    """One conversation of one agent. As JSON, so that no two can be spelled alike."""
+    whose = [context.project, context.agent, context.thread, "" if context.thread else context.turn_id]
+    return Visitor(orjson.dumps(whose).decode(), context.grant.network)
 
 
 def _check(action: Action, url: str, selector: str, script: str, network: tuple[str, ...], *, evaluate: bool) -> None:

@@ -20,16 +20,22 @@ from toolwire.toolbox.browser_box import PROXY, Box
 from toolwire.toolbox.browser_contract import Seen, Tab, Visitor
 
 MOST_VISITORS = 4
-MOST_PAGES = 4
 TALLEST = 4000
 VIEW = {"width": 1280, "height": 800}
 _LAUNCH_S = 30.0
-_REMEMBERED = 10
+_REMEMBERED = 100
+_NAMED = 10
 _SCHEMES = frozenset(("http", "https"))
 _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
 _CAPS = Caps(opened=20_000, down_bytes=1024 * 1024 * 1024, up_bytes=64 * 1024 * 1024, whole_s=3600)
-_OWN_WISHES = frozenset(("connectivitycheck.gstatic.com:80", "www.gstatic.com:80"))
-"""What Chromium asks for by itself: after a bad certificate it looks for a captive portal."""
+_ONE_PAGE = """
+window.open = url => { if (url) location.href = url; return null };
+for (const kind of ["click", "submit"]) addEventListener(kind, event => {
+  const place = event.target.closest?.("a[target], area[target], form[target]");
+  if (place) place.target = "_self";
+}, true);
+"""
+"""What would open in a new window opens in the one there is, as far as pages play along."""
 
 _ARGUMENTS = (
     "--disable-quic", "--disable-background-networking", "--disable-component-update", "--no-pings",
@@ -115,9 +121,12 @@ class Chromium:
             context = await browser.new_context(
                 accept_downloads=False, service_workers="block", viewport=VIEW, java_script_enabled=True, permissions=[]
             )
-            context.on("page", lambda page: _limit_pages(context, page))
+            context.on("page", lambda page: _close_another(context, page))
+            await context.add_init_script(_ONE_PAGE)
             await context.new_page()
-            return _Opened(visitor, browser, context, stack.pop_all(), refused, self._errors)
+            wanted: set[str] = set()
+            context.on("request", lambda request: _want(wanted, request.url))
+            return _Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all())
         raise AssertionError("the block above returns or raises")
 
     async def _launched(self, playwright: Any, box: Box) -> Any:
@@ -148,15 +157,23 @@ class _Opened:
     visitor: Visitor
     browser: Any
     context: Any
-    stack: AsyncExitStack
     refused: dict[str, str]
+    wanted: set[str]
     errors: type[Exception]
+    stack: AsyncExitStack
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     status: int | None = None
 
+    def refusals(self) -> dict[str, str]:
+        """Why pages did not get what they wanted since the last look. Wishes of Chromium's own are left out."""
+        found = {place: reason for place, reason in self.refused.items() if place in self.wanted}
+        self.refused.clear()
+        self.wanted.clear()
+        return found
+
 
 class ChromiumTab:
-    """The newest page of a visitor. Everything it gives back comes from strangers."""
+    """The page of a visitor. Everything it gives back comes from strangers."""
 
     def __init__(self, opened: _Opened, timeout_s: float) -> None:
         self._opened = opened
@@ -203,19 +220,18 @@ class ChromiumTab:
 
     async def seen(self) -> Seen:
         async with self._page("the page") as page:
-            refused = dict(self._opened.refused)
-            self._opened.refused.clear()
+            refused = self._opened.refusals()
             if reason := refused.get(_place(page.url)):  # what is shown is the proxy's refusal, not a page
                 await page.goto("about:blank")
                 raise ToolFailure(f"the page led to where it may not go: {reason}", code=Code.PERMISSION_DENIED)
-            return Seen(page.url, (await page.title())[:500], self._opened.status, tuple(refused.values()))
+            return Seen(page.url, (await page.title())[:500], self._opened.status, tuple(refused.values())[:_NAMED])
 
     @asynccontextmanager
     async def _page(self, what: str) -> AsyncIterator[Any]:
-        """The newest page, which before and afterwards must be one of the web."""
+        """The visitor's page, which before and afterwards must be one of the web."""
         await _guard(self._opened.context)
         pages = self._opened.context.pages
-        page = pages[-1] if pages else await self._opened.context.new_page()
+        page = pages[0] if pages else await self._opened.context.new_page()
         try:
             async with asyncio.timeout(self._ms / 1000 + 1):
                 yield page
@@ -226,13 +242,14 @@ class ChromiumTab:
         await _guard(self._opened.context)
 
 
-async def _limit_pages(context: Any, page: Any) -> None:
-    if len(context.pages) > MOST_PAGES:
+async def _close_another(context: Any, page: Any) -> None:
+    """A visitor has one page: whatever else opens is closed."""
+    if context.pages[0] is not page:
         await page.close()
 
 
 async def _guard(context: Any) -> None:
-    """Close pages that are no pages of the web: a scheme that shows this machine, or the browser's own."""
+    """Close pages that are not of the web but of this machine or of the browser itself."""
     for page in context.pages:
         if page.url not in _EMPTY and urlsplit(page.url).scheme not in _SCHEMES:
             await page.close()
@@ -247,8 +264,13 @@ def _place(url: str) -> str:
     return f"{place.host}:{place.port}"
 
 
+def _want(wanted: set[str], url: str) -> None:
+    if len(wanted) < _REMEMBERED:
+        wanted.add(_place(url))
+
+
 def _remember(refused: dict[str, str], noted: Noted) -> None:
-    if noted.event == "refused" and len(refused) < _REMEMBERED and noted.place not in _OWN_WISHES:
+    if noted.event == "refused" and len(refused) < _REMEMBERED:
         refused[noted.place] = noted.reason
 
 

@@ -7,7 +7,7 @@ person's question at the bottom of it all. Everything under one root shares its 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from toolwire.agent import Agent, Answer
@@ -32,7 +32,7 @@ MOST_UNDER_ONE_ROOT = 32
 LONGEST_S = 3600.0
 SUB = "sub/"
 TAINTED = "Whoever asks for this has read what strangers may have written"
-_MOST_PURSES = 1000
+_MOST_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,13 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a sub-agent is to do, in which thread, and for whom."""
+    """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one."""
 
     worker: Worker
     question: str
     thread: str
     context: Context
+    after: str = ""
 
     @property
     def root(self) -> str:
@@ -121,7 +122,7 @@ class Crew:
 
     async def run(self, errand: Errand, seconds: float) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
-        tainted = await self._tainted(errand.context)
+        tainted = await self._tainted(errand)
         spent = await self._spent(errand.context)
         purse = self._purse(errand)
         grant = _share(purse, narrowed(errand.context.grant, errand.worker.grant))
@@ -142,7 +143,8 @@ class Crew:
         if len(self._background) >= MOST_AT_ONCE:
             raise ToolFailure(f"{MOST_AT_ONCE} agents are at work already; wait for one", code=Code.UNAVAILABLE)
         _share(self._purse(errand), errand.context.grant)
-        task = asyncio.create_task(self._work(errand), name="toolwire-sub-agent")
+        unwatched = replace(errand, context=changed(errand.context, report=_nobody_watches))
+        task = asyncio.create_task(self._work(unwatched), name="toolwire-sub-agent")
         self._background[errand.thread] = task
         task.add_done_callback(lambda _: self._background.pop(errand.thread, None))
 
@@ -159,6 +161,8 @@ class Crew:
         try:
             await self.run(errand, LONGEST_S)
         except ToolFailure as failure:
+            while len(self.failures) >= _MOST_KEPT:
+                del self.failures[next(iter(self.failures))]
             self.failures[errand.thread] = str(failure)
 
     def _agent(self, errand: Errand, grant: Grant, purse: _Purse, seconds: float) -> Agent:
@@ -189,19 +193,28 @@ class Crew:
         root, depth = origin(errand.context)
         if depth > DEEPEST:
             raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
-        while len(self._purses) >= _MOST_PURSES:
+        while len(self._purses) >= _MOST_KEPT:
             del self._purses[next(iter(self._purses))]
         return self._purses.setdefault(root, _Purse(errand.context.grant.max_calls, self._tokens))
 
-    async def _tainted(self, context: Context) -> bool:
-        """Whether strangers may have had a hand in what the caller asks for."""
-        if any(rule.reason == TAINTED for rule in context.grant.rules):
+    async def _tainted(self, errand: Errand) -> bool:
+        """Whether strangers may have had a hand in what is asked for now, or was before in this thread."""
+        if _is_wary(errand.context.grant):
             return True
         try:
-            kept = await self.store.turn(context.turn_id)
+            asking = await self.store.turn(errand.context.turn_id)
+            before = await self.store.turn(errand.after) if errand.after else None
         except NotKept:
             return True
-        return kept.opening.tainted or was_tainted(kept.events)
+        return (
+            asking.opening.tainted
+            or was_tainted(asking.events)
+            or (before is not None and _is_wary(before.opening.grant))
+        )
+
+
+def _is_wary(grant: Grant) -> bool:
+    return any(rule.reason == TAINTED for rule in grant.rules)
 
 
 def origin(context: Context) -> tuple[str, int]:
@@ -216,7 +229,15 @@ def origin(context: Context) -> tuple[str, int]:
 def new_thread(context: Context) -> str:
     """A thread for the sub-agent of a call: the same each time the same call is tried."""
     root, depth = origin(context)
-    return f"{SUB}{root}/{depth}/{context.turn_id[-12:]}-{context.call_id}".replace("//", "/-/")
+    return "/".join(("sub", _plain(root), str(depth), _plain(f"{context.turn_id[-12:]}-{context.call_id}")))
+
+
+def _plain(name: str) -> str:
+    return name.replace("/", "-") or "-"
+
+
+def _nobody_watches(message: str, fraction: float | None) -> None:
+    """The call that started a sub-agent in the background is over."""
 
 
 def _share(purse: _Purse, grant: Grant) -> Grant:

@@ -111,7 +111,7 @@ def sessions_send_tool(crew: Crew) -> Tool:
             raise no_session(session, "; only one that was spawned or that a task used can be sent to")
         if session == context.thread or crew.is_working(session) or turns[0].state == "running":
             raise ToolFailure(f"someone is speaking in {session!r} now; wait until it has ended", code=Code.UNAVAILABLE)
-        errand = Errand(crew.worker(turns[0].agent), message, session, context)
+        errand = Errand(crew.worker(turns[0].agent), message, session, context, after=turns[0].id)
         return _answered(errand, await crew.run(errand, context.timeout_s * _PART_OF_TIME))
 
     return sessions_send

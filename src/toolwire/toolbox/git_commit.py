@@ -7,6 +7,7 @@ finds what it did.
 
 import hashlib
 from dataclasses import replace
+from secrets import token_hex
 from typing import Annotated, TypedDict
 
 from pydantic import Field
@@ -159,7 +160,8 @@ async def _committed(asked: Repository, body: bytes, words: tuple[str, ...]) -> 
 
 def _key(context: Context) -> str:
     """The same for every try of a call, and nothing that a message could be mistaken for."""
-    return f"toolwire {hashlib.sha256(context.idempotency_key.encode()).hexdigest()[:24]}"
+    key = context.idempotency_key if context.call_id else token_hex()
+    return f"toolwire {hashlib.sha256(key.encode()).hexdigest()[:24]}"
 
 
 def _body(message: str) -> bytes:
