@@ -35,15 +35,13 @@ browser: engines ## install Chromium for the browser tool, where that can be don
 	  || echo "It could not be installed. The browser tool will say so."; \
 	fi
 
-setup: .tools/bin/uv engines browser ## install everything the other verbs need
+install: .tools/bin/uv ## install the project and its Python packages
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
-demo: setup ## ask the embedded local model three questions; no key, no server, no account
-	@$(RUN) toolwire ask "What is 23*19?"
-	@echo
-	@$(RUN) toolwire ask "What is 2 to the power of 10?"
-	@echo
-	@$(RUN) toolwire ask "Give me a random number between 1 and 6"
+setup: install engines browser ## install everything the other verbs need
+
+demo: install ## a short tour with the embedded model; no key, no server, no account
+	@$(RUN) python examples/tour.py
 
 test: setup ## run all tests, as CI does
 	@$(RUN) pytest

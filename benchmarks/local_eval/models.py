@@ -6,7 +6,7 @@ from toolwire.models.local import open_local
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
 
-BASE = "local:smollm2"
+BASE = "local:smollm2-plain"
 """The model without training, which others are compared with."""
 
 

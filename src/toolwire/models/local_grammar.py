@@ -16,12 +16,9 @@ MAX_RULES = 400
 MAX_CHOICES = 64
 MAX_CALLS = 8
 MAX_COUNT = 12
-MAX_WORDS = 160
-MAX_WORD = 80
 STRING_LENGTH = 300
 
-_NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,10})?")
-_EDGES = "\"'`.,;:!?()[]{}<>“”‘’…"
+_NUMERAL = re.compile(r"\d{1,40}(?:\.\d{1,40})?")
 
 _JSON_RULES = {
     "value": 'object | array | string | number | "true" | "false" | "null"',
@@ -31,9 +28,6 @@ _JSON_RULES = {
     "char": r'[^"\\\x00-\x1F\x7F] | "\\" ["\\/bfnrt]',
     "integer": '"-"? ("0" | [1-9] [0-9]{0,14})',
     "number": 'integer ("." [0-9]{1,10})?',
-    "copied": '"\\"" mark{0,2} word (gap word){0,40} mark{0,3} "\\""',
-    "gap": '" " | (" "? mark){1,3} " "?',
-    "mark": "[-+*/^()%,.:=!?]",
 }
 
 
@@ -54,35 +48,10 @@ def one_of(texts: Iterable[str]) -> str:
     return " | ".join(literal(text) for text in texts)
 
 
-def words_of(text: str) -> tuple[str, ...]:
-    """The pieces of a text that an argument may be copied from: its words, paths and numerals, each once."""
-    found: dict[str, None] = {}
-    for chunk in text.split():
-        if len(found) >= MAX_WORDS:
-            break
-        whole = chunk.strip(_EDGES)[:MAX_WORD]
-        for piece in (whole, *_NUMERAL.findall(whole)):
-            if piece and '"' not in piece and "\\" not in piece and piece.isprintable():
-                found[piece] = None
-    return tuple(found)[:MAX_WORDS]
-
-
-def json_grammar(schema: Mapping[str, Any], words: tuple[str, ...] = ()) -> str:
-    """A grammar for one JSON value that fits the schema of a tool's arguments, or any other schema.
-
-    With `words`, free strings are put together from them and numbers are chosen among them where there are any:
-    a small model copies well and invents badly.
-    """
-    grammar = _Grammar(schema, words)
-    return grammar.text(grammar._value(schema, 0))
-
-
-def faithful_grammar(text: str) -> str:
-    """A grammar for one line of free text whose numbers all stand in the given text."""
-    numerals = tuple(dict.fromkeys(_NUMERAL.findall(text)))[:MAX_CHOICES]
-    if not numerals:
-        return "root ::= other\nother ::= [^0-9\\n]+\n"
-    return f"root ::= numeral? (other numeral)* other?\nnumeral ::= {one_of(numerals)}\nother ::= [^0-9\\n]+\n"
+def json_grammar(schema: Mapping[str, Any]) -> str:
+    """A grammar for one JSON value that fits the schema of a tool's arguments."""
+    grammar = _Grammar()
+    return grammar.text(grammar.arguments(schema))
 
 
 def dialogue_grammar(tools: Iterable[Tool], known: str | None = None) -> str:
@@ -90,7 +59,7 @@ def dialogue_grammar(tools: Iterable[Tool], known: str | None = None) -> str:
 
     With `known`, the text of what was said so far, the words hold no other numbers than it does.
     """
-    grammar = _Grammar({}, ())
+    grammar = _Grammar()
     calls = [f"{literal(f'@{tool.name} ')} {grammar.arguments(tool.input_schema)}" for tool in tools]
     words = _words(known)
     if not calls:
@@ -105,19 +74,16 @@ def _words(known: str | None) -> str:
     if known is None or len(numerals) > MAX_CHOICES:
         return "words ::= [^@ \\n] .*\n"
     counts = [str(number) for number in range(MAX_COUNT + 1)]
-    rules = "words ::= (numeral | [^@ \\n0-9]) other* (numeral other+)* numeral?\nother ::= [^0-9]\n"
+    rules = "words ::= (numeral | [^@ \\n0-9] [^0-9]* numeral?) rest?\nrest ::= [^0-9]+ (numeral rest?)?\n"
     return f"{rules}numeral ::= {one_of(dict.fromkeys([*numerals, *counts]))}\n"
 
 
 class _Grammar:
     """Collects the rules of one grammar."""
 
-    def __init__(self, schema: Mapping[str, Any], words: tuple[str, ...]) -> None:
-        self.schema = schema
-        self.numerals = tuple(word for word in words if _NUMERAL.fullmatch(word))
+    def __init__(self) -> None:
+        self.schema: Mapping[str, Any] = {}
         self.rules: dict[str, str] = dict(_JSON_RULES)
-        self.copies = bool(words)
-        self.rules["word"] = one_of(words) if words else "char"
         self.count = 0
         self.most = MAX_RULES
 
@@ -162,9 +128,9 @@ class _Grammar:
     def _kind(self, kind: Any, schema: Mapping[str, Any], depth: int) -> str:
         match kind:
             case "string":
-                return "copied" if self.copies else "string"
+                return "string"
             case "integer" | "number":
-                return self._number(kind, schema)
+                return str(kind)
             case "boolean":
                 return '("true" | "false")'
             case "null":
@@ -174,15 +140,6 @@ class _Grammar:
             case "object":
                 return self._object(schema, depth)
         return "value"
-
-    def _number(self, kind: str, schema: Mapping[str, Any]) -> str:
-        known = [text for text in self.numerals if kind == "number" or "." not in text]
-        if not known:
-            return kind
-        default = schema.get("default")
-        if isinstance(default, int | float) and not isinstance(default, bool):
-            known.append(_dumped(default))
-        return self._rule(f'"-"? ({one_of(dict.fromkeys(_plain(text) for text in known))})')
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> str:
         item = self._value(schema.get("items"), depth + 1)
@@ -220,12 +177,6 @@ def _dumped(value: Any) -> str:
 
 def _is_json(value: Any) -> bool:
     return isinstance(value, str | int | float | bool | None | list | dict) and value == value
-
-
-def _plain(numeral: str) -> str:
-    """A numeral that JSON can hold: no leading zeros."""
-    whole, dot, part = numeral.partition(".")
-    return (whole.lstrip("0") or "0") + dot + part
 
 
 def _count(value: Any, default: int) -> int:
