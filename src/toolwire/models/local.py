@@ -13,6 +13,7 @@ from toolwire.errors import ModelRefused
 from toolwire.models import local_dialogue as dialogue
 from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
+from toolwire.models.local_mending import mended
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import (
     CallDelta,
@@ -91,7 +92,7 @@ class LocalChat:
                 dropped += len(messages) - len(fewer)
                 messages = fewer
             else:
-                return self._reply(written, _problems(request, dropped))
+                return self._reply(written, request, tools, _problems(request, dropped))
 
     def _write(
         self,
@@ -114,8 +115,11 @@ class LocalChat:
         teller.end()
         return written
 
-    def _reply(self, written: Written, problems: tuple[Problem, ...]) -> Reply:
+    def _reply(self, written: Written, request: Request, tools: Sequence[Tool], problems: tuple[Problem, ...]) -> Reply:
         calls = dialogue.calls_in(written.text)
+        if calls:
+            schemas, heard = {tool.name: tool.input_schema for tool in tools}, _heard(request.messages)
+            calls = tuple(mended(call, schemas.get(call.name, {}), heard) for call in calls)
         known: dict[str, Any] = {"usage": written.usage, "model": self.engine.weights.name, "problems": problems}
         if calls:
             reason = "length" if calls[-1].fault else "tool_calls"
@@ -152,11 +156,16 @@ class _Teller:
             self._told += 1
 
 
+def _heard(messages: Sequence[Message]) -> str:
+    """What people and tools have said: the words that arguments are copied from."""
+    return "\n".join(text for role, text in dialogue.turns(messages, ()) if role in {"user", "tool"})
+
+
 def _known(messages: Sequence[Message]) -> str | None:
     """What the numbers of an answer may come from, once a tool has spoken; before that, nothing holds them."""
     if not isinstance(messages[-1], ResultsMessage):
         return None
-    return "\n".join(text for role, text in dialogue.turns(messages, ()) if role != "system")
+    return _heard(messages)
 
 
 def _shorter(messages: list[Message]) -> list[Message]:

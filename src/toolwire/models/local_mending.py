@@ -39,7 +39,12 @@ class _Heard:
         if not SHORTEST <= len(core) <= LONGEST or core.lower() in self.text:
             return piece
         close = get_close_matches(core, self.words, n=1, cutoff=LIKENESS)
-        return piece.replace(core, close[0]) if close else piece
+        # Another number is never a slip of the pen: it may be what was computed.
+        return piece.replace(core, close[0]) if close and _digits(close[0]) == _digits(core) else piece
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
 
 
 def _value(key: str, value: Any, schema: Any, known: _Heard, depth: int) -> Any:

@@ -40,6 +40,8 @@ def test_a_word_that_lost_a_letter_becomes_the_word_that_was_said(heard: str, wr
         ("list the python files", "**/*.py"),
         ("run the tests", "make test"),
         ("say Hello World", "hello world"),
+        ("The tent costs 129 euros. Take it 3 times", "129*3"),
+        ("port 8080 is taken", "8081"),
         ("translate good morning", "buenos dias"),
         ("", "anything"),
     ],
