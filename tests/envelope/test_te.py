@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -280,3 +281,20 @@ def test_every_run_has_a_mark_of_its_own(stage: Stage) -> None:
 
     assert len(marks) == 3
     assert json.loads(stage.te("ls", "--json").out)["cmd"] == "ls"
+
+
+def test_the_page_names_every_command_and_flag_of_the_help(stage: Stage) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "te.md").read_text(encoding="utf-8")
+    helped = [line.split()[0] for line in stage.te("--help").out.splitlines() if line.startswith("  ")]
+
+    assert {"grep", "run", "--raw", "--chunk"} <= set(helped)
+    assert [word for word in helped if word != "--version," and word not in page] == []
+
+
+def test_no_start_of_te_loads_what_it_does_not_need(stage: Stage) -> None:
+    heavy = "pydantic typer rich httpx2 asyncio sqlite3 jsonschema_rs"
+    program = f"import sys, toolwire.te.main; print([one for one in '{heavy}'.split() if one in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "[]\n"

@@ -3,13 +3,11 @@
 import re
 from typing import NamedTuple
 
+from toolwire.deliver.envelope_ranking import is_definition, is_test
+
 MOST_OF_A_FILE = 3
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_DEFINES = re.compile(
-    r"\s{0,40}(?:export |public |private |static |async |pub |default |abstract ){0,4}"
-    r"(?:def|class|func|fn|function|struct|enum|trait|interface|type|impl|module|const|let|var)\s"
-)
 _FILLER = frozenset(
     "a an and are do does for from how i in is it of on or the to what when where which who with".split()
 )
@@ -55,8 +53,8 @@ def best(text: str, path: str, words: frozenset[str]) -> list[Hit]:
 def _hit(path: str, number: int, line: str, words: frozenset[str], in_path: int) -> Hit:
     whole = frozenset(word.lower() for word in _WORD.findall(_HUMP.sub(" ", line)))
     score = 3.0 * len(words & whole) + sum(word in line.lower() for word in words) + 0.5 * in_path
-    if "test" in path.lower():
+    if is_test(path):
         return Hit(path, number, line, "test", score * 0.5)
-    if _DEFINES.match(line):
+    if is_definition(line):
         return Hit(path, number, line, "definition", score * 2)
     return Hit(path, number, line, "use", score)
