@@ -33,6 +33,19 @@ def test_the_coach_says_what_it_would_need_to_know(inside: Inside) -> None:
     assert "Coach: openai, as always here: 0 of 20 calls" in inside("metrics", "--formats").out
 
 
+@pytest.mark.feature("F085")
+def test_what_the_format_costs_in_tokens_is_shown_beside_how_it_goes(inside: Inside) -> None:
+    with scripted("Good morning.") as model:
+        inside("ask", "Hello", *model.flags)
+
+    (cost,) = inside("metrics", "--formats", "--json").json["costs"]
+    words = inside("metrics", "--formats").out.split()
+
+    assert cost["format"] == "openai"
+    assert all(cost[what] > 5 for what in ("per_tool", "per_call", "per_result"))
+    assert words[words.index("on") - 1 :][:11] == "tokens on top a request a tool a call a result".split()
+
+
 def test_before_anything_was_asked_there_is_nothing_to_show(inside: Inside) -> None:
     ran = inside("metrics", "--formats")
 

@@ -9,7 +9,7 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
 from toolwire.settings.schema import WireFormats
 from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.negotiate import PROVIDERS, FormatCache, Formats, negotiate
+from toolwire.wire.negotiate import PROVIDERS, Formats, negotiate
 from toolwire.wire.request import encode_request
 from toolwire.wire.wish import Wished
 
@@ -120,17 +120,6 @@ def test_definitions_can_be_native_while_calls_and_results_are_told_in_text() ->
     assert body["tools"][0]["function"]["name"] == "clock"
     assert "<tool_call>" in body["messages"][1]["content"]
     assert "<tool_response>" in body["messages"][2]["content"]
-
-
-@pytest.mark.feature("F084")
-def test_a_conversation_keeps_the_formats_it_began_with() -> None:
-    cache = FormatCache(conversations=2)
-    first = cache.of("a", "openai", "m", Wished("hermes"))
-
-    assert cache.of("a", "openai", "m") is first
-    assert cache.of("b", "openai", "m").definition_format == "openai"
-    cache.of("c", "openai", "m")
-    assert cache.of("a", "openai", "m").definition_format == "openai"
 
 
 def test_every_provider_of_the_table_speaks_a_dialect_that_exists() -> None:

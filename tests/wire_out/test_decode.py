@@ -16,7 +16,6 @@ from toolwire.wire.decode.request import (
     CLIENT_DIALECTS,
     BadRequest,
     DecodedRequest,
-    decode_messages,
     decode_request,
 )
 from toolwire.wire.request import Dialect, encode_request
@@ -171,14 +170,12 @@ def test_an_id_that_a_client_uses_twice_still_pairs_each_result_with_its_call() 
 
 
 def test_legacy_functions_are_understood() -> None:
-    messages = decode_messages(
-        [
-            *HI,
-            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
-            {"role": "function", "name": "f", "content": "ok"},
-        ],
-        "openai",
-    )
+    said = [
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": '{"a":1}'}},
+        {"role": "function", "name": "f", "content": "ok"},
+    ]
+
+    messages = read({"model": "m", "messages": [*HI, *said]}).request.messages
 
     assert isinstance(messages[1], Reply)
     assert isinstance(messages[2], ResultsMessage)
@@ -198,13 +195,13 @@ def test_arguments_that_nobody_can_read_make_a_call_with_a_fault_and_not_an_erro
 def test_a_failed_result_of_a_foreign_client_keeps_its_words() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
     answer = {"type": "tool_result", "tool_use_id": "t1", "content": "no such file", "is_error": True}
-    body = {"messages": [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]}
+    said = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
 
-    messages = decode_messages(body["messages"], "anthropic")
+    messages = read({"model": "m", "max_tokens": 9, "messages": said}, "anthropic").request.messages
 
     assert isinstance(messages[1], ResultsMessage)
     assert messages[1].results[0].status is Status.FAILED
-    assert anthropic.encode_messages(messages) == body["messages"]
+    assert anthropic.encode_messages(messages) == said
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_conversations_do_not_mix(speaker: Speaker) -> None:
         assert body.count(b"I am") == 1
 
 
+@pytest.mark.feature("F084")
 def test_a_message_is_encoded_once_while_its_conversation_grows() -> None:
     written: list[Message] = []
 
@@ -108,6 +109,7 @@ def test_a_message_is_encoded_once_while_its_conversation_grows() -> None:
     assert written == list(CONVERSATION.messages)
 
 
+@pytest.mark.feature("F084")
 def test_a_tool_list_is_encoded_once_for_all_conversations() -> None:
     lists: list[object] = []
 

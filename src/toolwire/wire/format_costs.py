@@ -28,8 +28,8 @@ class FormatCost:
     per_result: int
 
 
-def format_costs(tools: Iterable[Tool]) -> tuple[FormatCost, ...]:
-    """The cost of these tools in every format, the cheapest definitions first."""
+def format_costs(tools: Iterable[Tool] = (_EMPTY,)) -> tuple[FormatCost, ...]:
+    """The cost of these tools in every format, the cheapest definitions first; without tools, what any tool costs."""
     offered = tuple(tools)
     costs = [_cost(name, dialect, offered) for name, dialect in DIALECTS.items()]
     return tuple(sorted(costs, key=lambda cost: (cost.fixed + cost.per_tool * len(offered), cost.format)))

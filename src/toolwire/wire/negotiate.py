@@ -5,7 +5,6 @@ name is read by whole words from its beginning: `codellama` is no Llama, and `ll
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,6 @@ from toolwire.wire.request import Dialect
 from toolwire.wire.wish import AUTO, NO_WISH, Wish
 
 DEFAULT = "openai"
-KEPT_CONVERSATIONS = 256
 
 PROVIDERS: Mapping[str, str] = {
     "openai": "openai",
@@ -154,19 +152,3 @@ def _begins(words: tuple[str, ...], family: tuple[str, ...]) -> bool:
         return False
     rest = words[len(first) :]
     return last in rest if first and last.isalpha() else rest[:1] == (last,)
-
-
-class FormatCache:
-    """The formats of each conversation, negotiated once: what was begun in one form goes on in it."""
-
-    def __init__(self, conversations: int = KEPT_CONVERSATIONS) -> None:
-        self._conversations = conversations
-        self._kept: OrderedDict[str, Formats] = OrderedDict()
-
-    def of(self, conversation: str, provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
-        """The formats of this conversation. Raises SettingsError as `negotiate` does."""
-        found = self._kept.pop(conversation, None) or negotiate(provider, model, wish)
-        self._kept[conversation] = found
-        if len(self._kept) > self._conversations:
-            self._kept.popitem(last=False)
-        return found

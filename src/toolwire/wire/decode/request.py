@@ -1,10 +1,10 @@
 """The door: a client's request body in any of the three dialects that clients speak, as a Request."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire.protocol.chat import Message, Request
+from toolwire.protocol.chat import Request
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import quick
 from toolwire.wire.decode import anthropic, openai_chat, openai_responses
@@ -73,15 +73,6 @@ def decode_request(body: Any, dialect: str) -> DecodedRequest | BadRequest:
         return _decoded(body, spoken)
     except Unfit as wrong:
         return BadRequest(str(wrong), wrong.field)
-
-
-def decode_messages(messages: Iterable[Body], dialect: str) -> tuple[Message, ...]:
-    """A provider's own messages (or input items) as ours, without the system text. Raises ValueError."""
-    said = Transcript()
-    given = list(messages)
-    if given:
-        _DIALECTS[dialect].read_messages({"messages": given, "input": given}, said)
-    return said.messages()
 
 
 def _decoded(body: Body, spoken: _Dialect) -> DecodedRequest:
