@@ -6,7 +6,7 @@ from training.calling import again, lookup, recall, several, single
 from training.chains import chain, relay
 from training.making import Dialogue, Maker, lines
 from training.requests import ask
-from training.talking import about, talking
+from training.talking import about, part_of, talking
 from training.troubles import asking, failing, injected, refusing
 
 __all__ = ["Dialogue", "Maker", "dialogue"]
@@ -47,7 +47,7 @@ def _preface(talk: Dialogue, maker: Maker) -> None:
         if asked.need <= made.inputs.keys():
             maker.round(before, asked, made)
     else:
-        said, answer = maker.rng.choice(lines("talk")).split(" => ")
+        said, answer = maker.rng.choice(part_of(lines("talk"), held=False)).split(" => ")
         before.user(said)
         before.says(answer)
     talk.messages[:0] = before.messages

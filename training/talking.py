@@ -13,16 +13,17 @@ def talking(maker: Maker) -> Dialogue:
     if maker.rng.random() < 0.25:
         source, without = "facts", frozenset({"websearch", "expert", "llm", "delegate", "codesearch", "edge"})
     talk = Dialogue("talk", maker.offer([], maker.seeds(), without))
-    for line in maker.rng.sample(_split(maker, lines(source)), maker.rng.choice([1, 1, 1, 2])):
+    for line in maker.rng.sample(part_of(lines(source), maker.held_frames), maker.rng.choice([1, 1, 1, 2])):
         said, answer = line.split(" => ")
         talk.user(worded(said[:1].upper() + said[1:], {}, maker.rng))
         talk.says(answer)
     return talk
 
 
-def _split(maker: Maker, every: Sequence[str]) -> list[str]:
-    held = set(every[7::9])
-    return [line for line in every if maker.held_frames is None or (line in held) == maker.held_frames]
+def part_of(every: Sequence[str], held: bool | None) -> list[str]:
+    """The lines that are held back, those that are not, or all."""
+    back = set(every[7::9])
+    return [line for line in every if held is None or (line in back) == held]
 
 
 def about(maker: Maker) -> Dialogue:
