@@ -41,6 +41,7 @@ OBFUSCATED = (
 WRAPPED = ("{0}", "true; " * 51 + "{0}", "{{ {0}; }} &\nwait", "if true; then {0}\nfi")
 
 
+@pytest.mark.control("T26")
 @pytest.mark.parametrize("wrapped", WRAPPED, ids=["plain", "after 51 commands", "in the background", "in a condition"])
 async def test_T26_no_spelling_of_a_command_leads_out_of_the_box(
     box: Sandbox, workspace: Path, tmp_path: Path, wrapped: str

@@ -186,6 +186,8 @@ async def test_a_job_out_of_time_ends_and_keeps_its_output(desk: Desk) -> None:
     assert (await desk("job_poll", job=job)).structured["output"] == "kept\n"
 
 
+@pytest.mark.control("T62")
+@pytest.mark.threat("T62")
 async def test_jobs_of_one_agent_cannot_be_seen_by_another(desk: Desk) -> None:
     job = (await desk("job_start", command="sleep 100")).structured["job"]
 
@@ -228,6 +230,8 @@ async def test_a_job_that_writes_for_hours_keeps_only_the_last_part_and_reports_
     assert job.state == "stopped"
 
 
+@pytest.mark.control("T69")
+@pytest.mark.threat("T69")
 async def test_no_more_jobs_run_than_allowed() -> None:
     async with Jobs(_Endless(), most=2) as jobs:
         started: list[Job] = [jobs.start(Command(("x",)), "x", "me") for _ in range(2)]

@@ -293,3 +293,16 @@ def test_local_sandbox_is_bubblewrap_unless_an_operator_says_otherwise() -> None
 async def test_T20_a_folder_of_the_system_is_never_a_workspace(box: Sandbox, folder: str) -> None:
     with pytest.raises(SandboxUnavailable, match="cannot be a workspace"):
         await box.run(Command(("/bin/true",), folder))
+
+
+async def test_T23_secrets_and_start_up_files_of_a_home_are_out_of_reach(box: Sandbox, workspace: Path) -> None:
+    (workspace / ".ssh").mkdir()
+    (workspace / ".ssh" / "id_ed25519").write_text("secret\n")
+    (workspace / ".bashrc").write_text("ours\n")
+    text = "cat .ssh/id_ed25519; echo x > .ssh/authorized_keys; echo x >> .bashrc; mv .ssh old; rm -rf .ssh .bashrc"
+
+    ran = await box.run(Command(shell(text), str(workspace)))
+
+    assert ran.stdout.text == ""
+    assert names(workspace / ".ssh") == ["id_ed25519"]
+    assert (workspace / ".bashrc").read_text() == "ours\n"

@@ -30,7 +30,7 @@ from toolwire.models.providers import PROVIDERS
 OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35)
 _CONNECT_S = 0.5
-_STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "broken": "bold red"}
+_STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "unsafe": "bold red", "broken": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)

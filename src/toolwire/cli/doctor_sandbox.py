@@ -20,7 +20,7 @@ _NOT_ON_LINUX = "commands can be confined on Linux only"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line about sandboxes: `ok`, `warn`, `missing` or `broken`, what was found, and what to do."""
+    """One line about sandboxes: `ok`, `warn`, `missing` or `unsafe`, what was found, and what to do."""
 
     what: str
     state: str
@@ -102,7 +102,7 @@ def _engine(report: Report) -> Line:
     if not report.usable:
         return Line(what, "missing", report.reason, "needed only where a policy or a tool asks for it")
     if report.engine == "none":
-        return Line(what, "warn", "no walls at all", "choose it only for commands that you would run yourself")
+        return Line(what, "unsafe", "no walls at all", "choose it only for commands that you would run yourself")
     weaker = f"; weaker: {'; '.join(report.weaker)}" if report.weaker else ""
     advice = "prefer another engine where this matters" if weaker else ""
     return Line(what, "warn" if weaker else "ok", f"{report.version} ran a command{weaker}", advice)

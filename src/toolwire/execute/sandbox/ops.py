@@ -37,7 +37,12 @@ class Sandbox:
         self._engines = engines
         self._least = strongest(floor, default)
         self._reports: dict[str, Report] = {}
-        self.healthy = True
+        self._left: list[Box] = []
+
+    @property
+    def healthy(self) -> bool:
+        """Whether everything that ran here is gone. Nothing more is run until it is."""
+        return not self._left
 
     def choice(self, wish: str = "") -> str:
         """The engine for a command that asks for `wish`."""
@@ -45,7 +50,7 @@ class Sandbox:
 
     async def run(self, command: Command, listener: Listener | None = None) -> Ran:
         _check(command)
-        if not self.healthy:
+        if self._left and not await asyncio.to_thread(self._recover):
             raise SandboxUnavailable("an earlier command left something behind that would not go; look at this machine")
         engine = await self._usable(self.choice(command.engine))
         began = perf_counter()
@@ -53,14 +58,22 @@ class Sandbox:
         try:
             return await Watch(box, command, listener, began).end()
         finally:
-            self.healthy &= await asyncio.shield(asyncio.to_thread(box.close))
+            if not await asyncio.shield(asyncio.to_thread(box.close)):
+                self._left.append(box)
+
+    def _recover(self) -> bool:
+        """Try once more to remove what would not go; True when all of it is gone."""
+        self._left = [box for box in self._left if box.group is not None and not box.group.remove()]
+        return not self._left
 
     async def report(self, name: str) -> Report:
-        """What an engine can do here; looked at once."""
-        if name not in self._reports:
-            engine = self._engines.get(name)
-            missing = Report(name, usable=False, reason="it is not set up")
-            self._reports[name] = await asyncio.to_thread(engine.probe) if engine else missing
+        """What an engine can do here. Looked at once if it works, and again each time if it does not."""
+        known = self._reports.get(name)
+        if known is not None and known.usable:
+            return known
+        engine = self._engines.get(name)
+        missing = Report(name, usable=False, reason="it is not set up")
+        self._reports[name] = await asyncio.to_thread(engine.probe) if engine else missing
         return self._reports[name]
 
     async def _usable(self, name: str) -> Engine:

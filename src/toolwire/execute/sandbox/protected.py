@@ -17,16 +17,22 @@ from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
 
-PROTECTED = (
-    ".git/hooks", ".git/config", ".git/config.worktree", ".gitmodules", ".toolwire", "toolwire.toml", ".mcp.json",
-    ".vscode", ".idea", ".github/workflows", ".gitlab-ci.yml", ".envrc", ".bashrc", ".bash_profile", ".profile",
-    ".zshrc",
-)  # fmt: skip
-_ONLY_WHEN_THERE = {".git/config.worktree", ".idea", ".gitlab-ci.yml", ".envrc"}
-_ONLY_IN_A_HOME = {".bashrc", ".bash_profile", ".profile", ".zshrc"}
+_ALWAYS = ".git/hooks .git/config .gitmodules .toolwire toolwire.toml .mcp.json .vscode .github/workflows"
+_WHEN_THERE = """
+.git/config.worktree .git/modules .hg .idea .devcontainer .zed .cursor .claude .codex .gemini .husky .envrc .direnv
+.circleci .buildkite .gitlab .gitlab-ci.yml .travis.yml Jenkinsfile .pre-commit-config.yaml sitecustomize.py
+"""
+_IN_A_HOME = """
+.ssh .gnupg .aws .kube .docker .netrc .npmrc .pypirc .config .local/bin .bashrc .bash_profile .bash_login .bash_logout
+.profile .zshrc .zshenv .zprofile .gitconfig .vimrc .inputrc
+"""
+_ONLY_WHEN_THERE, _ONLY_IN_A_HOME = set(_WHEN_THERE.split()), set(_IN_A_HOME.split())
+PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
+"""Names that something later obeys. Some are guarded only where they are there, or missing in somebody's home."""
+
 # Git would read another configuration through it, and chokes on a stand-in: removed when a box has made it.
 _TRAPS = (".git/commondir",)
-_SECRET = {".toolwire"}  # what is in there is nobody's business inside a box
+_SECRET = {".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"}  # not even to be read in a box
 _STAND_IN_TIME = 1
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
