@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.conftest import ENGINES, facts, names, report
+from tests.sandbox.conftest import ENGINES, facts, git, names, report
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.ops import Sandbox
@@ -214,3 +214,17 @@ async def test_a_broken_engine_is_never_replaced_by_another_one() -> None:
     with pytest.raises(SandboxUnavailable, match="no sandbox engine 'docker'"):
         await sandbox.run(Command(("/bin/true",), engine="docker"))
     assert (broken.asked, other.asked) == (0, 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_git_does_not_take_stand_ins_for_files_of_the_project(
+    boxed_by: Callable[[str], Sandbox], workspace: Path, engine: str
+) -> None:
+    if not report(engine).usable:
+        return
+    git("init", "-q", str(workspace))
+    (workspace / "file").write_text("x")
+
+    ran = await boxed_by(engine).run(Command(shell("git add -A && git status --porcelain"), str(workspace)))
+
+    assert ran.stdout.text == "A  file\n"

@@ -16,7 +16,16 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
-from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, lent, open_workspace, ready_stage, stage
+from toolwire.execute.sandbox.workspace import (
+    STAGED_TMP,
+    TMP,
+    Workspace,
+    ignore_stand_ins,
+    lent,
+    open_workspace,
+    ready_stage,
+    stage,
+)
 from toolwire.protocol.operations import MIB, Command, ExecLimits
 
 HOME_BYTES = 64 * MIB
@@ -90,7 +99,7 @@ class Bubblewrap:
 
     def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
         streams = held.streams(command.stdin, workspace.user)
-        inside = held.keep(self._inside(command).memory())
+        inside = held.keep(self._inside(command, workspace).memory())
         arguments = self._arguments(command, workspace, held)
         given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
         launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))
@@ -112,9 +121,10 @@ class Bubblewrap:
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
 
-    def _inside(self, command: Command) -> Plan:
+    def _inside(self, command: Command, workspace: Workspace) -> Plan:
         """From bubblewrap to the command: where it works, what it may touch."""
-        plan = Plan().limit(resource.RLIMIT_NPROC, command.limits.processes)
+        plan = ignore_stand_ins(Plan(), workspace, "/home/agent")
+        plan.limit(resource.RLIMIT_NPROC, command.limits.processes)
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         if self._landlock:

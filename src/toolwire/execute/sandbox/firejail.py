@@ -16,7 +16,15 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
-from toolwire.execute.sandbox.workspace import TMP, Workspace, open_workspace, ready_stage, seal, stage
+from toolwire.execute.sandbox.workspace import (
+    TMP,
+    Workspace,
+    ignore_stand_ins,
+    open_workspace,
+    ready_stage,
+    seal,
+    stage,
+)
 from toolwire.protocol.operations import Command
 
 NOT_GIVEN = (
@@ -96,7 +104,7 @@ class Firejail:
 
     def _inside(self, command: Command, workspace: Workspace) -> Plan:
         home = _home()
-        plan = Plan().limit(_PROCESSES, command.limits.processes)
+        plan = ignore_stand_ins(Plan(), workspace, home).limit(_PROCESSES, command.limits.processes)
         if command.workspace:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         if self._landlock:

@@ -20,7 +20,15 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
-from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, open_workspace, ready_stage, stage
+from toolwire.execute.sandbox.workspace import (
+    STAGED_TMP,
+    TMP,
+    Workspace,
+    ignore_stand_ins,
+    open_workspace,
+    ready_stage,
+    stage,
+)
 from toolwire.protocol.operations import Command, ExecLimits
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -81,7 +89,7 @@ class Podman:
         name = own_name()
         pidfile = Path(os.environ.get("XDG_RUNTIME_DIR", "/run"), f"{name}.pid")
         streams = held.streams(command.stdin, workspace.user)
-        inner = held.keep(_high(held.keep(self._inside(command).memory())))
+        inner = held.keep(_high(held.keep(self._inside(command, workspace).memory())))
         status = held.keep(_high(streams.to_status))
         words = ["run", "--name", name, f"--pidfile={pidfile}", *self._arguments(command, workspace)]
         words += [f"--preserve-fds={_INNER_STATUS - 2}", "--rootfs", str(self._rootfs)]
@@ -107,8 +115,8 @@ class Podman:
             surroundings.append(f"XDG_RUNTIME_DIR={os.environ['XDG_RUNTIME_DIR']}")
         return plan.become(("/usr/bin/env", "-i", *surroundings, self._program, *runtime, *words))
 
-    def _inside(self, command: Command) -> Plan:
-        plan = Plan()
+    def _inside(self, command: Command, workspace: Workspace) -> Plan:
+        plan = ignore_stand_ins(Plan(), workspace, "/home/agent")
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         if self._landlock:

@@ -15,7 +15,16 @@ from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble
-from toolwire.execute.sandbox.workspace import STAGED_TMP, TMP, Workspace, open_workspace, ready_stage, seal, stage
+from toolwire.execute.sandbox.workspace import (
+    STAGED_TMP,
+    TMP,
+    Workspace,
+    ignore_stand_ins,
+    open_workspace,
+    ready_stage,
+    seal,
+    stage,
+)
 from toolwire.protocol.operations import Command
 
 NOT_GIVEN = (
@@ -77,6 +86,8 @@ class Unconfined:
             plan.no_capabilities().user(workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds).limit(resource.RLIMIT_NPROC, limits.processes)
         plan.die_with_parent().no_new_privileges()
+        if os.geteuid() == 0:
+            ignore_stand_ins(plan, workspace, STAGED_TMP)
         if command.workspace:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         self._confine(plan, command, workspace)

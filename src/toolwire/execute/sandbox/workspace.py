@@ -148,6 +148,15 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
     return plan
 
 
+def ignore_stand_ins(plan: Plan, workspace: Workspace, home: str) -> Plan:
+    """Inside a box: tell git not to take stand-ins for files of the project."""
+    if workspace.guard is None or not workspace.guard.stand_ins:
+        return plan
+    for folder in (f"{home}/.config", f"{home}/.config/git"):
+        plan.call("mkdirat", -100, folder, 0o755)
+    return plan.write(f"{home}/.config/git/ignore", "".join(f"/{name}\n" for name in workspace.guard.stand_ins))
+
+
 def ready_stage() -> None:
     """Root only: make the folders on which launchers mount; they stay empty for everyone else."""
     for folder in (STAGE, f"{STAGE}/workspace", STAGED_TMP, *_PLACES):
