@@ -121,6 +121,11 @@ def test_everything_else_about_a_tool_can_be_said() -> None:
     assert tool.examples == ({"path": "a.png"},)
 
 
+def test_a_description_may_be_in_any_language() -> None:
+    for words in ("Réduit\u00a0une image\u202f!", "می\u200cخواهم", "👩\u200d💻 画像を\u3000縮小する"):
+        assert only(LEAST.replace("Make a picture smaller.", words)).tool.description == words
+
+
 def test_what_a_tool_does_not_say_it_has_from_its_skill() -> None:
     text = '[skill]\nversion = "3"\nplatforms = ["windows"]\n' + LEAST
     assert only(text).tool.version == "3"

@@ -2,6 +2,7 @@
 
 import re
 
+from toolwire.define.tables import hides_something
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import Skill
 
@@ -70,6 +71,6 @@ def _description(text: str, file: str) -> str:
         raise DefinitionError(f"{file}: description is missing; say what the skill is for and when to use it")
     if len(text) > LONGEST_DESCRIPTION:
         raise DefinitionError(f"{file}: description has more than {LONGEST_DESCRIPTION} characters")
-    if not text.replace("\n", " ").replace("\t", " ").isprintable():
+    if hides_something(text):
         raise DefinitionError(f"{file}: description has characters that nobody can see")
     return text

@@ -1,5 +1,6 @@
 """Tables of a definition file, read key by key: what is wrong is said with the file, the key and the nearest key."""
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -17,6 +18,8 @@ _WORDS: dict[type, str] = {
     list: "a list",
 }
 _SHOWN = 60
+_HIDDEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
+_HARMLESS = frozenset("\n\t\u200c\u200d")  # the last two join and part letters in Persian, Hindi and emoji
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Table:
             self.wrong(key, "is empty")
         if len(value) > most:
             self.wrong(key, f"has {len(value)} characters; at most {most} are allowed")
-        if not value.isprintable() and not value.replace("\n", " ").replace("\t", " ").isprintable():
+        if hides_something(value):
             self.wrong(key, "has characters that nobody can see")
         return value
 
@@ -100,6 +103,11 @@ class Table:
         if not isinstance(value, kind):
             self.wrong(key, f"must be {_WORDS[kind]}, not {value!r:.{_SHOWN}}")
         return value
+
+
+def hides_something(text: str) -> bool:
+    """Whether a text has characters that a person who reads it cannot see, or that turn it around."""
+    return any(unicodedata.category(sign) in _HIDDEN and sign not in _HARMLESS for sign in text)
 
 
 def _joined(where: str) -> str:
