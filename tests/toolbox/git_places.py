@@ -127,7 +127,9 @@ def _submodule(folder: Path, program: str) -> None:
     (inner / ".gitattributes").write_text("* filter=evil\n")
     git(inner, "config", "filter.evil.clean", f"{program}; cat")
     git(folder, "-c", "protocol.file.allow=always", "submodule", "add", "-q", "./lib", "lib")
-    (inner / "tea.txt").write_text("GREEN\nBLACK\n")  # as long as before, so that git must look inside
+    # As long as before and of another time, so that git must look inside.
+    (inner / "tea.txt").write_text("GREEN\nBLACK\n")
+    os.utime(inner / "tea.txt", (1_000_000_000, 1_000_000_000))
 
 
 ATTACKS: Mapping[str, Callable[[Path, str], None]] = {

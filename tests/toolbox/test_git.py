@@ -205,6 +205,38 @@ async def test_commit_takes_all_or_what_is_staged_and_signs_as_the_repository_sa
     assert git(repo, "status", "--short") == ""
 
 
+async def test_commit_in_a_folder_below_the_top_and_of_odd_names(ask: Asked, repo: Path) -> None:
+    below = repo / "src" / "deep"
+    below.mkdir(parents=True)
+    for name in ("plain.txt", "two words\tand more\n.txt", "-dash.txt", "ümlaut.txt"):
+        (below / name).write_text("x\n")
+    (repo / "tea.txt").write_text("white\n")
+    started(repo / "other")  # a repository of its own is no part of this one
+
+    some = await ask("git_commit", "c1", message="Add one", paths=["deep/-dash.txt"], repository="src")
+    rest = await ask("git_commit", "c2", message="Add the rest", all=True, repository="src")
+
+    assert some["files"] == ["src/deep/-dash.txt"]
+    assert set(rest["files"]) == {
+        "src/deep/plain.txt", "src/deep/two words\tand more\n.txt", "src/deep/ümlaut.txt", "tea.txt",
+    }  # fmt: skip
+    assert git(repo, "status", "--short") == "?? other/"
+
+
+async def test_a_folder_that_became_a_file_is_committed_as_one(ask: Asked, repo: Path) -> None:
+    (repo / "a").mkdir()
+    (repo / "a" / "b").write_text("x\n")
+    await ask("git_commit", "c1", message="Add a folder", all=True)
+    (repo / "a" / "b").unlink()
+    (repo / "a").rmdir()
+    (repo / "a").write_text("y\n")
+
+    await ask("git_commit", "c2", message="Make it a file", paths=["a"])
+
+    assert git(repo, "ls-tree", "-r", "--name-only", "HEAD").split() == ["a", "tea.txt"]
+    assert git(repo, "status", "--short") == ""
+
+
 async def test_the_first_commit_of_a_repository(ask: Asked, workspace: Path) -> None:
     git(workspace, "init", "-q", "-b", "main")
     (workspace / "a.txt").write_text("a\n")

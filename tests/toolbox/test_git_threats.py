@@ -149,7 +149,7 @@ async def test_T33_a_path_is_taken_literally(call: Call, granted: Context, works
 
     assert (await call(diff, granted, paths=[path]))["files"] == []
     assert (await call(log, granted, paths=[path]))["commits"] == []
-    with pytest.raises(ToolFailure, match="did not match any files"):
+    with pytest.raises(ToolFailure, match="did not match any file"):
         await call(commit, granted, message="Take it", paths=[path])
     assert git(workspace, "status", "--short") == "M tea.txt"
 

@@ -50,12 +50,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 index=$(git rev-parse --git-path index)
 [ ! -e "$index" ] || cp -- "$index" "$work/before"
+# Not `git add`, which asks each submodule how it is, and so obeys the configuration of that.
 stage() {
-  git add -A -- "$@"
+  {
+    git diff-files --ignore-submodules=dirty --no-renames --relative --name-only -z -- "$@"
+    git ls-files -z --others --exclude-standard -- "$@" | { grep -zv '/$' || true; }
+  } > "$work/list"
+  git update-index --add --remove --replace -z --stdin < "$work/list"
   for name in ${ghosts[@]+"${ghosts[@]}"}; do
     at="$top/$name"
     if [ -f "$at" ] && [ "$(stat -c %s/%Y -- "$at")" = 0/1 ]; then
-      git -C "$top" diff --cached --quiet --no-ext-diff --no-textconv -- "$name" \
+      git -C "$top" diff --cached --quiet --ignore-submodules=dirty --no-ext-diff --no-textconv -- "$name" \
         || git -C "$top" update-index --force-remove -- "$name"
     fi
   done
@@ -63,7 +68,8 @@ stage() {
 if [ -e "$work/before" ]; then cp "$work/before" "$work/index"; cp "$work/before" "$work/tree"; fi
 if [ $# -gt 0 ]; then
   export GIT_INDEX_FILE=$work/tree
-  if [ -n "$old" ]; then git read-tree "$old"; else git read-tree --empty; fi
+  if [ -n "$old" ]; then git read-tree --reset "$old"; else git read-tree --empty; fi
+  [ "$mode" = all ] || git ls-files -c -o --exclude-standard --error-unmatch -- "$@" > /dev/null
   stage "$@"
   GIT_INDEX_FILE=$work/index stage "$@"
 fi
