@@ -1,7 +1,7 @@
 """What a skill.toml and a SKILL.md say, and what is said about one that is wrong."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolwire.define.arguments import Checker
@@ -14,6 +14,7 @@ from toolwire.protocol.tools import Effect, Tier
 from toolwire.wire.openai import encode_tools
 
 FILE = "skills/pictures/skill.toml"
+a_while = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LEAST = '[[tools]]\nname = "resize"\nbinary = "bin/resize"\ndescription = "Make a picture smaller."\n'
 FULL = """
 name = "pictures"
@@ -224,6 +225,7 @@ _VALUES = st.recursive(
 )
 
 
+@a_while
 @given(st.dictionaries(st.sampled_from(TOOL_KEYS), _VALUES, max_size=6))
 def test_any_tool_is_read_or_refused_with_a_sentence(values: dict[str, object]) -> None:
     table = {"name": "resize", "binary": "bin/resize", "description": "Make it smaller."} | values
@@ -236,6 +238,7 @@ def test_any_tool_is_read_or_refused_with_a_sentence(values: dict[str, object]) 
     assert said.startswith(FILE)
 
 
+@a_while
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_with_a_sentence(content: bytes) -> None:
     for read, file in ((skill_from_toml, FILE), (skill_from_page, "SKILL.md")):
