@@ -160,6 +160,21 @@ async def test_a_skill_cannot_ask_for_less_than_the_policy(call: Call, skills: P
     assert error.detail["engine"] == "bubblewrap"
 
 
+async def test_what_was_planted_in_the_workspace_is_not_run_with_a_program(
+    call: Call, skills: Path, workspace: Path
+) -> None:
+    """T73: programs are started there, and take nothing of their own from there."""
+    for name in ("json.py", "sitecustomize.py", "usercustomize.py", ".pythonrc", ".bashrc", "ls"):
+        program(workspace / name, "#!/bin/sh\nraise SystemExit('planted')\necho planted\n")
+    one_tool(skills / "python", "", 'permissions = ["file_read"]', name="python")
+    program(skills / "python" / "run", "#!/usr/bin/env python3\nimport json, os\nprint(json.dumps(os.listdir()))\n")
+    one_tool(skills / "bash", "", 'permissions = ["file_read"]', name="bash-it")
+    program(skills / "bash" / "run", "#!/bin/bash\nls json.py\n")
+
+    assert "sitecustomize.py" in (await call("python")).structured
+    assert (await call("bash-it")).text == "json.py"
+
+
 async def test_what_was_trusted_goes_on_running_when_its_folder_changes(shelf: Shelf, skills: Path) -> None:
     """T54: a program that is swapped afterwards does not run."""
     greeter(skills / "greeter")
