@@ -186,7 +186,7 @@ async def test_a_job_out_of_time_ends_and_keeps_its_output(desk: Desk) -> None:
     assert (await desk("job_poll", job=job)).structured["output"] == "kept\n"
 
 
-@pytest.mark.control("T62")
+@pytest.mark.contrast("T62")
 @pytest.mark.threat("T62")
 async def test_jobs_of_one_agent_cannot_be_seen_by_another(desk: Desk) -> None:
     job = (await desk("job_start", command="sleep 100")).structured["job"]
@@ -230,7 +230,7 @@ async def test_a_job_that_writes_for_hours_keeps_only_the_last_part_and_reports_
     assert job.state == "stopped"
 
 
-@pytest.mark.control("T69")
+@pytest.mark.contrast("T69")
 @pytest.mark.threat("T69")
 async def test_no_more_jobs_run_than_allowed() -> None:
     async with Jobs(_Endless(), most=2) as jobs:

@@ -24,6 +24,7 @@ from toolwire.execute.sandbox.workspace import (
     lent,
     open_workspace,
     ready_stage,
+    seal,
     stage,
 )
 from toolwire.protocol.operations import MIB, Command, ExecLimits
@@ -70,6 +71,7 @@ class Bubblewrap:
         self._readable = readable
         self._protected = protected
         self._files = {name: text.encode() for name, text in MADE_UP.items()} | _copies()
+        self._links = _system_links()
         self._landlock = landlock.abi()
         uncounted = () if os.geteuid() == 0 else (UNCOUNTED,)
         self.weaker = (*missing(cgroups, self._landlock), *uncounted)
@@ -117,7 +119,8 @@ class Bubblewrap:
             plan.write(door, "0")
         if os.geteuid() == 0:
             ready_stage()
-            stage(plan, workspace, limits.tmp_bytes, limits.tmp_files).user(workspace.user, workspace.group)
+            seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
+            plan.user(workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
 
@@ -142,7 +145,7 @@ class Bubblewrap:
             words += ["--setenv", name, value]
         for path in TOOLCHAIN:
             words += ["--ro-bind-try", path, path]
-        words += _system_links()
+        words += self._links
         for path, content in self._files.items():
             # A copy, not a mount: every mount costs as long as all before it together.
             words += ["--perms", "0444", "--file", held.keep(memory(content, "made-up")), path]
@@ -165,7 +168,9 @@ class Bubblewrap:
         digest = hashlib.sha256()
         for part in (*(one if isinstance(one, str) else "fd" for one in arguments), SCRIPT):
             digest.update(part.encode("utf-8", "replace") + b"\0")
-        digest.update(seccomp.program(machine()) + repr((self._landlock, self.weaker, command.limits)).encode())
+        digest.update(
+            seccomp.program(machine()) + repr((self._landlock, self._protected, self.weaker, command.limits)).encode()
+        )
         return digest.hexdigest()[:16]
 
 
@@ -178,11 +183,9 @@ def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
     """The workspace, and over it every protected name."""
     if workspace.guard is None:
         return []
-    if workspace.tree is None:
-        bind: list[str | int] = ["--bind-fd" if command.writable else "--ro-bind-fd", workspace.guard.root]
-    else:
-        bind = ["--bind" if command.writable else "--ro-bind", workspace.source()]
-    words = [*bind, "/workspace"]
+    if workspace.tree is not None:  # protected already, by root: what is mounted below it comes along
+        return ["--bind" if command.writable else "--ro-bind", workspace.source(), "/workspace"]
+    words: list[str | int] = ["--bind-fd" if command.writable else "--ro-bind-fd", workspace.guard.root, "/workspace"]
     for name in workspace.guard.kept:
         words += ["--bind", workspace.source(name), f"/workspace/{name}"]
     for name in workspace.guard.sealed:

@@ -5,6 +5,7 @@ A command that makes a denied call is told EPERM and goes on; one that speaks an
 
 import errno
 import struct
+from functools import cache
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.syscalls import known, number
@@ -33,6 +34,7 @@ _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24  # offsets in seccomp_dat
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 
+@cache
 def program(architecture: str) -> bytes:
     """The filter for a machine. Raises SandboxUnavailable for one whose numbers are unknown."""
     if not known(architecture):
