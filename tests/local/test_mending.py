@@ -62,3 +62,29 @@ def test_text_inside_lists_and_objects_is_put_right_too() -> None:
 def test_a_very_long_text_costs_little() -> None:
     heard = "word " * 50_000
     assert put_right(heard, name="wrod " * 2000)["name"] == "wrod " * 2000
+
+
+TABLE = {
+    "type": "object",
+    "properties": {
+        "people": {"type": "integer"},
+        "terrace": {"type": "boolean", "description": "Seat outside if there is room."},
+        "dryRun": {"type": "boolean"},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["people", "sure"],
+}
+
+
+@pytest.mark.parametrize(
+    ("heard", "kept"),
+    [
+        ("a table for 4", {"people": 4, "sure": True}),
+        ("a table for 4 on the terrace", {"people": 4, "sure": True, "terrace": True}),
+        ("a table for 4, outside please", {"people": 4, "sure": True, "terrace": True}),
+        ("a table for 4, but only a dry run", {"people": 4, "sure": True, "dryRun": True}),
+    ],
+)
+def test_a_switch_that_nobody_spoke_of_is_left_alone(heard: str, kept: dict[str, object]) -> None:
+    call = ToolCall("book", {"people": 4, "terrace": True, "dryRun": True, "sure": True})
+    assert dict(mended(call, TABLE, heard).arguments) == kept
