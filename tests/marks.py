@@ -21,6 +21,15 @@ def carriers(mark: str) -> dict[str, list[str]]:
     return dict(found)
 
 
+def every_test() -> list[str]:
+    """The ids of all tests."""
+    return [
+        f"{path.relative_to(TESTS.parent).as_posix()}::{name}"
+        for path in sorted(TESTS.rglob("test_*.py"))
+        for name, _ in _tests(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+
+
 def _tests(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests import features
+from tests import features, threats
 from tests.cli import help_page
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -24,6 +24,7 @@ def with_snippets(path: Path) -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "features.md": features.page,
+    DOCS / "threats.md": threats.page,
     DOCS / "cli.md": help_page.page,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
     DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),

@@ -22,6 +22,7 @@ def test_an_escape_sequence_is_shown_as_a_symbol() -> None:
     assert clean("\x1b[31mred\x07") == "␛[31mred␇"
 
 
+@pytest.mark.threat("T66")
 @given(st.text(), st.integers(2, 80))
 def test_one_line_is_one_short_line(text: str, most: int) -> None:
     line = one_line(text, most)

@@ -86,6 +86,7 @@ def test_a_refusal_by_tier_names_the_tier_the_turn_has() -> None:
     assert "needs tier RUN; this turn has tier WALK" in decision.message
 
 
+@pytest.mark.threat("T9")
 @pytest.mark.feature("F106", "F155")
 def test_an_unknown_name_is_answered_with_the_nearest_names_that_are_allowed() -> None:
     """A locked tool's name is never given away."""
@@ -123,6 +124,7 @@ def test_nobody_is_asked_about_a_call_that_would_be_refused_anyway() -> None:
     assert isinstance(decide(case("bash", arguments={"command": "ls"}, place=99)), Denied)
 
 
+@pytest.mark.threat("T65")
 def test_an_approval_is_bound_to_the_exact_arguments() -> None:
     one, same, other = (decide(case("ring", arguments={"bell": bell})) for bell in ("a", "a", "b"))
     assert isinstance(one, NeedsApproval)
@@ -131,6 +133,7 @@ def test_an_approval_is_bound_to_the_exact_arguments() -> None:
     assert one.digest == same.digest != other.digest
 
 
+@pytest.mark.threat("T11")
 @pytest.mark.requirement("execute.timeout")
 @pytest.mark.feature("F137", "F136")
 @pytest.mark.parametrize(("asked", "given"), [(2_000, 2.0), (10_000_000, 300.0), (0, 30.0), (-5, 30.0)])
@@ -167,6 +170,8 @@ def test_arguments_that_could_not_be_read_are_told_and_not_judged_as_empty() -> 
     assert "ends in the middle" in decision.message
 
 
+@pytest.mark.threat("T10")
+@pytest.mark.contrast("T10")
 @pytest.mark.feature("F115")
 @pytest.mark.parametrize("spelling", ["native", "hermes", "json", "pythonic", "direct", "local"])
 @pytest.mark.parametrize("tier", list(Tier))

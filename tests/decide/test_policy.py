@@ -68,6 +68,7 @@ def test_an_allowed_path_is_not_left_by_a_detour() -> None:
     assert judged("write", allowed, path="docs/../secrets") is NeedsApproval
 
 
+@pytest.mark.threat("T26")
 @pytest.mark.parametrize(
     ("text", "outcome"),
     [
@@ -93,6 +94,7 @@ def test_a_shell_text_is_judged_by_every_command_in_it(text: str, outcome: type)
     assert judged("bash", *rules, grant=grant, command=text) is outcome
 
 
+@pytest.mark.threat("T26")
 @pytest.mark.parametrize("text", ["eval ls", "x() { ls; }; x", "echo 'open", "ls " + "a" * 20_000])
 def test_a_text_that_cannot_be_told_is_asked_about_where_some_commands_are(text: str) -> None:
     rules = (rule(ALLOW, "bash"), command(ASK, "curl"))

@@ -87,6 +87,7 @@ def test_a_tool_without_parameters_says_so() -> None:
     assert (fault, last) == ("unknown 'x'", "Required: []. Optional: [].")
 
 
+@pytest.mark.contrast("T12")
 @pytest.mark.feature("F108")
 @pytest.mark.parametrize(
     ("types", "given", "read"),
@@ -114,6 +115,7 @@ def test_a_value_is_read_as_the_wanted_type_where_nothing_is_lost(types: Any, gi
     assert type(checked.arguments["v"]) is type(read)
 
 
+@pytest.mark.threat("T12")
 @pytest.mark.feature("F108")
 @pytest.mark.parametrize(
     ("types", "given"),
@@ -247,6 +249,7 @@ for _ in range(70):
     DEEP = [DEEP]
 
 
+@pytest.mark.threat("T3", "T5")
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize(
     ("given", "words"),
@@ -281,16 +284,19 @@ def test_large_sound_values_pass() -> None:
     assert check({"type": "object"}, given) == Checked(given)
 
 
+@pytest.mark.threat("T16")
 def test_a_pattern_runs_in_linear_time() -> None:
     """With a backtracking engine this would take longer than the universe has."""
     assert not only({"type": "string", "pattern": "^(a+)+$"}, "a" * 50_000 + "!").ok
 
 
+@pytest.mark.threat("T16")
 def test_a_pattern_with_look_ahead_works_within_bounds() -> None:
     assert only({"type": "string", "pattern": "^(?!x)[a-z]+$"}, "abc").ok
     assert not only({"type": "string", "pattern": "^(?=(a+)+$)b"}, "a" * 5_000 + "!").ok
 
 
+@pytest.mark.threat("T16")
 def test_a_branching_recursive_schema_cannot_make_the_check_explode() -> None:
     schema = {
         "type": "object",

@@ -453,6 +453,7 @@ def anything(*args: Any, **kwargs: Any) -> None:
     """Do anything."""
 
 
+@pytest.mark.threat("T16")
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
@@ -471,6 +472,7 @@ def test_an_unusable_schema_is_refused_with_a_reason(schema: Any, complaint: str
         tool(anything, input_schema=schema)
 
 
+@pytest.mark.threat("T16")
 def test_a_schema_whose_references_multiply_is_refused() -> None:
     """We chose it: thirty doublings would keep the validator busy for minutes."""
     defs: dict[str, Any] = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(30)}

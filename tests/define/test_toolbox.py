@@ -15,6 +15,7 @@ def named(*names: str) -> list[Tool]:
     return [Tool(name, "A tool.") for name in names]
 
 
+@pytest.mark.threat("T9")
 @pytest.mark.feature("F105")
 def test_a_tool_is_found_by_its_exact_name_only() -> None:
     box = Toolbox(*named("read", "write"))

@@ -92,6 +92,7 @@ def _leaves(value: Any) -> str:
             return str(value)
 
 
+@pytest.mark.control("T31")
 def test_T31_without_the_defence_every_payload_is_there() -> None:
     """The control: each payload is one, and ordinary text is left alone."""
     assert all(

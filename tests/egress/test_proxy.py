@@ -81,6 +81,7 @@ async def door(
             yield Door(path, server, noted, proxy)
 
 
+@pytest.mark.contrast("T42")
 @pytest.mark.feature("F124")
 async def test_a_plain_request_to_a_listed_host_is_passed_on(socket_path: str) -> None:
     async with door(socket_path) as there:
@@ -215,6 +216,7 @@ async def through(path: str, place: str, name: str, tls: ssl.SSLContext) -> byte
         return await reader.read()
 
 
+@pytest.mark.contrast("T43")
 async def test_T43_a_tunnel_carries_tls_for_the_host_it_was_asked_for(
     socket_path: str, certificates: Certificates
 ) -> None:

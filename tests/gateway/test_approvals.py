@@ -59,6 +59,7 @@ def fault(got: httpx2.Response) -> tuple[int, str]:
     return got.status_code, got.json()["error"]["code"]
 
 
+@pytest.mark.contrast("T60", "T65")
 async def test_a_waiting_turn_goes_on_after_a_yes_over_http() -> None:
     opened: list[int] = []
 
@@ -109,6 +110,7 @@ async def test_other_arguments_and_a_wider_scope_reach_the_record(store: MemoryS
     assert (word.arguments, word.scope.value, word.by) == ({"command": "ls -l"}, "turn", "ANN")
 
 
+@pytest.mark.contrast("T59")
 async def test_T59_who_speaks_is_known_by_the_token_alone(store: MemoryStore) -> None:
     """Two voices are two tokens: nobody can be a second person by saying so."""
     await store.ask_people(replace(CARD, id="ask-2", call_id="call-2", quorum=2), ())

@@ -28,6 +28,7 @@ async def post(gate: Gate, path: str = "/v1/chat/completions", body: Any = None,
         return await client.post(path, json={"model": "m"} if body is None else body, headers=named)
 
 
+@pytest.mark.threat("T58")
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -55,6 +56,7 @@ async def test_a_request_under_a_foreign_name_is_refused(
     assert len(upstream.asked) == (status == 200)
 
 
+@pytest.mark.threat("T58")
 @pytest.mark.parametrize(
     ("origin", "status"),
     [
@@ -77,6 +79,7 @@ async def test_a_request_from_a_foreign_web_page_is_refused(
     assert "access-control-allow-origin" not in got.headers
 
 
+@pytest.mark.threat("T60")
 @each_api
 async def test_without_its_token_nobody_gets_through(stand: Stand, upstream: Provider, kind: Kind) -> None:
     gate = await stand.gate(access=TOKENS)
@@ -94,6 +97,7 @@ async def test_without_its_token_nobody_gets_through(stand: Stand, upstream: Pro
     assert upstream.asked == []
 
 
+@pytest.mark.contrast("T60")
 async def test_each_sdk_shows_the_token_in_its_own_way(stand: Stand, upstream: Provider) -> None:
     gate = await stand.gate(access=TOKENS)
     given: Any = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
@@ -113,6 +117,7 @@ async def test_each_sdk_shows_the_token_in_its_own_way(stand: Stand, upstream: P
             await messages.messages.create(max_tokens=5, **given)
 
 
+@pytest.mark.threat("T55")
 async def test_the_gateways_tokens_stay_with_the_gateway(stand: Stand, upstream: Provider) -> None:
     upstream.will(CHAT.says("Hello."))
 
@@ -148,6 +153,7 @@ async def test_the_gateways_own_key_takes_the_place_of_the_clients(
     assert "theirs" not in str(sent)
 
 
+@pytest.mark.threat("T56")
 async def test_a_client_cannot_choose_where_the_key_goes(stand: Stand, upstream: Provider) -> None:
     """LiteLLM once sent its key to whatever `api_base` a caller named (CVE-2024-6587)."""
     upstream.will(CHAT.says("Hello."))
@@ -175,6 +181,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
 }
 
 
+@pytest.mark.threat("T64")
 @each_api
 @pytest.mark.parametrize("case", BAD_BODIES)
 async def test_a_body_that_is_no_request_is_refused_in_the_clients_dialect(
@@ -191,6 +198,7 @@ async def test_a_body_that_is_no_request_is_refused_in_the_clients_dialect(
     assert upstream.asked == []
 
 
+@pytest.mark.threat("T64")
 @pytest.mark.parametrize(
     ("bounds", "rest", "status"),
     [
@@ -215,6 +223,7 @@ async def test_a_body_is_not_waited_for_when_it_is(stand: Stand, bounds: Bounds,
     assert status in told.partition(b"\r\n")[0]
 
 
+@pytest.mark.threat("T64")
 async def test_a_compressed_body_is_not_unpacked(stand: Stand) -> None:
     got = await post(await stand.gate(), content_encoding="gzip")
 
@@ -242,6 +251,7 @@ async def test_unknown_paths_and_methods_are_told_what_is_served(stand: Stand) -
     assert "POST /v1/messages" in lost.json()["error"]["message"]
 
 
+@pytest.mark.threat("T66")
 async def test_the_log_says_what_happened_and_nothing_private(stand: Stand, upstream: Provider) -> None:
     text = 'My secret plan. <tool_call>{"name": "read_temperature", "arguments": {"room": "vault"}}</tool_call>'
     upstream.will(CHAT.says(text))
@@ -293,6 +303,7 @@ def test_settings_that_would_be_unsafe_or_wrong_are_refused(make: Any, said: str
         make()
 
 
+@pytest.mark.control("T58")
 async def test_a_gateway_for_other_machines_takes_their_addresses_but_no_foreign_names(
     stand: Stand, upstream: Provider
 ) -> None:
@@ -305,6 +316,7 @@ async def test_a_gateway_for_other_machines_takes_their_addresses_but_no_foreign
     assert [got.status_code for got in asked.values()] == [200, 200, 403]
 
 
+@pytest.mark.threat("T60")
 async def test_every_route_but_the_health_checks_wants_the_token(stand: Stand) -> None:
     gate = await stand.gate(access=TOKENS)
     paths = [route.path for route in make_app(Upstream("http://127.0.0.1:9")).routes if isinstance(route, Route)]

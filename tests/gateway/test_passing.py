@@ -227,6 +227,7 @@ async def test_every_choice_is_read_by_itself(stand: Stand, upstream: Provider, 
     assert read_completion(completion, 1).calls == ([KITCHEN] if stream else [])
 
 
+@pytest.mark.contrast("T64")
 async def test_a_very_large_answer_is_read_too(stand: Stand, upstream: Provider) -> None:
     upstream.will(CHAT.says("word " * 200_000 + LEAKED))
 

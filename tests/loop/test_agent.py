@@ -420,6 +420,7 @@ async def test_a_long_result_is_cut_visibly_and_kept_whole(store: Store) -> None
     assert await store.fetch(result.handle, offset=5_000_005) == b"end"
 
 
+@pytest.mark.threat("T14")
 @pytest.mark.feature("F144")
 async def test_a_model_that_repeats_itself_is_warned_and_then_made_to_answer(store: Store) -> None:
     model = ScriptedModel(*[call("add", a=1, b=1)] * 3, "I give up: 2.")
@@ -427,6 +428,7 @@ async def test_a_model_that_repeats_itself_is_warned_and_then_made_to_answer(sto
     assert (answer.reason, answer.text) == (EndReason.STUCK, "I give up: 2.")
 
 
+@pytest.mark.contrast("T14")
 async def test_polling_tools_may_repeat(store: Store) -> None:
     @tool(polling=True)
     async def poll() -> str:
@@ -437,6 +439,7 @@ async def test_polling_tools_may_repeat(store: Store) -> None:
     assert answer.reason is EndReason.ANSWERED
 
 
+@pytest.mark.threat("T14")
 @pytest.mark.feature("F041")
 async def test_a_token_budget_stops_the_turn(store: Store) -> None:
     model = ScriptedModel(says("thinking", call("add", a=1, b=1), usage=Usage(900, 200, cost_usd=0.25)))

@@ -129,6 +129,7 @@ async def test_a_yes_for_the_turn_is_asked_for_once(agent: Callable[..., Agent],
     assert asked == [1, 1]
 
 
+@pytest.mark.threat("T65")
 async def test_an_approval_past_its_time_is_a_no(doors: Doors) -> None:
     now = [1000.0]
     store = MemoryStore(clock=lambda: now[0])
@@ -157,6 +158,7 @@ async def test_what_the_policy_names_needs_several_people(agent: Callable[..., A
     assert doors.opened == [1]
 
 
+@pytest.mark.threat("T65")
 async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
     agent: Callable[..., Agent], doors: Doors
 ) -> None:

@@ -60,6 +60,7 @@ def test_ids_are_minted_by_turn_step_and_place_and_aliases_are_kept() -> None:
     assert ids == [call.id for call in (*minted(turn, first).calls, *second.calls)]
 
 
+@pytest.mark.threat("T14")
 @pytest.mark.requirement("loop.limits")
 @pytest.mark.feature("F033")
 def test_the_last_step_offers_no_tools_and_asks_for_the_answer() -> None:
@@ -92,6 +93,7 @@ def test_consecutive_failed_steps_are_counted_by_outcome_and_a_success_resets_th
     assert next_step(turn, NOW) == AskModel(EndReason.FAILURE_LIMIT)
 
 
+@pytest.mark.threat("T14")
 @pytest.mark.requirement("loop.stuck")
 @pytest.mark.feature("F039", "F144")
 def test_the_same_call_with_the_same_result_is_warned_about_once_and_then_stopped() -> None:
@@ -112,6 +114,7 @@ def test_the_same_call_several_times_in_one_reply_is_no_repetition_yet() -> None
     assert next_step(turn, NOW) == AskModel()
 
 
+@pytest.mark.contrast("T14")
 @pytest.mark.requirement("loop.stuck")
 def test_the_same_call_with_new_results_is_progress() -> None:
     turn = begun()

@@ -62,6 +62,7 @@ async def test_T45_the_taint_stays_with_the_conversation_and_with_a_resumed_turn
     assert (len(asked.reasons), answer.turn.tainted) == (1, True)
 
 
+@pytest.mark.contrast("T45")
 async def test_trusted_results_leave_a_turn_clean() -> None:
     asked = Asked()
     model = ScriptedModel(call("look", at="x"), call("send", what="1"), "done")

@@ -39,6 +39,7 @@ async def chain_of(home: Path, seqs: tuple[int, ...] = ()) -> tuple[int, int | N
     return chain.rows, chain.broken_at
 
 
+@pytest.mark.contrast("T68")
 async def test_an_untouched_log_is_whole(store: Store) -> None:
     await store.audit(ROWS[:4])
     await store.audit(ROWS[4:])

@@ -174,6 +174,7 @@ async def test_a_change_that_breaks_does_not_harm_the_others_of_its_commit(open_
     assert len(await store.calls()) == 11
 
 
+@pytest.mark.threat("T68")
 async def test_the_audit_log_can_be_neither_changed_nor_cut(open_sqlite: OpenStore, tmp_path: Path) -> None:
     await (await open_sqlite()).audit([a_row("accepted")])
     connection = sqlite3.connect(tmp_path / "home" / "store.db")

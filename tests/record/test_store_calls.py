@@ -213,6 +213,7 @@ async def test_calls_are_listed_in_call_order_for_a_turn_and_newest_first_otherw
     assert await ids("no such turn") == []
 
 
+@pytest.mark.threat("T5")
 @pytest.mark.parametrize(
     "call",
     [

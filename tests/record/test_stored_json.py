@@ -168,6 +168,7 @@ def test_what_lies_too_deep_is_left_out_and_marked() -> None:
     assert '{"$deep":true}' in dump(value)
 
 
+@pytest.mark.threat("T17")
 def test_a_model_cannot_pose_as_our_own_markers() -> None:
     posing = {"$text": "QUJD", "list": [{"$int": "0x10"}, {"$float": "nan"}, {"$object": [["a", 1]]}, {"$deep": True}]}
 

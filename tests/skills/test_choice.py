@@ -29,6 +29,7 @@ def test_a_built_in_tool_wins_by_name(skills: Path) -> None:
     assert [(each.tool.name, each.reason) for each in chosen.withheld] == [("read", "a built-in tool has this name")]
 
 
+@pytest.mark.threat("T54")
 def test_a_skill_that_is_not_trusted_is_not_offered(skills: Path) -> None:
     greeter(skills / "greeter")
 
@@ -39,6 +40,7 @@ def test_a_skill_that_is_not_trusted_is_not_offered(skills: Path) -> None:
     assert told.reason == f"not trusted; look at it, then: toolwire trust {skills / 'greeter'}"
 
 
+@pytest.mark.contrast("T54")
 @pytest.mark.feature("F066")
 def test_of_two_versions_the_newest_is_used_unless_another_is_pinned(skills: Path) -> None:
     greeter(skills / "greeter-old" / "", "1.2")
@@ -70,6 +72,7 @@ def test_a_pin_that_means_nothing_is_refused(skills: Path, pin: str, says: str) 
         offered(skills, pin)
 
 
+@pytest.mark.threat("T54")
 def test_two_skills_with_a_tool_of_one_name_do_not_shadow_each_other_silently(skills: Path) -> None:
     """T54: which one is offered does not depend on versions, and the other says why it is not."""
     greeter(skills / "a", "1")

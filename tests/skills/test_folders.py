@@ -64,6 +64,8 @@ def _too_many(folder: Path) -> None:
         (folder / str(number)).touch()
 
 
+@pytest.mark.threat("T70")
+@pytest.mark.contrast("T70")
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -94,6 +96,7 @@ def test_a_folder_with_what_no_skill_may_hold_is_refused(
         read_skill(folder, always)
 
 
+@pytest.mark.threat("T54")
 @pytest.mark.parametrize(
     "change",
     [

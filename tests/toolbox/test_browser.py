@@ -104,6 +104,7 @@ def test_the_browser_tool_conforms() -> None:
     assert report(browser_tool(Chromium())) == []
 
 
+@pytest.mark.contrast("T47")
 @pytest.mark.feature("F247")
 async def test_a_page_is_visited_read_used_and_pictured(visit: Visit) -> None:
     home = await visit.read("navigate", url=f"{visit.root}/")

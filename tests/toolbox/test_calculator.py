@@ -153,6 +153,7 @@ def test_what_has_no_certain_value_is_refused_in_words(expression: str, words: s
     assert words in refusal(expression)
 
 
+@pytest.mark.threat("T19")
 @pytest.mark.feature("F239")
 @pytest.mark.parametrize(
     ("expression", "words"),
@@ -198,6 +199,7 @@ def test_the_limits_of_factorials_are_those_that_the_refusal_names() -> None:
     assert "the largest is about 1.8e308" in refusal("1000!")
 
 
+@pytest.mark.threat("T19")
 @pytest.mark.feature("F239")
 @pytest.mark.parametrize(
     "expression",
@@ -297,6 +299,7 @@ def test_every_answer_agrees_with_python_where_both_read_the_same_thing(expressi
         assert Fraction(found) == eval(expression.replace("^", "**"))
 
 
+@pytest.mark.threat("T19")
 @given(st.text(max_size=60) | st.text(alphabet="0123456789+-*/^%!(),.e °√πabcdefilmnopqrstxy_", max_size=60))
 def test_any_text_gives_a_number_or_a_sentence(expression: str) -> None:
     try:

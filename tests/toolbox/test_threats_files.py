@@ -108,6 +108,7 @@ def test_T20_no_path_reaches_anything_outside_of_the_workspace(outside: Path, wo
     assert world(outside) == before
 
 
+@pytest.mark.control("T20")
 def test_T20_the_corpus_is_large_and_the_naive_way_falls_for_it(outside: Path, workspace: Path) -> None:
     """The control: joining and opening, as most tools do, reaches the secret by many of these paths."""
     assert len(PATHS) >= 200
@@ -129,6 +130,7 @@ def test_T21_swapping_a_folder_for_a_link_never_leads_out(way: str) -> None:
     assert tally.inside > 0
 
 
+@pytest.mark.control("T21")
 def test_T21_checking_before_opening_does_lead_out() -> None:
     """The control: the attack works against a check that is made before the file is opened."""
 
@@ -159,6 +161,7 @@ def test_T22_pipes_sockets_and_devices_are_refused_without_waiting(workspace: Pa
             TOOLS["read"](Context(grant=Grant(roots=("/dev",))), name)
 
 
+@pytest.mark.control("T22")
 def test_T22_the_naive_way_would_read_a_device_for_ever() -> None:
     """The control: opened like any file, a device never ends."""
     with Path("/dev/zero").open("rb") as device:
@@ -316,6 +319,7 @@ def test_T24_a_patch_with_one_bad_path_is_refused_whole(
     assert (workspace / "file-out").is_symlink()
 
 
+@pytest.mark.control("T24")
 def test_T24_the_same_patch_with_good_paths_is_applied_and_the_naive_way_leads_out(
     call: Call, tmp_path: Path, workspace: Path, granted: Context
 ) -> None:
@@ -340,6 +344,7 @@ def test_T25_no_expression_makes_a_search_slow(call: Call, workspace: Path, gran
         assert call(grep_tool(FILES), granted, pattern=pattern)["matches"] == []
 
 
+@pytest.mark.control("T25")
 def test_T25_the_usual_engine_does_not_end_with_such_an_expression() -> None:
     """The control: the same search with a backtracking engine uses up all the time it is given."""
 

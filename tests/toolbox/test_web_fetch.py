@@ -145,6 +145,7 @@ async def test_a_host_that_is_not_granted_is_refused_and_the_reason_names_it(cal
     )
 
 
+@pytest.mark.control("T45")
 @pytest.mark.parametrize("wary", [True, False])
 async def test_T45_after_a_fetched_page_an_outward_call_waits_for_a_person(wary: bool) -> None:
     """The control is a grant that is not wary: there the obedient model's second fetch goes out."""

@@ -44,6 +44,7 @@ def stream(text: str, size: int = 64) -> Reply:
     return parser.finish()
 
 
+@pytest.mark.threat("T1")
 @pytest.mark.feature("F218")
 @pytest.mark.parametrize("name", GENERATORS)
 def test_four_times_the_hostile_text_takes_about_four_times_the_steps(name: str) -> None:
@@ -54,6 +55,7 @@ def test_four_times_the_hostile_text_takes_about_four_times_the_steps(name: str)
     assert steps(lambda: parse_reply(large, TOOLS)) <= 5 * steps(lambda: parse_reply(small, TOOLS)) + allowance
 
 
+@pytest.mark.threat("T15")
 @pytest.mark.parametrize("name", GENERATORS)
 def test_a_hostile_stream_gives_the_same_reply_as_the_whole(name: str) -> None:
     text = GENERATORS[name](4_000)
@@ -85,12 +87,14 @@ def test_thousands_of_broken_responses_give_a_reply_each() -> None:
 DEEP = '{"name": "put_config", "arguments": {"key": "k", "value": ' + "[" * 100_000 + "]" * 100_000 + "}}"
 
 
+@pytest.mark.threat("T2")
 def test_a_hundred_thousand_levels_are_refused() -> None:
     reply = parse_reply(f"<tool_call>{DEEP}</tool_call>", TOOLS)
 
     assert (reply.calls, codes(reply)) == ((), {"malformed"})
 
 
+@pytest.mark.threat("T2", "T3")
 @pytest.mark.parametrize("written", ['{"a": ' + "9" * 100_000 + ', "b": 1}', "[" * 100_000, '{"a": 1e999, "b": 2}'])
 def test_numbers_and_nesting_beyond_reason_give_a_call_with_a_fault(written: str) -> None:
     reply = parse_reply(completion(written), tools=[ADD])
@@ -99,6 +103,7 @@ def test_numbers_and_nesting_beyond_reason_give_a_call_with_a_fault(written: str
     assert "malformed" in codes(reply)
 
 
+@pytest.mark.threat("T3", "T5")
 @pytest.mark.parametrize("written", ['{"a": NaN, "b": 2}', '{"a": "\\ud800", "b": 2}', '{"a": "\\u0000", "b": 2}'])
 def test_values_that_are_no_integers_are_reported(written: str) -> None:
     assert codes(parse_reply(completion(written), tools=[ADD])) & {"invalid_arguments", "malformed"}
@@ -129,6 +134,7 @@ TWICE = [
 ]
 
 
+@pytest.mark.threat("T4")
 @pytest.mark.parametrize("response", TWICE)
 def test_a_call_with_a_key_that_stands_twice_is_answered_and_never_run(response: Any) -> None:
     """We chose it: whoever judges such a text by its first key must not be led past by the last one."""
@@ -138,12 +144,14 @@ def test_a_call_with_a_key_that_stands_twice_is_answered_and_never_run(response:
     assert (len(reply.calls), codes(reply)) == (1, {"malformed"})
 
 
+@pytest.mark.threat("T4")
 def test_what_only_looks_like_a_key_inside_a_text_is_not_counted() -> None:
     written = '{"a": 1, "b": 2, "note": "{\\"a\\": 1, \\"a\\" : 2}: \\\\"}'
 
     assert parse_reply(completion(written), tools=[ADD]).calls[0].fault == ""
 
 
+@pytest.mark.threat("T13")
 def test_too_many_calls_are_cut_off_with_a_word() -> None:
     reply = parse_reply(f"<tool_call>{CALL}</tool_call>" * 10_000, TOOLS)
 
@@ -151,6 +159,7 @@ def test_too_many_calls_are_cut_off_with_a_word() -> None:
     assert codes(reply) == {"too_many_calls"}
 
 
+@pytest.mark.threat("T1")
 def test_ten_million_characters_of_opening_tags_stay_text() -> None:
     text = "<tool_call>" * 909_091
 
@@ -159,6 +168,7 @@ def test_ten_million_characters_of_opening_tags_stay_text() -> None:
     assert (reply.calls, reply.content) == ((), text)
 
 
+@pytest.mark.threat("T5")
 def test_bytes_that_are_not_text_are_read_as_far_as_they_are() -> None:
     reply = parse_reply(b"\xff\xfe " + f"<tool_call>{CALL}</tool_call>".encode(), TOOLS)
 

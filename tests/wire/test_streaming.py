@@ -22,6 +22,7 @@ def whole(case: dict[str, Any], text: str) -> Any:
     return parse_reply(text, case["tools"], finish_reason=case.get("finish_reason"))
 
 
+@pytest.mark.threat("T15")
 @pytest.mark.feature("F103")
 @pytest.mark.parametrize(("case", "text"), TEXTS, ids=[case["id"] for case, _ in TEXTS])
 def test_a_text_cut_at_any_one_point_gives_the_same_reply(case: dict[str, Any], text: str) -> None:
@@ -31,6 +32,7 @@ def test_a_text_cut_at_any_one_point_gives_the_same_reply(case: dict[str, Any], 
     assert all(streamed(case, (text[:at], text[at:])) == expected for at in points)
 
 
+@pytest.mark.threat("T15")
 @pytest.mark.parametrize("size", [1, 3, 8, 50])
 def test_a_text_cut_into_even_pieces_gives_the_same_reply(size: int) -> None:
     for case, text in TEXTS:

@@ -29,6 +29,7 @@ def with_text(text: str) -> dict[str, Any]:
     return response
 
 
+@pytest.mark.contrast("T7")
 @pytest.mark.feature("F089")
 @pytest.mark.feature("F090")
 @pytest.mark.parametrize("tag", ["tool_use", "tools", "function_call", "tool_call"])
@@ -60,6 +61,7 @@ def test_an_answer_that_merely_contains_a_tools_name_is_not_reported() -> None:
     assert codes(read("You can add salt to taste.")) == set()
 
 
+@pytest.mark.threat("T8")
 @pytest.mark.feature("F094")
 @pytest.mark.feature("F096")
 def test_a_call_in_text_that_repeats_a_native_one_is_the_same_call() -> None:
@@ -69,6 +71,7 @@ def test_a_call_in_text_that_repeats_a_native_one_is_the_same_call() -> None:
     assert reply.content == "Doing it."
 
 
+@pytest.mark.contrast("T8")
 @pytest.mark.feature("F095")
 def test_a_different_call_in_text_is_kept_after_the_native_ones() -> None:
     other = json.dumps({"name": "add", "arguments": {"a": 1, "b": 1}})
@@ -89,6 +92,7 @@ def test_text_without_calls_comes_back_unchanged() -> None:
     assert read(text).content == text
 
 
+@pytest.mark.threat("T10")
 @pytest.mark.feature("F115")
 @pytest.mark.parametrize("wrap", ["<tool_call>{}</tool_call>", "[TOOL_CALLS][{}]", "```json\n{}\n```", "{}"])
 def test_no_format_can_call_a_tool_that_was_not_offered(wrap: str) -> None:
@@ -106,6 +110,7 @@ QUOTED = [
 ]
 
 
+@pytest.mark.threat("T7")
 @pytest.mark.parametrize("template", QUOTED)
 def test_a_quoted_call_is_text(template: str) -> None:
     text = template.replace("{}", CALL)
@@ -113,6 +118,7 @@ def test_a_quoted_call_is_text(template: str) -> None:
     assert (read(text).calls, read(text).content) == ((), text)
 
 
+@pytest.mark.threat("T7")
 def test_an_echoed_definition_is_no_call() -> None:
     definition = json.dumps(ADD)
 
