@@ -163,9 +163,9 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
+    grant = grant_of(place, granted, toolbox_of(place))  # before there is a store: a wrong flag leaves nothing behind
     async with store_of(place) as store, teller_of(place) as tell:
         toolbox = toolbox_of(place, store)
-        grant = grant_of(place, granted, toolbox)
         agent = Agent(
             NoModel(),
             toolbox,
