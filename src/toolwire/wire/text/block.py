@@ -12,7 +12,7 @@ from toolwire.wire.text.parameters import Parameters, follow
 
 _SMALL = 600
 _EARLY_READS = 12
-_GROWTH = 8 / 7
+_GROWTH = 8
 _NAMED = re.compile(
     r'"(?:name|tool_name|tool|function)"\s*+:\s*+"(?P<name>[^"\\]{1,128})"\s*+,\s*+'
     r'"(?:arguments|parameters|input|args)"\s*+:\s*+(?=\{)'
@@ -27,13 +27,13 @@ class OpenBlock:
     It has a `position` once the call in it is shown.
     """
 
-    __slots__ = ("_brackets", "_credit", "_early", "arguments", "parameters", "position")
+    __slots__ = ("_brackets", "_due", "_early", "arguments", "parameters", "position")
 
     def __init__(self, text: str) -> None:
         self.position: int | None = None
         self.arguments: Brackets | Parameters | None = None
         self.parameters: Parameters | None = None
-        self._credit = 0.0
+        self._due = _GROWTH * len(text)
         self._early = _EARLY_READS
         self._brackets = Brackets() if text[:1] in "{[" else None
         if self._brackets is not None:
@@ -41,10 +41,9 @@ class OpenBlock:
 
     def worth_reading(self, text: str, size: int) -> bool:
         """Whether reading the whole block of that size again, now that `text` has come, may say more."""
-        self._credit += _GROWTH * len(text)
         closed = self._brackets is not None and self._brackets.feed(text) >= 0
-        if size < _SMALL or self._credit >= size:
-            self._credit = max(0, self._credit - size)
+        if size < _SMALL or size >= self._due:
+            self._due = _GROWTH * size
             return True
         if self._early > 0 and (closed or (self._brackets is None and ">" in text)):
             self._early -= 1

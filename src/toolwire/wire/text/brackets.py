@@ -2,7 +2,9 @@
 
 import re
 
-_TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]', re.DOTALL)
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BRACKET = re.compile(rf'[^"{{}}\[\]]*+(?:{_STRING}[^"{{}}\[\]]*+)*+([{{}}\[\]])', re.DOTALL)
+_STRINGS = re.compile(rf'[^"]*+(?:{_STRING}[^"]*+)*+', re.DOTALL)
 _WORDS = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 
@@ -41,13 +43,12 @@ class Brackets:
             if closing < self._depth:
                 self._depth += text.count("{") + text.count("[") - closing
                 return -1
-        for token in _TOKENS.finditer(text, at):
-            found = token.group()
-            if found[0] == '"':
-                if token.end() >= len(text) - 1:  # only the last string can be open
-                    self._past_string(text, token.start() + 1)
-            else:
-                self._depth += 1 if found in "{[" else -1
-                if self._depth <= 0:
-                    return token.end()
+        while (bracket := _BRACKET.match(text, at)) is not None:
+            at = bracket.end()
+            self._depth += 1 if bracket[1] in "{[" else -1
+            if self._depth <= 0:
+                return at
+        strings = _STRINGS.match(text, at)
+        if strings is not None and strings.end() < len(text):
+            self._past_string(text, strings.end() + 1)
         return -1
