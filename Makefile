@@ -2,7 +2,7 @@
 PYTHON ?= python3
 UV ?= .tools/bin/uv
 RUN = $(UV) run --frozen --no-sync
-EXTRAS = --extra local --extra prices --extra serve --extra shell --extra audit --extra images --extra browser
+EXTRAS = --extra local --extra prices --extra serve --extra shell --extra audit --extra images --extra browser --extra ssh
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,10 +35,18 @@ browser: engines ## install Chromium for the browser tool, where that can be don
 	  || echo "It could not be installed. The browser tool will say so."; \
 	fi
 
+sshd: engines ## install an SSH server to test against, where that can be done (Debian, as root)
+	@if PATH="$$PATH:/usr/sbin" command -v sshd >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "Installing an SSH server for the tests …"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    openssh-server >/dev/null 2>&1; } || echo "It could not be installed. The tests start one of their own."; \
+	fi
+
 install: .tools/bin/uv ## install the project and its Python packages
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
-setup: install engines browser ## install everything the other verbs need
+setup: install engines browser sshd ## install everything the other verbs need
 
 demo: install ## a short tour with the embedded model; no key, no server, no account
 	@$(RUN) python examples/tour.py
@@ -81,4 +89,4 @@ race: setup ## swap folders for links under the file tools for a minute each; no
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help engines browser setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean
+.PHONY: help engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean
