@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire.deliver.visible import visible
+from toolwire.deliver.visible_text import visible
 
 VERSION = 1
 _LINE = "# TE"

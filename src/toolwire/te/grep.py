@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from toolwire.deliver.envelope import one_line
 from toolwire.deliver.envelope_ranking import ASIDE, Kind, files_among, hot_zone, kind_of, plain_word
-from toolwire.deliver.visible import visible
+from toolwire.deliver.visible_text import visible
 from toolwire.te.gathered import Gathered, Unit, cut, decoded, notes_on
 from toolwire.te.running import Ran, run
 

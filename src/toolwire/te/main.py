@@ -11,7 +11,7 @@ from typing import Any
 from toolwire import __version__
 from toolwire.deliver.envelope import Envelope, write
 from toolwire.deliver.envelope_budget import Budget, budget_for, ends, pieces
-from toolwire.deliver.visible import visible
+from toolwire.deliver.visible_text import visible
 from toolwire.te.commands import COMMANDS, program
 from toolwire.te.gathered import Gathered, Unit
 from toolwire.te.grep import NotGrep
