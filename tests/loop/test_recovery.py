@@ -84,10 +84,10 @@ TOLD = {
 
 
 class Stub(ThreadingHTTPServer):
-    """Speaks chat completions: the first answer is the given message, every later one is plain text."""
+    """Speaks chat completions: the given messages one after the other, and then plain text."""
 
-    def __init__(self, message: dict[str, Any]) -> None:
-        self.message = message
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.messages = messages
         self.requests: list[dict[str, Any]] = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -98,7 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append(body)
-        message = self.server.message if len(self.server.requests) == 1 else text("done")
+        said, place = self.server.messages, len(self.server.requests) - 1
+        message = said[place] if place < len(said) else text("done")
         reason = "tool_calls" if message.get("tool_calls") else "stop"
         answer = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": reason}]}).encode()
         self.send_response(200)
@@ -113,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def stub(request: pytest.FixtureRequest) -> Iterator[Stub]:
-    server = Stub(request.param)
+    server = Stub(*(request.param if isinstance(request.param, tuple) else (request.param,)))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -154,3 +155,11 @@ async def test_a_call_that_must_not_be_guessed_goes_back_to_the_model(stub: Stub
     assert runs == []
     assert words in results[0]
     assert answer == "done"
+
+
+@pytest.mark.parametrize(
+    "stub", [(broken, native(call_id="call_2")) for broken, _ in TOLD.values()], ids=TOLD.keys(), indirect=True
+)
+async def test_a_call_that_was_told_what_is_wrong_runs_once_the_model_has_put_it_right(stub: Stub) -> None:
+    runs, answer, results = await ask(stub)
+    assert (runs, answer, results[-1]) == ([(40, 2)], "done", "42")
