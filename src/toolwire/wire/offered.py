@@ -43,9 +43,13 @@ class Offer:
             self._types[parameter] = types_of(self.properties[parameter], self.schema)
         return self._types[parameter]
 
+    def knows(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether the arguments name nothing that a closed schema does not have."""
+        return not self.closed or arguments.keys() <= self.properties.keys()
+
     def accepts(self, arguments: Mapping[str, Any]) -> bool:
         """Whether the arguments satisfy the schema and name nothing that it does not know."""
-        if self.closed and not arguments.keys() <= self.properties.keys():
+        if not self.knows(arguments):
             return False
         try:
             return bool(self._check().is_valid(arguments))

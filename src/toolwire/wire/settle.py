@@ -7,10 +7,10 @@ from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.wire.arguments import NotRead, Read, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer, Offered
+from toolwire.wire.text.json_calls import PARALLEL
 from toolwire.wire.text.scan import Found
 
 _MARKED, _WEAK = 0.95, 0.7
-_PARALLEL = frozenset({"multi_tool_use.parallel", "parallel", "multi_tool_use"})
 _WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params", "properties")
 
 
@@ -37,7 +37,7 @@ class Settled:
         if cut and offer is not None and offer.required and not any(read.objects):
             self.report("truncated", f"a call of {name!r} was cut off before its arguments")
             return
-        if offer is None and name in _PARALLEL and self._unfolded(read, raw):
+        if offer is None and name in PARALLEL and self._unfolded(read, raw):
             return
         if offer is None:
             self.report("unknown_tool", f"no tool named {name!r} was offered", len(self.calls))

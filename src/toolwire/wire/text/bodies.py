@@ -10,8 +10,8 @@ from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
-from toolwire.wire.text.marks import OPENING, Envelope
-from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step
+from toolwire.wire.text.marks import FENCE, OPENING, Envelope
+from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
 from toolwire.wire.values import PartList, PartObject
@@ -19,7 +19,6 @@ from toolwire.wire.values import PartList, PartObject
 _BETWEEN = re.compile(r"[\s,;]*+")
 _TOO_MANY = re.compile(r"[\s}\]]*+")
 _NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?\s*+)?(?=\{)")
-_FENCE_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
 _HEAD_SO_FAR = re.compile(r"\s*+(?:[\w<\[`:][^\s{]{0,219}+(?:[ \t]<[^\s{]{0,160}+)?(?:\n\s*+`{0,3}+\w{0,8}+\s*+)?)?\Z")
 _LONGEST_HEAD = 400
@@ -75,13 +74,12 @@ def _tagged(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int)
 
 
 def _fenced(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int) -> Step | None:
-    match = _FENCE_OPEN.match(scan.text, at, scan.end)
+    match = FENCE.match(scan.text, at, scan.end)
     if match is None or depth <= 0:
         return None
     step = read_body(scan, match.end(), envelope, opened, depth - 1)
     if step is not None and not step.cut:
-        close = scan.space(step.end)
-        step.end = close + 3 if scan.at(close, "```") else step.end
+        step.end = scan.past(step.end, "```")
     return step
 
 
@@ -120,14 +118,12 @@ def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Envelope, a
         return None
     if isinstance(value.value, PartObject | PartList):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
-    end = _past_brackets(scan, value.end)
-    close = scan.space(end)
-    end = close + 3 if scan.at(close, "```") else end
+    end = scan.past(_past_brackets(scan, value.end), "```")
     offer = scan.offered.get(name) if name else None
     if offer is None and (not name or name.isdigit()) and isinstance(value.value, dict):
         offer = scan.offered.by_arguments(value.value)
     if offer is None:
-        return Step(end, problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
+        return Step(end, problems=[not_offered(name)])
     found = Found(offer, value.value, envelope.slug, (begin, end), alias or None, value.note, fault=value.fault)
     return Step(end, [found])
 
@@ -154,7 +150,7 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
         if value is None or entries is None or (weak and not _fits(entries, value)):
             if value is not None and _cut_off(value, behind_call=bool(step.found), weak=weak):
-                return _cut(scan, step)
+                return scan.cut_inside("the text ends inside a call", step)
             if value is None and not weak and not step.found and closes and scan.text[at] in "{[":
                 scan.note("malformed", "a block that opens like a call could not be read")
             break
@@ -194,12 +190,12 @@ def _take(
     step.content += entries.content
     for entry in entries.calls:
         if entry.offer is None:
-            step.problems.append(("unknown_tool", f"no tool named {entry.name[:80]!r} was offered"))
+            step.problems.append(not_offered(entry.name))
         else:
             found = Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak, value.fault)
             step.found.append(found)
     if entries.cut:
-        _cut(scan, step)
+        scan.cut_inside("the text ends inside a call", step)
 
 
 def _cut_off(value: Value, *, behind_call: bool, weak: bool) -> bool:
@@ -207,12 +203,6 @@ def _cut_off(value: Value, *, behind_call: bool, weak: bool) -> bool:
     if weak:
         return behind_call and begins_call(value.value)
     return isinstance(value.value, PartObject | PartList)
-
-
-def _cut(scan: Scan, step: Step) -> Step:
-    step.cut, step.end = True, scan.end
-    step.problems.append(("truncated", "the text ends inside a call"))
-    return step
 
 
 def _fits(entries: Entries, value: Value) -> bool:
@@ -236,7 +226,7 @@ def fits(offer: Offer, arguments: Any) -> bool:
         arguments = read.objects[0]
     if arguments is None:
         arguments = {}
-    return isinstance(arguments, dict) and (not offer.closed or arguments.keys() <= offer.properties.keys())
+    return isinstance(arguments, dict) and offer.knows(arguments)
 
 
 def _valid(offer: Offer, arguments: Any) -> bool:

@@ -104,12 +104,10 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
     else:
         arguments, inner_fault = _inner_arguments(scan, found, offer)
         fault = fault or inner_fault
-    closed = bool(close) and scan.at(scan.space(at), close)
-    if closed:
-        at = scan.space(at) + len(close)
-    elif offer is not None and _incomplete(scan, at, offer, arguments):
+    end = scan.past(at, close) if close else at
+    if end == at and offer is not None and _incomplete(scan, at, offer, arguments):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
-    return called(name, offer, arguments, envelope, (pos, at), fault=fault)
+    return called(name, offer, arguments, envelope, (pos, end), fault=fault)
 
 
 def _incomplete(scan: Scan, at: int, offer: Offer, arguments: Any) -> bool:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Callable
 
 from toolwire.wire.text.bodies import Opener, read_json
-from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.marks import FENCE, Envelope
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 
-_OPEN = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
 _MARKED = frozenset({"tool_call", "tool_calls", "tool_code", "tool_use", "function_call", "toolcall", "action"})
-_TOOL_CODE = Envelope("tool_code", (), ("\n```", "```"))
 _CLOSES = ("\n```", "```")
+_TOOL_CODE = Envelope("tool_code", (), _CLOSES)
 _ASSIGNED = re.compile(r"[^\W\d]\w{0,63}\s{0,8}=\s{0,8}(?=[^\W\d])")
 _PRINTED = re.compile(r"\s*+print\([^()\n]{0,200}+(?:\)|\Z)")
 _INTENT = 600
@@ -31,7 +30,7 @@ def illustrates(scan: Scan, at: int) -> bool:
 
 def read_fence(scan: Scan, at: int, opened: Opener) -> Step | None:
     """A fence with a call in it, or the whole fence as text."""
-    fence = _OPEN.match(scan.text, at, scan.end)
+    fence = FENCE.match(scan.text, at, scan.end)
     if fence is None:
         return None
     marked = fence[1].lower() in _MARKED
@@ -103,7 +102,7 @@ def _as_text(scan: Scan, at: int, body: int) -> Step:
 
 def may_call(scan: Scan, at: int) -> bool:
     """Whether a fence whose end has not come may still turn out to hold a call."""
-    fence = _OPEN.match(scan.text, at, scan.end)
+    fence = FENCE.match(scan.text, at, scan.end)
     if fence is None or fence[1].lower() in _MARKED:
         return True
     body = scan.space(fence.end())

@@ -24,7 +24,7 @@ _OBJECT_WRAPPERS = (
     "functionCall",
 )
 _META = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, "type", "return_to_llm", "config_id", "index", "thought"})
-_PARALLEL = frozenset({"multi_tool_use.parallel", "multi_tool_use", "parallel"})
+PARALLEL = frozenset({"multi_tool_use.parallel", "multi_tool_use", "parallel"})
 _NO_TOOL = frozenset({"no_tool", "directly-answer", "directly_answer", "Final Answer"})
 _DEPTH = 6
 
@@ -144,7 +144,7 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
         return _from_only_key(value, offered)
     offer = offered.get(name)
     found, arguments = _arguments_of(value, key, offer)
-    if offer is None and name in _PARALLEL and isinstance(arguments, dict):
+    if offer is None and name in PARALLEL and isinstance(arguments, dict):
         return entries_in(arguments, offered, depth - 1)
     if offer is None and name in _NO_TOOL:
         said = arguments.get("content") if isinstance(arguments, dict) else arguments
@@ -202,9 +202,7 @@ def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
             return None
         if isinstance(arguments, PartObject):
             return Entries(found, cut=True, known=True)
-        if not (
-            offer.required <= arguments.keys() and (not offer.closed or arguments.keys() <= offer.properties.keys())
-        ):
+        if not (offer.required <= arguments.keys() and offer.knows(arguments)):
             return None
         found.append(Entry(name, offer, arguments))
     return Entries(found) if found else None

@@ -6,7 +6,7 @@ from toolwire.wire.offered import Offer
 from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_named
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
-from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.marks import FENCE, Envelope
 from toolwire.wire.text.scan import Flow, Found, Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 from toolwire.wire.values import PartList, PartObject
@@ -18,7 +18,6 @@ _LABEL_ENDS = tuple(f"\n{stars}{label}" for stars in ("", "**") for label in ("T
 _ACTION_NAME = re.compile(r"[`\"' \t]*+(?P<name>[^\W\d][\w.-]{0,127})[`\"' \t]*+")
 _INPUT = re.compile(rf"\s*+{_STARS}Action Input\s?{_STARS}:{_STARS}")
 _BRACKETS = re.compile(r"\[(?P<text>[^\n]*)\][ \t]*(?=\n|\Z)")
-_FENCE = re.compile(r"```[ \t]*[\w+-]*+[ \t]*\n?")
 _REACT = Envelope("react", (), ("\nObservation:", "\n```"))
 _RAVEN = Envelope("nexusraven", (), ("<bot_end>",))
 
@@ -77,15 +76,14 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
 
 def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
     start = scan.space(at)
-    fence = _FENCE.match(scan.text, start, scan.end)
+    fence = FENCE.match(scan.text, start, scan.end)
     start = scan.space(fence.end()) if fence else start
     if scan.at(start, "{"):
         value = read_value(scan, start, _REACT.closes)
         if value is not None and isinstance(value.value, PartObject | PartList):
             return scan.cut_inside(f"a call of {offer.name!r} was cut off")
         if value is not None and isinstance(value.value, dict):
-            end = scan.space(value.end)
-            end = end + 3 if fence and scan.at(end, "```") else value.end
+            end = scan.past(value.end, "```") if fence else value.end
             return _found(offer, value.value, (begin, end), value.note, value.fault)
     following = _NEXT.search(scan.text, at, scan.end)
     stop = following.start() if following else scan.end
@@ -179,9 +177,7 @@ def _read_chatglm(scan: Scan, pos: int, offer: Offer, python: re.Match[str]) -> 
     step = read_call_syntax(inner, 0, _RAVEN)
     if step is None or step.cut:
         return step and scan.cut_inside(f"a call of {offer.name!r} was cut off")
-    end = python.end() + step.end - len(offer.name) - 1
-    close = scan.space(end)
-    end = close + 3 if scan.at(close, "```") else end
+    end = scan.past(python.end() + step.end - len(offer.name) - 1, "```")
     return Step(end, [Found(offer, found.arguments, "chatglm3", (pos, end)) for found in step.found])
 
 

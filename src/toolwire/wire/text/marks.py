@@ -39,6 +39,9 @@ _SOLAR = re.compile(
 )
 
 
+FENCE = re.compile(r"```[ \t]*([\w+-]*+)[ \t]*\n?")
+
+
 def _spaced(tag: str) -> tuple[str, ...]:
     """A tag with and without the namespace that Claude puts before it."""
     return tuple(tag.format(space) for space in ("", "antml" + ":"))
@@ -167,8 +170,8 @@ CLOSERS = tuple(
             "<|call|>",
             "<|end_message|>",
             "<|end_of_tool_call|>",
+            "</tool_name>",
         ]
-        + ["</minimax:tool_call>", "</seed:tool_call>", "</tool_name>"]
     )
 )
 CLOSER_PREFIXES = frozenset(closer[:size] for closer in CLOSERS for size in range(1, len(closer)))

@@ -93,6 +93,11 @@ class Scan:
     def at(self, pos: int, marker: str) -> bool:
         return self.text.startswith(marker, pos, self.end)
 
+    def past(self, at: int, marker: str) -> int:
+        """The position behind a marker that follows, white space before it or not; where it was asked if none does."""
+        begin = self.space(at)
+        return begin + len(marker) if self.at(begin, marker) else at
+
     def find(self, marker: str, pos: int, end: int | None = None) -> int:
         """Where a marker stands next. The characters searched are paid for."""
         end = self.end if end is None else end
@@ -122,9 +127,17 @@ class Scan:
         if len(self.notes) < 32:
             self.notes.append((code, message))
 
-    def cut_inside(self, why: str) -> Step:
-        """The text ended inside a call: nothing of it is called and nothing of it is shown."""
-        return Step(self.end, cut=True, problems=[("truncated", why)])
+    def cut_inside(self, why: str, step: Step | None = None) -> Step:
+        """The text ended inside a call: nothing of it is called or shown. What a step found before it stands."""
+        step = Step(self.end) if step is None else step
+        step.cut, step.end = True, self.end
+        step.problems.append(("truncated", why))
+        return step
+
+
+def not_offered(name: str) -> tuple[str, str]:
+    """The problem of a call to a tool that nobody offered."""
+    return "unknown_tool", f"no tool named {name[:80]!r} was offered"
 
 
 def without_half(text: str, *markers: str) -> str:

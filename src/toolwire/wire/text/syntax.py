@@ -7,7 +7,7 @@ from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offer
 from toolwire.wire.strings import CutShort, Unreadable
 from toolwire.wire.text.marks import Envelope
-from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step
+from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered
 from toolwire.wire.values import ValueReader
 
 CALL_HEAD = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s{0,8}\(")
@@ -58,9 +58,7 @@ def _closed(scan: Scan, at: int, step: Step, envelope: Envelope | None, *, liste
 
 
 def _cut_off(scan: Scan, step: Step) -> Step:
-    step.cut, step.end = True, scan.end
-    step.problems.append(("truncated", "the text ends before a call is complete"))
-    return step
+    return scan.cut_inside("the text ends before a call is complete", step)
 
 
 def _read_one(
@@ -84,7 +82,7 @@ def _read_one(
         return False
     step.end = reader.pos
     if offer is None:
-        step.problems.append(("unknown_tool", f"no tool named {head['name']!r} was offered"))
+        step.problems.append(not_offered(head["name"]))
         return True
     if envelope is None and (reader.repairs or not arguments.keys() <= offer.properties.keys()):
         return False
@@ -160,5 +158,5 @@ def _gemma_step(
 ) -> Step:
     end, fault = reader.pos, twice(reader.repeated) if reader.repeated is not None else ""
     if offer is None:
-        return Step(end, problems=[("unknown_tool", f"no tool named {head['name']!r} was offered")])
+        return Step(end, problems=[not_offered(head["name"])])
     return Step(end, [Found(offer, arguments, envelope.slug, (head.start(), end), fault=fault)])

@@ -12,7 +12,7 @@ from toolwire.wire.coerce import literal, typed
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import Envelope
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.scan import Found, Scan, Step, not_offered
 from toolwire.wire.values import PartObject
 
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
@@ -158,9 +158,8 @@ class _TagCall:
             return None
         if isinstance(body.value, PartObject):
             return self._cut()
-        end = self.scan.space(body.end)
         self.arguments, self.fault = body.value, body.fault
-        return self._step(end + len(self.close) if self.scan.at(end, self.close) else body.end, body.note)
+        return self._step(self.scan.past(body.end, self.close), body.note)
 
     def _value(self, parameter: re.Match[str]) -> tuple[str, int] | None:
         """The raw text of a parameter and where it ends; None when the text ended inside it."""
@@ -232,5 +231,5 @@ def called(
 ) -> Step:  # fmt: skip
     """The step of a call that was read, or of one whose tool was not offered."""
     if offer is None:
-        return Step(span[1], problems=[("unknown_tool", f"no tool named {name[:80]!r} was offered")])
+        return Step(span[1], problems=[not_offered(name)])
     return Step(span[1], [Found(offer, arguments, envelope.slug, span, note=note, fault=fault)])
