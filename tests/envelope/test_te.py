@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -270,10 +271,10 @@ def test_a_reader_that_goes_away_is_no_error(stage: Stage) -> None:
 
 
 def test_what_a_command_leaves_in_the_background_does_not_hold_te(stage: Stage) -> None:
-    ran = stage.te("run", "echo $$; sleep 300 >&1 & echo done")
+    ran = stage.te("run", "sleep 300 & echo $!; echo done")
 
+    os.kill(int(ran.lines[0]), signal.SIGKILL)  # it was still there
     assert ran.lines[1:] == ["done"]
-    subprocess.run(["pkill", "-s", ran.lines[0], "sleep"], check=False)
 
 
 def test_every_run_has_a_mark_of_its_own(stage: Stage) -> None:
@@ -298,3 +299,13 @@ def test_no_start_of_te_loads_what_it_does_not_need(stage: Stage) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_results_of_one_kind_are_in_the_order_of_their_names(stage: Stage) -> None:
+    for name in ("c.txt", "a.txt", "sub/b.txt", "b.txt"):
+        stage.write(name, "needle\nneedle\n")
+
+    assert [line[:-7] for line in stage.te("grep", "needle", ".").lines] == [
+        f"./{name}:{line}" for name in ("a.txt", "b.txt", "c.txt", "sub/b.txt") for line in (1, 2)
+    ]
+    assert stage.te("find", "-type", "f").lines == ["./a.txt", "./b.txt", "./c.txt", "./sub/b.txt"]

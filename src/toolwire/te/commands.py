@@ -41,7 +41,8 @@ def find(words: Sequence[str], timeout_s: float | None) -> Gathered:
     ran = run(argv, timeout_s=timeout_s)
     if not by_name:
         return _as_lines("find", ran)
-    paths = sorted((path for path in decoded(ran.out).split("\0") if path), key=kind_of)
+    found = (path for path in decoded(ran.out).split("\0") if path)
+    paths = sorted(found, key=lambda path: (kind_of(path), path))
     zone = hot_zone(paths)
     facts = {"hot_zone": one_line(zone)} if zone else {}
     units = [

@@ -86,7 +86,7 @@ def grep(words: Sequence[str], timeout_s: float | None) -> Gathered | None:
         return None
     ran = run(question.argv, timeout_s=timeout_s)
     hits = list(_READERS[question.shape](ran, question.wanted))
-    hits.sort(key=lambda hit: hit.kind)
+    hits.sort(key=lambda hit: (hit.kind, hit.path, hit.line))
     paths = [hit.path for hit in hits]
     zone = hot_zone(paths)
     facts = {"files": files_among(paths), **({"hot_zone": one_line(zone)} if zone else {})}
