@@ -89,8 +89,8 @@ if TYPE_CHECKING:
     from toolwire.define.toolbox import Toolbox as Toolbox
     from toolwire.errors import ToolFailure as ToolFailure
     from toolwire.errors import ToolwireError as ToolwireError
-    from toolwire.protocol.approvals import Approval as Approval
     from toolwire.models.registry import open_model as open_model
+    from toolwire.protocol.approvals import Approval as Approval
     from toolwire.protocol.calls import Image as Image
     from toolwire.protocol.calls import Problem as Problem
     from toolwire.protocol.calls import Resource as Resource

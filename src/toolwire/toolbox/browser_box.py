@@ -86,8 +86,8 @@ class Box:
         for path in (*_READABLE, *self._elsewhere()):
             words += ["--ro-bind-try", path, path]
         for name in _LINKS:
-            if (path := Path("/", name)).is_symlink():
-                words += ["--symlink", str(path.readlink()), str(path)]
+            if (link := Path("/", name)).is_symlink():
+                words += ["--symlink", str(link.readlink()), str(link)]
         words += ["--proc", "/proc", "--dev", "/dev"]
         for path, size in _MEMORY.items():
             words += ["--size", str(size), "--tmpfs", path]
