@@ -1,0 +1,31 @@
+"""Safety that is not in the way: a sample of the five hundred ordinary tasks."""
+
+import asyncio
+
+import pytest
+from benchmarks.ordinary_tasks import Task, all_done, report, sample, tasks
+
+BY_CHOICE = ["200 + 10%", "1,000 + 1", "2 pi", "src/../README.md"]
+"""What is answered with advice instead, since it can mean two things or leads upward."""
+
+
+def is_refused_by_choice(task: Task) -> bool:
+    return any(value in BY_CHOICE for value in task.arguments.values() if isinstance(value, str))
+
+
+def test_there_are_five_hundred_different_tasks_for_many_tools() -> None:
+    found = tasks()
+
+    assert len({repr(task) for task in found}) == len(found) == 500
+    assert len({task.tool for task in found}) >= 20
+    assert sum(is_refused_by_choice(task) for task in found) == len(BY_CHOICE)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_ordinary_tasks_work_under_the_default_policy_in_a_granted_workspace(seed: int) -> None:
+    chosen = [task for task in sample(15, seed) if not is_refused_by_choice(task)]
+
+    async with asyncio.timeout(60):
+        outcomes = await all_done(chosen)
+
+    assert [one for one in outcomes if one.trouble] == [], report(outcomes)
