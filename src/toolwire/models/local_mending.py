@@ -18,11 +18,11 @@ SHORTEST = 4
 LONGEST = 64
 MOST_WORDS = 300
 MOST_DEPTH = 4
-BEGINNING = 5
+BEGINNING = 4
 ABOUT_CHARS = 300
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_COMMON = frozenset("the and for are with that this from into also only them their wheth what when which your".split())
+_COMMON = frozenset("the and for are with that this from into also only them thei whet what when whic your".split())
 _EDGES = "\"'`.,;:!?()[]{}<>“”‘’«»…"
 
 

@@ -108,7 +108,7 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
 def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
     owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
     dead = orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
-    return [_summary(*row) for row in connection.execute(_SUMMARIES, (dead, state, max(limit, 0)))]
+    return [_summary(*row) for row in connection.execute(_SUMMARIES, (dead, _maybe(state), max(limit, 0)))]
 
 
 def thread(connection: sqlite3.Connection, name: str, upto: int) -> tuple[Message, ...]:
