@@ -44,8 +44,11 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
 
     In a `tainted` turn a wary grant has people asked before anything goes out or changes, whatever else is allowed.
     """
-    if tool.effect is Effect.PURE and not grant.rules and not tool.requires_confirmation:
-        return _FREE
+    if not grant.rules and not tool.requires_confirmation:
+        if tool.effect is Effect.PURE:
+            return _FREE
+        if tool.tier is not Tier.RUN and not tainted and not tool.needs and grant.autonomy is not Autonomy.READONLY:
+            return _FREE
     if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and SHELL not in tool.needs:
         return _by_autonomy(tool, grant)
     if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE:
