@@ -80,3 +80,14 @@ def test_rules_of_the_settings_judge_calls(painter: Inside, tmp_path: Path) -> N
     (tmp_path / "toolwire.toml").write_text('[grant]\nrules = ["forbid paint"]\n', encoding="utf-8")
     wrong = painter("status")
     assert (wrong.code, "must read like" in wrong.err) == (Exit.USAGE, True)
+
+
+@pytest.mark.feature("F118")
+def test_permissions_are_switched_in_the_settings(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello", encoding="utf-8")
+    settings = tmp_path / "toolwire.toml"
+    settings.write_text("[grant]\npermissions = []\n", encoding="utf-8")
+    refused = inside("call", "read", "path=notes.txt")
+    assert (refused.code, "it needs file_read" in refused.err) == (Exit.FAILED, True)
+    settings.write_text('[grant]\npermissions = ["file_read"]\n', encoding="utf-8")
+    assert inside("call", "read", "path=notes.txt").code == Exit.DONE
