@@ -178,3 +178,19 @@ def test_a_text_parameter_is_shown_while_it_is_written() -> None:
     feed(parser, "<tool_call>\n<function=note>\n<parameter=text>\nOne")
 
     assert feed(parser, " two", ' "three"') == [CallDelta(0, "", " two"), CallDelta(0, "", ' \\"three\\"')]
+
+
+@pytest.mark.parametrize("value", ["half \ud800 a pair", "\udfff", "9" * 40])
+def test_a_parameter_that_is_hard_to_write_is_streamed_like_any_other(value: str) -> None:
+    text = f"<tool_call>\n<function=note>\n<parameter=text>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    properties = {"text": {"type": "string"}}
+    note = {
+        "type": "function",
+        "function": {"name": "note", "parameters": {"type": "object", "properties": properties}},
+    }
+    parser = StreamParser([note])
+    shown = [delta for letter in text for delta in parser.feed(letter) if isinstance(delta, CallDelta)]
+    reply = parser.finish()
+    assert repr(reply) == repr(parse_reply(text, [note]))
+    assert reply.calls[0].arguments == {"text": value}
+    assert value in "".join(delta.arguments for delta in shown)

@@ -4,7 +4,9 @@ A parameter that the schema types as text is shown while it is written, any othe
 text stops being plain (a forgotten end tag, an end tag inside a value) nothing more is shown until the call is read.
 """
 
+import json
 import re
+from typing import Any
 
 import orjson
 
@@ -95,7 +97,7 @@ class Parameters:
             return bare, False
         self._string = head.groupdict().get("string")
         self._is_text = self._string == "true" or (self._string is None and self.offer.types(key) == _TEXT)
-        self.shown.append(f"{',' if self._seen else '{'}{orjson.dumps(key).decode()}:" + '"' * self._is_text)
+        self.shown.append(f"{',' if self._seen else '{'}{_written(key)}:" + '"' * self._is_text)
         self._seen.add(key)
         self._key, self._begun = key, False
         return bare[head.end() :], True
@@ -140,7 +142,7 @@ class Parameters:
             self.shown.append('"')
         else:
             typed = typed_text("".join(self._raw), self._key or "", self.offer, self._string)
-            self.shown.append(orjson.dumps(typed).decode())
+            self.shown.append(_written(typed))
             self._raw.clear()
         self._key, self._begun = None, False
         return text[at + len(self._close) :], True
@@ -158,7 +160,7 @@ class Parameters:
         if not text:
             return
         if self._is_text:
-            self.shown.append(orjson.dumps(text)[1:-1].decode())
+            self.shown.append(_written(text)[1:-1])
         else:
             self._raw.append(text)
 
@@ -166,3 +168,10 @@ class Parameters:
         """What was not shown yet of the arguments as they were read in the end."""
         shown = "".join(self.shown)
         return written[len(shown) :] if written.startswith(shown) else ""
+
+
+def _written(value: Any) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # half a surrogate pair, or an integer beyond 64 bits
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
