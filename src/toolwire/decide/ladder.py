@@ -114,7 +114,7 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
     ruled = ruling(tool, checked.arguments, grant, tainted=case.tainted)
     if ruled.verdict is Verdict.DENY:
-        yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Use another way, or ask the user.", "policy")
+        yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Tell the user that it is not allowed.", "policy")
     elif ruled.verdict is Verdict.ASK:
         yield _approval(case, tool, checked, ruled)
     if case.place >= case.calls_per_step or case.spent + case.place >= grant.max_calls:

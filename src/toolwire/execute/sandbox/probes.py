@@ -55,7 +55,7 @@ FILES = (
     Probe("host_write", "write beside it", _tries("touch {outside}/written"), "T20"),
     Probe("passwords", "read /etc/shadow", _tries("grep -q . /etc/shadow"), "T20"),
     Probe("accounts", "learn the names of the host's users", _tries("grep -q ^daemon: /etc/passwd"), "T20"),
-    Probe("root_home", "list root's home", _tries("ls /root/.[a-z]*"), "T20"),
+    Probe("root_home", "list root's home", _tries("ls /ro?t/.[a-z]*"), "T20"),
     Probe("logs", "read the host's /var", _tries("ls /var/log/*"), "T20"),
     Probe("write_usr", "write into /usr", _tries("touch /usr/written /usr/bin/written"), "T20"),
     Probe("write_etc", "write into /etc", _tries("touch /etc/written"), "T20"),
