@@ -12,7 +12,7 @@ TARGETS = ("secret.txt", "/secret.txt", "/workspace-twin/secret.txt", "/etc/pass
 ABSOLUTE = (
     "/etc/passwd", "//etc/passwd", "///etc/passwd", "/./etc/passwd", "/etc/../etc/passwd", "/proc/self/environ",
     "/proc/self/root/etc/passwd", "/proc/self/cwd", "/proc/1/environ", "/proc/self/fd/0", "/dev/zero", "/dev/stdin",
-    "/dev/fd/0", "/sys/kernel", "/var/lib/someone/.ssh/id_rsa", "file:///etc/passwd", "file:/etc/passwd", "C:\\Windows\\win.ini",
+    "/dev/fd/0", "/sys/kernel", "/srv/me/.ssh/id_rsa", "file:///etc/passwd", "file:/etc/passwd", "C:\\Windows\\win.ini",
     "\\\\server\\share", "c:/windows/win.ini", "/\x00etc/passwd", "{outside}/secret.txt",
     "{outside}/workspace/../secret.txt",
     "{outside}/workspace-twin/secret.txt", "{outside}/workspace/../workspace-twin/secret.txt", "{outside}//secret.txt",
