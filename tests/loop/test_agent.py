@@ -24,6 +24,7 @@ from toolwire import (
     parse_reply,
     tool,
 )  # fmt: skip
+from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelUnavailable, NotKept
 from toolwire.loop.events import (
     ApprovalAsked,
@@ -36,8 +37,8 @@ from toolwire.loop.events import (
     TurnEnded,
     TurnStarted,
 )  # fmt: skip
-from toolwire.protocol.calls import NeedsApproval, ToolResult
-from toolwire.protocol.chat import Note, Reply, ResultsMessage, TextDelta, UserMessage
+from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
+from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, TextDelta, UserMessage
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.record.contract import Store
 from toolwire.testing import FrozenClock, ScriptedModel, call, says
@@ -767,3 +768,24 @@ async def test_a_deadline_ends_a_turn_whose_model_is_slow() -> None:
 
 def test_events_are_frozen_and_known() -> None:
     assert {ApprovalAsked, Noted} <= set(Event.__args__)
+
+
+async def test_a_tool_that_goes_away_during_a_turn_stays_listed_and_is_temporarily_unavailable() -> None:
+    agent: Agent
+
+    def gone(request: Request) -> ToolCall:
+        agent.change_tools(Toolbox.of(add))
+        return call("vanishing")
+
+    @tool
+    def vanishing() -> str:
+        """Be there for a while."""
+        return "here"
+
+    model = ScriptedModel(call("vanishing"), gone, "done")
+    agent = Agent(model, [add, vanishing])
+    answer = await agent.ask("go")
+    here, away = results_of(answer.turn)
+    assert (here.text, away.ok) == ("here", False)
+    assert "temporarily unavailable" in away.text
+    assert [[one.name for one in request.tools] for request in model.requests] == [["add", "vanishing"]] * 3

@@ -267,7 +267,9 @@ def test_swapping_a_folder_for_a_link_never_leads_out(
     attacker.start()
     seen: set[str] = set()
     try:
-        for _ in range(3000):
+        for tries in range(300_000):  # at least 3000, and as many more as a busy machine needs to see one in between
+            if tries >= 3000 and "inside" in seen:
+                break
             try:
                 seen.add(read(workspace))
             except OSError as error:
@@ -276,7 +278,7 @@ def test_swapping_a_folder_for_a_link_never_leads_out(
         done.set()
         attacker.join()
     assert "SECRET" not in seen
-    assert read(workspace) == "inside"
+    assert "inside" in seen
 
 
 def test_the_walk_refuses_steps_upward_links_and_nothing_else(tmp_path: Path, workspace: Path) -> None:

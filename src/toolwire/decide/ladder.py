@@ -136,6 +136,9 @@ def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsA
 
 
 def _unknown(case: Case) -> Denied:
+    if case.offered is not None and case.call.name in case.offered:  # it was there when the turn began
+        away = f"{case.call.name!r} is temporarily unavailable. Go on without it, or try again later."
+        return Denied(case.call, Code.UNAVAILABLE, away, "exists")
     reach = [tool.name for tool in case.toolbox if covers(case.grant, tool)]
     among = reach if case.offered is None else [name for name in reach if name in case.offered]
     near = case.toolbox.nearest(case.call.name, among=among)
