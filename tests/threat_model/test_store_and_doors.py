@@ -1,88 +1,16 @@
-"""The store, the log, what is installed: threats T46, T35, T61 to T71, and controls for tests that live elsewhere."""
+"""The log, what is installed: threats T66 and T71, and controls for tests that live elsewhere."""
 
-import ast
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.record.test_store_approvals import CARD
 from tests.toolbox.test_canvas import HOSTILE, Tags
-from toolwire import Agent, SqliteStore, tool
-from toolwire.errors import NotKept
+from toolwire import Agent, tool
 from toolwire.gateway.log import Entry, as_json, as_text
 from toolwire.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
-INJECTIONS = [
-    "' OR '1'='1", "'; DROP TABLE approvals; --", '" OR ""="', "1; SELECT * FROM turns", "turn-1' --", "turn-1/*",
-    "x' UNION SELECT body FROM calls --", "' || (SELECT name FROM sqlite_master) || '", "CASE WHEN 1 THEN 'turn-1' END",
-    "%", "_", "*", "\\", "\\'", "a\x00b", "NULL", "0x27", "ʼ OR 1=1", "\ud800'", "char(39)",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", INJECTIONS)
-async def test_T61_what_looks_like_sql_is_an_id_like_any_other(tmp_path: Path, text: str) -> None:
-    async with await SqliteStore.at(tmp_path) as store:
-        await store.ask_people(CARD, ())
-
-        for read in (store.approval, store.turn):
-            with pytest.raises(NotKept):
-                await read(text)
-        assert await store.approvals(turn_id=text) == []
-        assert await store.calls(turn_id=text) == []
-        assert await store.calls(tool=text) == []
-        assert await store.audit_log(tool=text) == []
-        assert await store.thread(text) == ()
-        assert [card.id for card in await store.approvals()] == [CARD.id]
-
-
-async def test_T61_control_the_same_reads_find_what_is_there(tmp_path: Path) -> None:
-    async with await SqliteStore.at(tmp_path) as store:
-        await store.ask_people(CARD, ())
-
-        assert (await store.approval(CARD.id)).id == CARD.id
-        assert len(await store.approvals(turn_id=CARD.turn_id)) == 1
-
-
-def spliced(source: str) -> Iterator[int]:
-    """The lines on which text is put together into SQL. A number written with `:d` is no text."""
-    for node in ast.walk(ast.parse(source)):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        if node.func.attr in {"execute", "executemany", "executescript"} and node.args and _is_made(node.args[0]):
-            yield node.lineno
-
-
-def _is_made(text: ast.expr) -> bool:
-    match text:
-        case ast.JoinedStr(values=values):
-            return not all(isinstance(part, ast.Constant) or _is_number(part) for part in values)
-        case ast.BinOp():
-            return True
-        case ast.Call(func=ast.Attribute(attr="format" | "join" | "replace")):
-            return True
-    return False
-
-
-def _is_number(part: ast.expr) -> bool:
-    spec = part.format_spec if isinstance(part, ast.FormattedValue) else None
-    return isinstance(spec, ast.JoinedStr) and ast.unparse(spec) == "f'd'"
-
-
-def test_T61_no_statement_is_put_together_from_text() -> None:
-    sources = sorted((ROOT / "src" / "toolwire").rglob("*.py"))
-    made = [f"{path.name}:{line}" for path in sources for line in spliced(path.read_text(encoding="utf-8"))]
-
-    assert made == []
-
-
-@pytest.mark.parametrize("bad", ['db.execute(f"SELECT {x}")', 'db.execute("SELECT " + x)', 'db.execute("".join(x))'])
-def test_T61_control_a_statement_made_of_text_would_be_found(bad: str) -> None:
-    assert list(spliced(bad)) == [1]
 
 
 def unhashed(lock: dict[str, Any]) -> list[str]:
