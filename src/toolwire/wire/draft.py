@@ -170,5 +170,7 @@ def key(value: Any) -> Any:
 
 
 def count(value: Any) -> int:
-    """A token count as a provider gives it; anything else is none."""
+    """A token count as a provider gives it, whole or as a float without a fraction; anything else is none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -8,6 +8,9 @@ import orjson
 _DEPTH = 24
 _ITEMS = 20_000
 _DUMPERS = ("model_dump", "to_dict", "dict")
+# The JSON that the provider sent: its names, no nulls for what it left out, no complaint about a value the SDK
+# does not know yet.
+_AS_SENT = {"mode": "json", "by_alias": True, "exclude_none": True, "warnings": False}
 _FOREIGN = (TypeError, ValueError, AttributeError, KeyError, RecursionError, NotImplementedError)
 
 
@@ -34,9 +37,9 @@ def decoded(text: str) -> Any:
 def _dumped(value: Any) -> Any:
     for name in _DUMPERS:
         dump = getattr(value, name, None)
-        if callable(dump):
+        for options in (_AS_SENT, {}) if name == "model_dump" else ({},):
             try:
-                found = dump()
+                found = dump(**options) if callable(dump) else None
             except _FOREIGN:
                 continue
             if isinstance(found, Mapping):

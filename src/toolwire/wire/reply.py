@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.chat import Delta, Reply
 from toolwire.wire.draft import Draft
-from toolwire.wire.native.detect import reader_for
+from toolwire.wire.native.detect import reader_for, unwrapped
 from toolwire.wire.offered import Offered, offered
 from toolwire.wire.plain import decoded, plain
 from toolwire.wire.settle import Settled
@@ -68,7 +68,9 @@ def _read(draft: Draft, data: Any, provider: str) -> None:
         found = decoded(data) if provider not in _TEXT and data.lstrip().startswith("{") else data
         data = found if isinstance(found, dict) else data
     if isinstance(data, dict):
-        reader_for(provider, data)(draft, data)
+        sent = unwrapped(data)
+        if sent is not None:
+            reader_for(provider, sent)(draft, sent)
     elif isinstance(data, str):
         draft.say(data)
 

@@ -1,5 +1,6 @@
 """Amazon Bedrock Converse: content blocks, whole or as a stream of events."""
 
+import base64
 from typing import Any
 
 from toolwire.protocol.chat import Usage
@@ -24,7 +25,9 @@ def read(draft: Draft, data: dict[str, Any]) -> None:
 def _read_usage(draft: Draft, usage: Any) -> None:
     if isinstance(usage, dict) and usage:
         cached = count(usage.get("cacheReadInputTokens"))
-        draft.usage = Usage(count(usage.get("inputTokens")) + cached, count(usage.get("outputTokens")), cached)
+        written = count(usage.get("cacheWriteInputTokens"))
+        total = count(usage.get("inputTokens")) + written + cached
+        draft.usage = Usage(total, count(usage.get("outputTokens")), cached)
 
 
 def _read_block(draft: Draft, block: dict[str, Any], by: Any) -> None:
@@ -33,7 +36,7 @@ def _read_block(draft: Draft, block: dict[str, Any], by: Any) -> None:
     if isinstance(reasoning, dict):
         said = reasoning.get("reasoningText")
         draft.think(said.get("text") if isinstance(said, dict) else reasoning.get("text"))
-        draft.keep("bedrock", {"reasoningContent": reasoning})
+        draft.keep("bedrock", {"reasoningContent": _in_json(reasoning)})
     use = block.get("toolUse")
     if isinstance(use, dict) and use.get("type") != "server_tool_use":
         draft.add(draft.open(by, use.get("name"), use.get("toolUseId"), use), use.get("input"))
@@ -71,7 +74,18 @@ def _read_delta(draft: Draft, delta: Any, by: Any) -> None:
 
 def _read_reasoning(draft: Draft, reasoning: dict[str, Any], by: Any) -> None:
     draft.think(reasoning.get("text"))
+    if "redactedContent" in reasoning:
+        draft.keep("bedrock", {"reasoningContent": _in_json(reasoning)})
+        return
     if not draft.keeps(by):
         draft.keep("bedrock", {"type": "reasoning"}, by)
     draft.extend(by, "text", reasoning.get("text"))
     draft.extend(by, "signature", reasoning.get("signature"))
+
+
+def _in_json(reasoning: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning as the service writes it: boto3 hands over the redacted kind as bytes."""
+    redacted = reasoning.get("redactedContent")
+    if isinstance(redacted, bytes):
+        return reasoning | {"redactedContent": base64.b64encode(redacted).decode()}
+    return reasoning

@@ -26,7 +26,8 @@ def read(draft: Draft, data: dict[str, Any]) -> None:
 def _read_usage(draft: Draft, usage: Any) -> None:
     tokens = usage.get("tokens") if isinstance(usage, dict) else None
     if isinstance(tokens, dict):
-        draft.usage = Usage(count(tokens.get("input_tokens")), count(tokens.get("output_tokens")))
+        cached = count(usage.get("cached_tokens"))
+        draft.usage = Usage(count(tokens.get("input_tokens")), count(tokens.get("output_tokens")), cached)
 
 
 def _read_message(draft: Draft, message: dict[str, Any]) -> None:

@@ -42,6 +42,26 @@ _BEDROCK_EVENTS = frozenset(
     {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"}
 )
 _SHARED = frozenset({"error", "ping"})
+_ECHOES = ("content.", "refusal.", "tool_calls.", "logprobs.")
+_ECHOES_WITH_SNAPSHOT = frozenset({"text", "thinking", "input_json", "citation"})
+
+
+def unwrapped(data: dict[str, Any]) -> dict[str, Any] | None:
+    """What the provider sent inside an event that its SDK made; None for one that only repeats what another said.
+
+    Mistral's SDK puts each chunk into `data`; the stream helpers of OpenAI and Anthropic add events of their own.
+    """
+    if len(data) == 1 and isinstance(data.get("data"), dict):
+        inner: dict[str, Any] = data["data"]
+        return inner
+    kind = data.get("type")
+    if not isinstance(kind, str):
+        return data
+    if kind == "chunk" and isinstance(data.get("chunk"), dict):
+        chunk: dict[str, Any] = data["chunk"]
+        return chunk
+    repeated = kind.startswith(_ECHOES) or ("snapshot" in data and kind in _ECHOES_WITH_SNAPSHOT)
+    return None if repeated or (kind == "signature" and len(data) == 2) else data
 
 
 def provider_of(data: dict[str, Any]) -> str:

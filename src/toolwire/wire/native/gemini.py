@@ -1,5 +1,6 @@
 """Gemini: parts of a candidate, whole or chunk by chunk, and arguments streamed by JSON path."""
 
+import base64
 import re
 from itertools import pairwise
 from typing import Any
@@ -55,6 +56,8 @@ def _read_usage(draft: Draft, usage: Any) -> None:
 def _read_part(draft: Draft, part: dict[str, Any]) -> None:
     call = _either(part, "functionCall", "function_call")
     signature = _either(part, "thoughtSignature", "thought_signature")
+    if isinstance(signature, bytes):
+        signature = base64.urlsafe_b64encode(signature).decode()
     if signature is not None:
         draft.keep("gemini", {"thoughtSignature": signature, "call": len(draft.calls) if call else None})
     if isinstance(call, dict):
