@@ -1,9 +1,19 @@
 """The log, what is installed: threats T66 and T71, and controls for tests that live elsewhere."""
 
+import hashlib
+import os
 import subprocess
+import sys
 import tomllib
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
+
+import pytest
 
 from tests.toolbox.test_canvas import HOSTILE, Tags
 from toolwire import Agent, tool
@@ -32,6 +42,103 @@ def test_T71_control_a_file_without_a_hash_would_be_found() -> None:
     text = '[[package]]\nname = "x"\nsource = { registry = "r" }\nwheels = [{ url = "https://files.example/x.whl" }]\n'
 
     assert unhashed(tomllib.loads(text)) == ["x"]
+
+
+NAME = "tiny-1.0-py3-none-any.whl"
+
+
+def publish(shelf: Path, code: str) -> None:
+    """Put a distribution of one module on an index, with the hash that it really has."""
+    about = "tiny-1.0.dist-info"
+    files = {
+        "tiny.py": code,
+        f"{about}/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "",
+    }
+    page = shelf / "simple" / "tiny"
+    page.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(shelf / NAME, "w") as packed:
+        for name, text in files.items():
+            packed.writestr(zipfile.ZipInfo(name), text)
+    digest = hashlib.sha256((shelf / NAME).read_bytes()).hexdigest()
+    (page / "index.html").write_text(f'<a href="/{NAME}#sha256={digest}">{NAME}</a>')
+
+
+class Shelf(SimpleHTTPRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Iterator[str]:
+    """An index of distributions on loopback; its address."""
+    publish(tmp_path / "shelf", "WORD = 'harmless'")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Shelf, directory=str(tmp_path / "shelf"))) as server:
+        serving = Thread(target=server.serve_forever, args=(0.02,))
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+        serving.join()
+
+
+class Project:
+    """A project that needs one distribution, with its lock. Nothing of this machine's installer settings is used."""
+
+    def __init__(self, folder: Path, index: str) -> None:
+        self.folder = folder
+        self._surroundings = {"PATH": os.environ["PATH"], "HOME": str(folder), "UV_PYTHON": sys.executable}
+        self._surroundings |= {"UV_DEFAULT_INDEX": index, "UV_NO_CACHE": "1"}
+        needs = "[project]\nname = 'mine'\nversion = '1'\nrequires-python = '>=3.11'\ndependencies = ['tiny']\n"
+        (folder / "pyproject.toml").write_text(needs)
+        self.uv("lock")
+        exported = self.uv("export", "--frozen", "--no-emit-project").stdout
+        (folder / "locked.txt").write_text(exported)
+
+    def uv(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """What the installer says, which is the one that this project is installed with."""
+        return subprocess.run(
+            ["uv", *words], cwd=self.folder, env=self._surroundings, capture_output=True, text=True, timeout=60
+        )
+
+    def installed(self) -> list[str]:
+        return [found.read_text() for found in self.folder.rglob("tiny.py")]
+
+
+@pytest.fixture
+def project(tmp_path: Path, shelf: str) -> Project:
+    (tmp_path / "project").mkdir()
+    return Project(tmp_path / "project", shelf)
+
+
+WAYS = ["sync --frozen", "sync", "pip install --require-hashes -r locked.txt --target site"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_T71_a_file_that_was_exchanged_after_locking_is_not_installed(
+    project: Project, tmp_path: Path, way: str
+) -> None:
+    """Not even where the index names the hash of the new one: what counts is the lock."""
+    publish(tmp_path / "shelf", "WORD = 'evil'")
+
+    told = project.uv(*way.split())
+
+    assert told.returncode != 0
+    assert "mismatch" in told.stderr.lower()
+    assert project.installed() == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_T71_control_the_file_that_was_locked_is_installed(project: Project, way: str) -> None:
+    assert project.uv(*way.split()).returncode == 0
+    assert project.installed() == ["WORD = 'harmless'"]
+
+
+def test_T71_control_without_the_lock_the_exchanged_file_is_installed(project: Project, tmp_path: Path) -> None:
+    publish(tmp_path / "shelf", "WORD = 'evil'")
+
+    assert project.uv("pip", "install", "tiny", "--target", "site").returncode == 0
+    assert project.installed() == ["WORD = 'evil'"]
 
 
 FORGERY = 'm\n{"status": 200}\r\nPOST /v1/messages m 200\x1b[2K\u2028x'
