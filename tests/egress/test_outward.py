@@ -1,6 +1,7 @@
 """A command in the real sandbox, with a way out to the hosts of its grant and to nowhere else."""
 
 import asyncio
+import os
 import ssl
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 import trustme
 
 from tests.egress.network import connector, saying, serving
+from tests.sandbox.conftest import ENGINES, report
+from toolwire.errors import SandboxUnavailable
 from toolwire.execute.egress.caps import Noted
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.sandbox.engines import local_sandbox
@@ -16,20 +19,32 @@ from toolwire.protocol.operations import Command, Ran, shell
 HOSTS = {"good.example": ["127.0.0.1"], "evil.example": ["127.0.0.1"]}
 
 
-async def run(text: str, workspace: Path, *network: str) -> tuple[Ran, list[Noted]]:
+async def run(text: str, workspace: Path, *network: str, engine: str = "bubblewrap") -> tuple[Ran, list[Noted]]:
     noted: list[Noted] = []
     command = Command(shell(text), workspace=str(workspace))
     async with asyncio.timeout(30), way_out(command, network, connector=connector(HOSTS), audit=noted.append) as ready:
-        return await local_sandbox().run(ready), noted
+        return await local_sandbox(floor=engine, default=engine).run(ready), noted
 
 
+def has_doors(engine: str) -> bool:
+    """Whether commands in an engine can have a way out at all."""
+    return report(engine).usable and engine != "none" and (engine != "firejail" or os.geteuid() == 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.feature("F125")
-async def test_a_command_reaches_a_listed_host_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_command_reaches_a_listed_host_and_nothing_else(tmp_path: Path, engine: str) -> None:
     async with serving(saying(b"hello from outside\n")) as server:
         text = (
             f"curl -s good.example:{server.port}; curl -s evil.example:{server.port}; curl -s 127.0.0.1:{server.port}"
         )
-        ran, noted = await run(text, tmp_path, f"good.example:{server.port}")
+        place = f"good.example:{server.port}"
+        if not has_doors(engine):
+            with pytest.raises(SandboxUnavailable):
+                await run(text, tmp_path, place, engine=engine)
+            assert server.connections == 0
+            return
+        ran, noted = await run(text, tmp_path, place, engine=engine)
 
     lines = ran.stdout.text.splitlines()
     assert lines[0] == "hello from outside"
@@ -50,15 +65,30 @@ async def test_a_command_speaks_tls_to_the_host_it_named(tmp_path: Path) -> None
     assert "secret" not in repr(noted)
 
 
-async def test_T41_a_command_that_goes_around_the_proxy_reaches_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_T41_a_command_that_goes_around_the_proxy_reaches_nothing(tmp_path: Path, engine: str) -> None:
+    if not has_doors(engine):
+        return
     async with serving(saying(b"hello")) as server:
         place = f"good.example:{server.port}"
-        around, _ = await run(f"curl -sS --noproxy '*' 127.0.0.1:{server.port}; echo $?", tmp_path, place)
+        around, _ = await run(
+            f"curl -sS --noproxy '*' 127.0.0.1:{server.port}; echo $?", tmp_path, place, engine=engine
+        )
         assert server.connections == 0
-        control, _ = await run(f"curl -sS {place}; echo $?", tmp_path, place)
+        control, _ = await run(f"curl -sS {place}; echo $?", tmp_path, place, engine=engine)
 
     assert around.stdout.text == "7\n"
     assert control.stdout.text == "hello0\n"
+    assert control.engine == engine
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_the_profile_of_a_command_does_not_depend_on_where_its_door_lies(tmp_path: Path, engine: str) -> None:
+    if not has_doors(engine):
+        return
+    profiles = {(await run("true", tmp_path, "good.example", engine=engine))[0].profile for _ in range(2)}
+
+    assert len(profiles) == 1
 
 
 async def test_a_grant_without_hosts_leaves_the_command_as_it_is(tmp_path: Path) -> None:

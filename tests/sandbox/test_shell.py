@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.egress.network import connector, saying, serving
 from toolwire.define.conformance import report
 from toolwire.define.toolbox import Toolbox
+from toolwire.execute.egress.outward import way_out
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.loop.events import CallProgress, Event
@@ -130,6 +133,27 @@ async def test_bash_reaches_granted_hosts_through_a_door_and_nothing_without_the
         await runtime.execute(call, Turn("t", grant=grant))
 
     assert opened == [(), ("a.example",)]
+
+
+async def test_a_job_has_the_same_door_as_bash_for_as_long_as_it_runs(workspace: Path, box: Sandbox) -> None:
+    """Also after the turn that started it; and none without the permission."""
+
+    def door(command: Command, hosts: tuple[str, ...]) -> AbstractAsyncContextManager[Command]:
+        return way_out(command, hosts, connector=connector({"good.example": ["127.0.0.1"]}))
+
+    async with serving(saying(b"hello from outside\n")) as server, Jobs(box, outward=door) as jobs:
+        desk, place = Desk(workspace, jobs, box), f"good.example:{server.port}"
+        desk.grant = replace(desk.grant, permissions=frozenset({"shell", "network"}), network=(place,))
+        fetching = f"until test -e go; do sleep 0.02; done; curl -s {place}"
+        job = (await desk("job_start", command=fetching)).structured["job"]
+        (workspace / "go").touch()
+        fetched = await desk("job_poll", "t2", job=job, wait_s=10)
+        desk.grant = replace(desk.grant, permissions=frozenset({"shell"}))
+        job = (await desk("job_start", command="env | grep -c _proxy")).structured["job"]
+        without = await desk("job_poll", job=job, wait_s=10)
+
+    assert fetched.structured["output"] == "hello from outside\n"
+    assert without.structured["output"] == "0\n"
 
 
 async def test_output_longer_than_a_model_reads_is_kept_whole(desk: Desk) -> None:

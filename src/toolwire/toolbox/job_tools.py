@@ -11,7 +11,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.jobs import PIECE_BYTES, Job, Jobs
-from toolwire.toolbox.shell import Folder, Text, last_line, shell_command
+from toolwire.toolbox.shell import Folder, Text, granted_hosts, last_line, shell_command
 
 LONGEST_S = 24 * 3600.0
 USUAL_S = 3600.0
@@ -65,7 +65,7 @@ def _start_tool(jobs: Jobs) -> Tool:
         """
         planned = shell_command(context, command, workdir)
         planned = replace(planned, limits=replace(planned.limits, wall_s=seconds, output_bytes=MIB))
-        job = jobs.start(planned, command, _owner(context))
+        job = jobs.start(planned, command, _owner(context), granted_hosts(context))
         await jobs.wait(job, 0, _FIRST_LOOK_S)
         return _shown(job, 0)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from toolwire.errors import ToolFailure
+from toolwire.execute.egress.outward import way_out
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
-from toolwire.toolbox.shell import last_line
+from toolwire.toolbox.shell import WayOut, last_line
 
 MOST_JOBS = 16
 MOST_FINISHED = 64
@@ -64,8 +65,16 @@ class Job:
 class Jobs:
     """All jobs of a process. Each belongs to an agent of a project, and nobody else can see it."""
 
-    def __init__(self, ops: ExecOps, *, most: int = MOST_JOBS, told: Callable[[Job, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        ops: ExecOps,
+        *,
+        most: int = MOST_JOBS,
+        told: Callable[[Job, str], None] | None = None,
+        outward: WayOut = way_out,
+    ) -> None:
         self._ops = ops
+        self._outward = outward
         self._most = most
         self._told = told
         self._jobs: dict[str, Job] = {}
@@ -76,13 +85,16 @@ class Jobs:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def start(self, command: Command, text: str, owner: str) -> Job:
-        """Begin a command and do not wait for it. Raises ToolFailure when too many are running."""
+    def start(self, command: Command, text: str, owner: str, hosts: tuple[str, ...] = ()) -> Job:
+        """Begin a command, which may reach these hosts, and do not wait for it.
+
+        Raises ToolFailure when too many are running.
+        """
         if sum(job.state == "running" for job in self._jobs.values()) >= self._most:
             raise ToolFailure(f"{self._most} jobs are running already; stop one first", code=Code.UNAVAILABLE)
         self._forget()
         name = f"job-{secrets.token_hex(4)}"
-        task = asyncio.get_running_loop().create_task(self._ops.run(command, self._listener(name)), name=name)
+        task = asyncio.get_running_loop().create_task(self._run(command, hosts, name), name=name)
         job = self._jobs[name] = Job(name, owner, text, time.time(), task)
         task.add_done_callback(lambda done: _ended(job, done))
         return job
@@ -119,6 +131,10 @@ class Jobs:
         """Stop whatever still runs."""
         for job in list(self._jobs.values()):
             await self.stop(job)
+
+    async def _run(self, command: Command, hosts: tuple[str, ...], name: str) -> Ran:
+        async with self._outward(command, hosts) as ready:
+            return await self._ops.run(ready, self._listener(name))
 
     def _listener(self, name: str) -> Callable[[str, bytes], None]:
         def listen(_stream: str, piece: bytes) -> None:

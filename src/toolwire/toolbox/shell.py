@@ -79,7 +79,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out) -> Tool:
             workdir: The folder to run it in, relative to the workspace.
             timeout_ms: How many milliseconds it may take; 30000 unless given, at most 300000.
         """
-        async with outward(_command(context, command, workdir), _hosts(context)) as ready:
+        async with outward(_command(context, command, workdir), granted_hosts(context)) as ready:
             ran = await ops.run(ready, _progress(context))
         if ran.limit == "wall":
             raise _timed_out(command, ran)
@@ -88,7 +88,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out) -> Tool:
     return bash
 
 
-def _hosts(context: Context) -> tuple[str, ...]:
+def granted_hosts(context: Context) -> tuple[str, ...]:
     """The hosts that a command may reach: those of the grant, where it permits the network at all."""
     return context.grant.network if "network" in context.grant.permissions else ()
 

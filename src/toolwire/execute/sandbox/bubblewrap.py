@@ -17,6 +17,7 @@ from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
 from toolwire.execute.sandbox.workspace import (
+    DOOR,
     STAGED_TMP,
     TMP,
     Workspace,
@@ -159,14 +160,15 @@ class Bubblewrap:
         for source, path in workspace.lent_from().items():
             words += ["--ro-bind", source, path]
         if command.door:
-            words += ["--bind", command.door, "/run/toolwire/door"]
+            words += ["--bind", command.door, DOOR]
         words += _mounts(command, workspace)
         return [*words, "--remount-ro", "/", "--seccomp", held.keep(memory(seccomp.program(machine()), "seccomp"))]
 
     def _profile(self, arguments: list[str | int], command: Command) -> str:
         """A digest of everything that confines the command; the same profile has the same digest."""
         digest = hashlib.sha256()
-        for part in (*(one if isinstance(one, str) else "fd" for one in arguments), SCRIPT):
+        words = ("fd" if isinstance(one, int) else "door" if one == command.door else one for one in arguments)
+        for part in (*words, SCRIPT):
             digest.update(part.encode("utf-8", "replace") + b"\0")
         digest.update(
             seccomp.program(machine()) + repr((self._landlock, self._protected, self.weaker, command.limits)).encode()

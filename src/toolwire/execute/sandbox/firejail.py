@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT, report_missing
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
@@ -23,6 +24,7 @@ from toolwire.execute.sandbox.workspace import (
     open_workspace,
     ready_stage,
     seal,
+    set_door,
     stage,
 )
 from toolwire.protocol.operations import Command
@@ -62,6 +64,10 @@ class Firejail:
 
     def launch(self, command: Command) -> Box:
         report_missing(self._program, self.name)
+        if command.door and os.geteuid() != 0:
+            raise SandboxUnavailable(
+                "only root can give a command in firejail a way to granted hosts; use bubblewrap or podman"
+            )
         with Descriptors() as held:
             protected = PROTECTED if os.geteuid() == 0 else ()
             workspace = open_workspace(command.workspace, held, protected, writable=command.writable)
@@ -92,6 +98,7 @@ class Firejail:
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
+            set_door(plan, command.door)
             # It asks who its user is, and this user is nobody on this machine.
             made_up = f"root:x:0:0::/root:/bin/sh\nagent:x:{workspace.user}:{workspace.group}::/home/agent:/bin/bash\n"
             plan.call("mount", "tmpfs", "/home", "tmpfs", 0, "size=64k,mode=0755").call("mkdirat", -100, _home(), 0o755)

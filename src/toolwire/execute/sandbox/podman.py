@@ -21,6 +21,7 @@ from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import trouble, version
 from toolwire.execute.sandbox.workspace import (
+    DOOR,
     STAGED_TMP,
     TMP,
     Workspace,
@@ -34,7 +35,7 @@ from toolwire.protocol.operations import Command, ExecLimits
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_FREE = 100
 _INNER_PLAN, _INNER_STATUS = 3, 4
-_FOLDERS = "usr proc sys dev tmp home/agent workspace run var etc/alternatives etc/ssl/certs"
+_FOLDERS = "usr proc sys dev tmp home/agent workspace run/toolwire var etc/alternatives etc/ssl/certs"
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _MADE_UP = {"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "etc/group": "nogroup:x:65534:\n"}
 _FLAGS = (
@@ -142,12 +143,13 @@ class Podman:
             words += ["--volume", f"{STAGED_TMP}:{TMP}"]
         else:
             words += ["--userns=keep-id", "--tmpfs", f"{TMP}:size={limits.tmp_bytes},mode=1777"]
+        words += ["--volume", f"{command.door}:{DOOR}"] if command.door else []
         for path in (*TOOLCHAIN, *command.readable):
             words += ["--volume", f"{path}:{path}:ro"] if Path(path).exists() else []
         return words + _mounts(command, workspace)
 
     def _profile(self, words: list[str]) -> str:
-        fixed = [word for word in words if not word.startswith(("--pidfile", PREFIX))]
+        fixed = [word for word in words if not word.startswith(("--pidfile", PREFIX)) and not word.endswith(f":{DOOR}")]
         return hashlib.sha256("\0".join(fixed).encode() + seccomp.program(machine())).hexdigest()[:16]
 
     def _remove(self, name: str, pidfile: Path) -> None:
@@ -196,7 +198,7 @@ def _usual_place() -> Path:
 
 def _build(rootfs: Path) -> None:
     """An empty system into which programs are mounted; no image has to be fetched for it."""
-    if (rootfs / "lib64").is_symlink():
+    if (rootfs / DOOR[1:]).exists():
         return
     for folder in _FOLDERS.split():
         (rootfs / folder).mkdir(parents=True, exist_ok=True)
@@ -206,3 +208,4 @@ def _build(rootfs: Path) -> None:
     for name, target in _LINKS.items():
         if not (rootfs / name).is_symlink():
             (rootfs / name).symlink_to(target)
+    (rootfs / DOOR[1:]).touch()

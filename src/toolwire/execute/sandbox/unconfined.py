@@ -57,6 +57,11 @@ class Unconfined:
         return Report(self.name, not reason, "", reason, self.weaker)
 
     def launch(self, command: Command) -> Box:
+        if command.door:
+            raise SandboxUnavailable(
+                "the engine none has no network of its own, so it cannot give a command a way to granted hosts only; "
+                "use another engine, or grant no hosts"
+            )
         with Descriptors() as held:
             workspace = open_workspace(command.workspace, held, self._protected(), writable=command.writable)
             group = self._cgroups.make(command.limits)

@@ -16,6 +16,9 @@ from toolwire.execute.sandbox.starter import Descriptors, spawn
 STAGE = "/run/toolwire"
 """Where root mounts a workspace, in a mount namespace that only the box's launcher sees."""
 
+DOOR = f"{STAGE}/door"
+"""Where a box finds the socket of its egress proxy."""
+
 TMP = "/tmp"  # noqa: S108 - the box's own
 STAGED_TMP = STAGE + TMP
 
@@ -148,6 +151,11 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
     return plan
 
 
+def set_door(plan: Plan, door: str) -> Plan:
+    """Root only: put the socket of an egress proxy on the stage, for engines that cannot do it themselves."""
+    return plan.call("mount", door, DOOR, 0, _BIND, 0) if door else plan
+
+
 def ignore_stand_ins(plan: Plan, workspace: Workspace, home: str) -> Plan:
     """Inside a box: tell git not to take stand-ins for files of the project."""
     if workspace.guard is None or not workspace.guard.stand_ins:
@@ -158,9 +166,10 @@ def ignore_stand_ins(plan: Plan, workspace: Workspace, home: str) -> Plan:
 
 
 def ready_stage() -> None:
-    """Root only: make the folders on which launchers mount; they stay empty for everyone else."""
+    """Root only: make the places on which launchers mount; they stay empty for everyone else."""
     for folder in (STAGE, f"{STAGE}/workspace", STAGED_TMP, *_PLACES):
         Path(folder).mkdir(mode=0o711, exist_ok=True)
+    Path(DOOR).touch(mode=0o400)
 
 
 def _in_namespace(use: Callable[[int], None]) -> None:
