@@ -121,7 +121,7 @@ def as_answer(dialect: Dialect, reply: Reply) -> Any:
     """What a provider would answer with to say the very thing that we write into a history."""
     said = dialect.encode_message(reply, CallIds(dialect.id_fits))
     match dialect.name:
-        case "openai" | "mistral":
+        case "openai" | "openai_strict" | "mistral":
             return {"choices": [{"message": said[0], "finish_reason": "tool_calls"}]}
         case "openai_responses":
             items = [item if "type" in item else {"type": "message", **item} for item in said]

@@ -66,3 +66,18 @@ def test_a_profile_has_its_model_told_about_tools_in_the_prompt(inside: Inside, 
     assert ran.out == "It is 437.\n"
     assert "tools" not in asked
     assert "<tools>" in asked["messages"][0]["content"]
+
+
+def test_what_a_strict_profile_cannot_tell_its_model_is_told_to_whoever_asks(inside: Inside, tmp_path: Path) -> None:
+    with scripted([("calculator", {"expression": "23*19"})], "It is 437.") as model:
+        (tmp_path / "toolwire.toml").write_text(
+            f'[profiles.exact]\nprovider = "openai-compatible"\nmodel = "scripted"\nurl = "{model.url}"\n'
+            '[profiles.exact.tools]\ndefinition_format = "openai_strict"\n'
+        )
+        ran = inside("ask", "What is 23*19?", "--profile", "exact")
+        asked = model.requests[0]
+
+    assert ran.out == "It is 437.\n"
+    assert all(tool["function"]["strict"] for tool in asked["tools"])
+    assert "not told to the model: " in ran.err
+    assert " was left out" in ran.err

@@ -12,7 +12,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.cli.stage import LIMIT_S, Stage
+from tests.cli.stage import LIMIT_S, Stage, scripted
 from toolwire.cli.exits import Exit
 
 
@@ -73,6 +73,28 @@ def test_a_gateway_with_a_token_and_a_key_says_who_may_ask(stage: Stage) -> None
     assert (refused.status_code, passed.status_code) == (401, 502)
     assert err.decode().splitlines()[0].startswith("POST /v1/chat/completions - 401 (invalid_token)")
     assert not any(secret in out + err for secret in (b"a-long-token", b"sk-secret-key"))
+
+
+def test_a_model_is_asked_as_its_profile_says(stage: Stage) -> None:
+    with scripted("Warm.") as model:
+        stage.settings(
+            f'[profiles.exact]\nprovider = "openai-compatible"\nmodel = "scripted"\nurl = "{model.url}"\n'
+            '[profiles.exact.tools]\ndefinition_format = "openai_strict"\n'
+        )
+        process = stage.start("serve", "--model", "openai-compatible:scripted", "--port", "0")
+        url = address(first_line(process))
+        tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="any", timeout=LIMIT_S) as client:
+            said = client.chat.completions.create(
+                model="any",
+                messages=[{"role": "user", "content": "?"}],
+                tools=[tool],  # type: ignore[list-item]
+            )
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+
+    assert said.choices[0].message.content == "Warm."
+    assert [tool["function"]["strict"] for tool in model.requests[0]["tools"]] == [True]
 
 
 MISTAKES = [

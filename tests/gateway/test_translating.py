@@ -13,6 +13,8 @@ from tests.gateway.stand import NAME, QUICK, ROOM, Stand
 from tests.gateway.test_faults import ended, refusal
 from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
+from toolwire.models.registry import open_model
+from toolwire.wire.wish import Wished
 
 USAGE = {"prompt_eval_count": 20, "eval_count": 7}
 
@@ -287,6 +289,20 @@ async def test_what_cannot_cross_is_named(stand: Stand, upstream: Provider) -> N
     left_out = got.headers["x-toolwire-left-out"]
     assert "a document was left out" in left_out
     assert "top_k was ignored" in left_out
+
+
+async def test_what_strict_mode_cannot_say_of_a_tool_is_named(stand: Stand, upstream: Provider) -> None:
+    upstream.will(speaks("openai", "Warm.", stream=False))
+    model = open_model("vllm:m", base_url=f"{upstream.url}/v1", api_key="k", environ={}, wish=Wished("openai_strict"))
+    schema = {"type": "object", "properties": {"room": {"type": "string", "maxLength": 9}}}
+    tools = [{"type": "function", "function": {"name": NAME, "parameters": schema}}]
+    body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": tools}
+
+    async with (await stand.gate(model=model)).http() as client:
+        got = await client.post(CHAT.path, json=body)
+
+    assert upstream.asked[0].body["tools"][0]["function"]["strict"] is True
+    assert got.headers["x-toolwire-left-out"] == f"{NAME}.room: maxLength was left out"
 
 
 @pytest.mark.parametrize(

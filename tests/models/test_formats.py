@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from toolwire.agent import Agent
 from toolwire.errors import SettingsError
+from toolwire.loop.events import TurnStarted
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import Reply
@@ -79,8 +81,54 @@ def test_a_model_says_which_formats_it_is_spoken_to_in_and_why() -> None:
 
 @pytest.mark.parametrize(
     ("name", "wish"),
-    [("anthropic:claude", Wished("hermes")), ("openai:gpt-4o", Wished("openai_responses"))],
+    [
+        ("anthropic:claude", Wished("hermes")),
+        ("anthropic:claude", Wished("openai_strict")),
+        ("mistral:mistral-large", Wished("openai_strict")),
+        ("openai:gpt-4o", Wished("openai_responses")),
+    ],
 )
 def test_a_form_that_the_api_cannot_carry_is_refused_before_anything_is_sent(name: str, wish: Wished) -> None:
     with pytest.raises(SettingsError, match=r"cannot (be sent there|carry)"):
         open_model(name, api_key=KEY, environ={}, wish=wish)
+
+
+def drawer(**more: Any) -> Tool:
+    shape = {"type": "string", "minLength": 1}
+    schema = {"type": "object", "properties": {"label": shape, "size": {"type": "integer"}}, "required": ["label"]}
+    return Tool("draw", "Draw a box.", schema | more)
+
+
+async def test_a_profile_may_have_the_provider_hold_its_model_to_the_schema(provider: Provider) -> None:
+    """Strict mode wants every property; the null that stands for an optional one is taken out again."""
+    written = {"name": "draw", "arguments": '{"label": "a", "size": null}'}
+    call = {"id": "c1", "type": "function", "function": written}
+
+    reply = await asked(
+        provider,
+        {"content": None, "tool_calls": [call]},
+        wish=Wished("openai_strict"),
+        request=replace(QUESTION, tools=(drawer(),), conversation=""),
+    )
+
+    (function,) = [tool["function"] for tool in provider.asked[0].body["tools"]]
+    assert function["strict"] is True
+    assert function["parameters"]["required"] == ["label", "size"]
+    assert function["parameters"]["properties"]["size"] == {"type": ["integer", "null"]}
+    assert [call.arguments for call in reply.calls] == [{"label": "a"}]
+    assert "invalid_arguments" not in [problem.code for problem in reply.problems]
+
+
+async def test_whoever_watches_a_turn_hears_what_strict_mode_cannot_say(provider: Provider) -> None:
+    provider.will(says({"choices": [{"message": {"content": "Done."}, "finish_reason": "stop"}]}))
+    model = open_model(
+        "vllm:some-model", base_url=f"{provider.url}/v1", api_key=KEY, environ={}, wish=Wished("openai_strict")
+    )
+    agent = Agent(model, tools=[drawer()])
+
+    async with asyncio.timeout(5):
+        events = [event async for event in agent.stream("Draw.")]
+
+    started = events[0]
+    assert isinstance(started, TurnStarted)
+    assert started.lost == ("draw.label: minLength was left out",)

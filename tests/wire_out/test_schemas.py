@@ -6,9 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.wire.test_native import completion
 from toolwire.protocol.chat import Request, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire import gemini, openai, openapi_subset, strict_schema
+from toolwire.wire.reply import parse_reply
 from toolwire.wire.request import encode_request
 
 
@@ -126,18 +128,30 @@ def test_strict_mode_closes_every_object_and_asks_for_every_property() -> None:
 
 
 def test_a_null_that_strict_mode_asked_for_is_taken_out_again() -> None:
+    """Of an optional property that has no null of its own; a null that the tool knows stays."""
     schema = {
         "type": "object",
         "properties": {
             "a": {"type": "string"},
             "b": {"type": ["string", "null"]},
             "c": {"type": "object", "properties": {"d": {"type": "integer"}}},
+            "e": {"type": "array", "items": {"$ref": "#/$defs/step"}},
         },
+        "$defs": {"step": {"type": "object", "properties": {"f": {"enum": ["x"]}}}},
     }
+    written = {"a": None, "b": None, "c": {"d": None}, "e": [{"f": None}]}
 
-    found = strict_schema.without_nulls({"a": None, "b": None, "c": {"d": None}}, schema)
+    reply = parse_reply(completion(written, name="read"), [Tool("read", "Read.", schema)])
 
-    assert found == {"b": None, "c": {}}
+    assert [call.arguments for call in reply.calls] == [{"b": None, "c": {}, "e": [{}]}]
+
+
+def test_a_null_for_what_must_be_given_stays_wrong() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+
+    reply = parse_reply(completion({"a": None}, name="read"), [Tool("read", "Read.", schema)])
+
+    assert [problem.code for problem in reply.problems] == ["invalid_arguments"]
 
 
 KEYS = st.sampled_from(

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, here, store_of
+from toolwire.cli.opening import Place, choice_for, here, store_of
 from toolwire.cli.options import Model
 from toolwire.cli.text import clean
 from toolwire.errors import SettingsError
 from toolwire.models.registry import open_model
+from toolwire.protocol.chat import ChatModel
 from toolwire.record.contract import Store
 
 PORT = 8787
@@ -61,7 +62,7 @@ def serve(
     access = settings.Access(host, tokens, names, tuple(token_env or ()))
     key = _variable(key_env) if key_env else ""
     behind = settings.Upstream.at(upstream, upstream_dialect, key) if upstream else None
-    asked = open_model(model, api_key=key or None) if model else None
+    asked = _asked(model, key) if model else None
     sock = parts["server"].listen(host, port)
     desk = parts["approvals"].Desk(*_desk(here(), token_env)) if token_env else None
     app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs), desk=desk)
@@ -81,6 +82,14 @@ def _parts() -> dict[str, ModuleType]:
         if (missing.name or "").partition(".")[0] in ("starlette", "uvicorn"):
             raise SettingsError(f"serving needs an extra: pip install 'toolwire[serve]' ({missing})") from None
         raise
+
+
+def _asked(model: str, key: str) -> ChatModel:
+    """The model, at the address and in the formats that its profile gives it."""
+    choice = choice_for(here(), model)
+    return open_model(
+        choice.model, base_url=choice.url, api_key=key or None, key_variable=choice.api_key_env, wish=choice.tools
+    )
 
 
 def _desk(place: Place, tokens: list[str]) -> tuple[Any, frozenset[str]]:

@@ -94,6 +94,9 @@ class Watcher:
 
     def _begin(self, event: TurnStarted) -> None:
         self._model = event.model
+        if event.lost:
+            more = f" (and {len(event.lost) - 1} more)" if len(event.lost) > 1 else ""
+            self._screen.tell(one_line(f"· not told to the model: {event.lost[0]}{more}", self._width), "yellow")
         if not self._show_question:
             return
         resumed = Text("  (resumed)", "dim") if event.resumed else Text()

@@ -154,7 +154,7 @@ class ByUpstream:
             reply = changed(reply, content=reply.content + refused(data))
             return rendered(asked, turned.envelope, reply, turned.ids, turned.entry.tally)
 
-        lost = left_out(found, understood)
+        lost = left_out(found, understood, untold=written.dialect.losses(request.tools))
         return Plan(written.api, to_json(body), whole, lambda: _translating(turned, names, written.api), names, lost)
 
 
@@ -209,7 +209,9 @@ class ByModel:
     async def answer(self, turned: Turned) -> None:
         """Ask, and send the answer. Raises Refused while nothing has been sent."""
         found = decoded(turned.asked)
-        lost = left_out(found, blind=self.model.name.startswith("local:"))
+        losses = getattr(self.model, "losses", None)
+        untold = losses(found.request.tools) if losses else ()
+        lost = left_out(found, blind=self.model.name.startswith("local:"), untold=untold)
         headers: Headers = [(b"x-toolwire-left-out", lost.encode())] if lost else []
         if turned.asked.stream:
             said = SpokenReply(writer_for(turned.asked, turned.envelope), turned.ids, turned.entry.tally)

@@ -1,6 +1,6 @@
 """From one API to another by way of our nouns: a client's request read, its answer written in the client's words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,17 +59,23 @@ def decoded(asked: Asked) -> DecodedRequest:
             return found
 
 
-def left_out(found: DecodedRequest, understood: frozenset[str] = frozenset(), *, blind: bool = False) -> str:
+def left_out(
+    found: DecodedRequest,
+    understood: frozenset[str] = frozenset(),
+    *,
+    blind: bool = False,
+    untold: Iterable[object] = (),
+) -> str:
     """What of a request could not be translated, as the value of a header; empty when nothing was lost.
 
-    `blind` says that nobody on the other side can see the pictures of a conversation.
+    `blind` says that nobody on the other side can see the pictures of a conversation; `untold` is what its tools lose.
     """
     known = _HARMLESS | understood | {"tools"}
     ignored = [
         f"{name} was ignored" for name, value in found.extras.items() if name not in known and _asks(name, value)
     ]
     unseen = ["images were left out"] if blind and _shows(found.request) else []
-    lost = [*map(str, found.losses), *unseen, *ignored]
+    lost = [*map(str, found.losses), *map(str, untold), *unseen, *ignored]
     more = [f"and {len(lost) - _MOST_LOSSES} more"] if len(lost) > _MOST_LOSSES else []
     text = "; ".join([*lost[:_MOST_LOSSES], *more])[:500]
     return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)

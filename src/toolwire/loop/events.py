@@ -9,11 +9,14 @@ from toolwire.protocol.turns import Ending, EndReason
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
+    """A turn begins. `lost` says what of its tools cannot be told in the formats of this model."""
+
     turn_id: str
     question: str
     model: str
     tools: tuple[str, ...]
     resumed: bool = False
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class Runner:
         self._names = frozenset(names)
         held = _Held(turn)
         try:
-            self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed))
+            self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed, self._lost()))
             if turn.pending:
                 self._accepted = await self._runtime.reopen(turn, self._names)
             with waits_told_to(self._emit):
@@ -154,6 +154,11 @@ class Runner:
         offered = self._runtime.offer(turn)
         most: int | None = getattr(self._model, "most_tools", None)
         return offered if most is None else likeliest(offered, wish_of(turn.messages), most)
+
+    def _lost(self) -> tuple[str, ...]:
+        """What the model cannot be told of its tools, if anybody watches who could be told that."""
+        losses = getattr(self._model, "losses", None)
+        return losses(self._tools) if losses and self._emit else ()
 
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
         while True:

@@ -1,7 +1,7 @@
 """What all chat APIs over HTTP have in common: one question, one answer, whole or as a stream."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from toolwire.models.failures import Place, Trouble, cut_off, not_a_reply, of_er
 from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
 from toolwire.models.prices import with_cost
 from toolwire.protocol.chat import Delta, Reply, Request, TextDelta
+from toolwire.protocol.tools import Tool
 from toolwire.wire.names import NameMap
 from toolwire.wire.negotiate import Formats
 from toolwire.wire.outbound import Json
@@ -121,6 +122,10 @@ class HttpChat:
         except Trouble as trouble:
             raise await self._final(trouble) from None
         return await with_cost(replace(reply, model=reply.model or self.model), self.site.price_list)
+
+    def losses(self, tools: Iterable[Tool]) -> tuple[str, ...]:
+        """What of these tools cannot be said in this model's formats, each place in a sentence."""
+        return tuple(map(str, self._dialect.losses(tools)))
 
     async def close(self) -> None:
         """Let go of connections. Harmless when called twice."""

@@ -4,7 +4,7 @@ A recording is one JSON object a line: the model's name, the print of the reques
 error. A print holds digests and short excerpts, so that a replay can say what differs. Keys are in neither.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.prints import differences, print_of
 from toolwire.protocol.chat import CallDelta, ChatModel, Delta, ReasoningDelta, Reply, Request, TextDelta
+from toolwire.protocol.tools import Tool
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.outbound import Json
 from toolwire.wire.stored import read_reply, write_reply
@@ -45,6 +46,11 @@ class RecordingModel:
         """As many as the other model can be shown."""
         most: int | None = getattr(self._inner, "most_tools", None)
         return most
+
+    def losses(self, tools: Iterable[Tool]) -> tuple[str, ...]:
+        """What the other model cannot be told of these tools."""
+        lost = getattr(self._inner, "losses", None)
+        return lost(tools) if lost else ()
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """Answer as the other model does. Raises what it raises, and ModelError when it cannot be written down."""

@@ -16,8 +16,8 @@ from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 
 DefinitionFormat = Literal[
-    "auto", "openai", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere", "bedrock",
-    "hermes", "qwen_xml", "rcrt", "grammar",
+    "auto", "openai", "openai_strict", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere",
+    "bedrock", "hermes", "qwen_xml", "rcrt", "grammar",
 ]  # fmt: skip
 SandboxEngine = Literal["none", "firejail", "bubblewrap", "podman"]
 """The engines, weakest first."""

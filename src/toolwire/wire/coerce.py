@@ -86,6 +86,31 @@ def coerced(value: Any, schema: Any, root: Any = None, depth: int = _DEPTH) -> A
     return value
 
 
+def without_nulls(value: Any, schema: Any, root: Any = None, depth: int = _DEPTH) -> Any:
+    """The value less every null that can only mean "not given": of a property that is optional and has no null."""
+    root = root if root is not None else schema
+    schema = resolved(schema, root)
+    if not isinstance(schema, Mapping) or depth <= 0:
+        return value
+    if isinstance(value, list):
+        items = _option(schema, root, "items").get("items")
+        return [without_nulls(item, items, root, depth - 1) for item in value]
+    described = _option(schema, root, "properties")
+    properties, required = described.get("properties"), described.get("required") or ()
+    if not isinstance(value, dict) or not isinstance(properties, Mapping):
+        return value
+    return {
+        name: without_nulls(item, properties.get(name), root, depth - 1)
+        for name, item in value.items()
+        if item is not None or name in required or _knows_null(properties.get(name), root)
+    }
+
+
+def _knows_null(schema: Any, root: Any) -> bool:
+    allowed = types_of(schema, root)
+    return not allowed or "null" in allowed
+
+
 def _option(schema: Mapping[str, Any], root: Any, key: str) -> Mapping[str, Any]:
     """The schema itself, or the one alternative of it that describes this kind of container."""
     if key in schema:

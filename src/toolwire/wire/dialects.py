@@ -19,7 +19,9 @@ from toolwire.wire.request import Dialect
 _NATIVE = (openai, responses, anthropic, gemini, ollama, mistral, cohere, bedrock)
 _PROMPTED = (hermes, qwen_xml, rcrt, grammar)
 
-NATIVE: dict[str, Dialect] = {module.DIALECT.name: module.DIALECT for module in _NATIVE}
+NATIVE: dict[str, Dialect] = {
+    dialect.name: dialect for dialect in (*(module.DIALECT for module in _NATIVE), openai.STRICT)
+}
 PROMPTED: dict[str, Dialect] = {module.DIALECT.name: module.DIALECT for module in _PROMPTED}
 DIALECTS: dict[str, Dialect] = NATIVE | PROMPTED
 

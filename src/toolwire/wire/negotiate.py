@@ -66,7 +66,8 @@ TEXT_FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
 """The form that a model family was trained on, first match; the words stand at the beginning of its name, in order."""
 
 TEXT_DEFAULT = "hermes"
-_CHAT = frozenset({"openai", "ollama", "mistral", "cohere"}) | PROMPTED.keys()
+_OPENAI = frozenset({"openai", "openai_responses", "openai_strict"})
+_CHAT = frozenset({"openai", "openai_strict", "ollama", "mistral", "cohere"}) | PROMPTED.keys()
 _WORD = re.compile(r"[a-z]+|\d+")
 
 
@@ -120,9 +121,7 @@ def _definition(provider: str, model: str, wish: Wish) -> tuple[str, str]:
 
 def _can_carry(usual: str, wanted: str) -> bool:
     """Prompted forms are ordinary chat messages; a native form needs the API that it belongs to."""
-    return (
-        wanted == usual or (usual in _CHAT and wanted in PROMPTED) or {usual, wanted} <= {"openai", "openai_responses"}
-    )
+    return wanted == usual or (usual in _CHAT and wanted in PROMPTED) or {usual, wanted} <= _OPENAI
 
 
 def _usual(provider: str, model: str) -> tuple[str, str]:

@@ -121,4 +121,4 @@ def system_message(text: str) -> Json:
 
 
 DIALECT = Dialect("openai", encode_tools, encode_message, system=system_message, wire_name=wire_name, frame=frame)
-STRICT = replace(DIALECT, encode_tools=encode_tools_strictly, losses=strict_schema.losses)
+STRICT = replace(DIALECT, name="openai_strict", encode_tools=encode_tools_strictly, losses=strict_schema.losses)

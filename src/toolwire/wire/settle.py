@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.wire.arguments import NotRead, Read, read_arguments
-from toolwire.wire.coerce import coerced
+from toolwire.wire.coerce import coerced, without_nulls
 from toolwire.wire.offered import Offer, Offered
 from toolwire.wire.text.json_calls import PARALLEL
 from toolwire.wire.text.scan import Found
@@ -114,7 +114,8 @@ class Settled:
         self.calls.append(ToolCall(called, arguments, "", alias, dialect, confidence, at, raw))
 
     def _fit(self, offer: Offer, arguments: dict[str, Any], note: str) -> tuple[dict[str, Any], str]:
-        for candidate in (coerced(arguments, offer.schema), _inner(arguments, offer)):
+        fitted = coerced(arguments, offer.schema)
+        for candidate in (fitted, without_nulls(fitted, offer.schema), _inner(arguments, offer)):
             if candidate is not None and offer.accepts(candidate):
                 return candidate, note or f"brought the arguments of {offer.name} to its schema"
         self.report("invalid_arguments", offer.complaint(arguments), len(self.calls))

@@ -30,22 +30,6 @@ def losses(tools: Iterable[Tool]) -> tuple[Loss, ...]:
     return tuple(Loss(f"{tool.name}{loss.where}", loss.what) for tool in tools for loss in fit(tool.input_schema)[1])
 
 
-def without_nulls(arguments: Mapping[str, Any], schema: JsonObject) -> dict[str, Any]:
-    """The way back: a null that stands for "not given" is taken out, wherever the schema itself has no null."""
-    properties = schema.get("properties")
-    known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-    out: dict[str, Any] = {}
-    for name, value in arguments.items():
-        inner = known.get(name)
-        if value is None and isinstance(inner, Mapping) and not _may_be_null(inner):
-            continue
-        if isinstance(value, Mapping) and isinstance(inner, Mapping):
-            out[name] = without_nulls(value, inner)
-        else:
-            out[name] = value
-    return out
-
-
 def _fit(schema: Any, where: str, depth: int, losses: list[Loss]) -> Json:
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         losses.append(Loss(where, "takes any value; a text is offered"))

@@ -29,6 +29,7 @@ def read_flat(draft: Draft, data: dict[str, Any]) -> None:
 
 READERS: dict[str, Reader] = {
     "openai": openai_chat.read,
+    "openai_strict": openai_chat.read,
     "openai_responses": openai_responses.read,
     "mistral": openai_chat.read,
     "anthropic": anthropic.read,
