@@ -86,6 +86,15 @@ def test_the_settings_of_a_profile_come_first() -> None:
     assert found.dialect() is DIALECTS["hermes"]
 
 
+def test_the_same_question_is_answered_once() -> None:
+    """Whoever wishes: a settings file and a program that wish for the same get the very same answer."""
+    first = negotiate("vllm", "qwen3-coder", Wished("hermes"))
+
+    assert negotiate("vLLM ", "qwen3-coder", WireFormats(definition_format="hermes")) is first
+    assert negotiate("vllm", "qwen3-coder") is negotiate("vllm", "qwen3-coder")
+    assert negotiate("vllm", "qwen3-coder") is not first
+
+
 @pytest.mark.feature("F082")
 def test_left_to_itself_a_prompted_form_is_read_with_every_text_form_known() -> None:
     assert negotiate("text", "qwen3-coder").provider == "text"

@@ -7,6 +7,7 @@ name is read by whole words from its beginning: `codellama` is no Llama, and `ll
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from toolwire.errors import SettingsError
 from toolwire.protocol.values import quick
@@ -15,6 +16,7 @@ from toolwire.wire.request import Dialect
 from toolwire.wire.wish import AUTO, NO_WISH, Wish
 
 DEFAULT = "openai"
+KEPT_ANSWERS = 256
 
 PROVIDERS: Mapping[str, str] = {
     "openai": "openai",
@@ -96,20 +98,26 @@ class Formats:
 
 
 def negotiate(provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
-    """The formats for this model. Raises SettingsError for a wish that the provider's API cannot carry."""
-    definition, why = _definition(provider.strip().lower(), model, wish)
-    results = definition if wish.result_format == AUTO else wish.result_format
+    """The formats for this model, the same value for the same question.
+
+    Raises SettingsError for a wish that the provider's API cannot carry.
+    """
+    return _settled(provider.strip().lower(), model, wish.definition_format, wish.call_parser, wish.result_format)
+
+
+@lru_cache(maxsize=KEPT_ANSWERS)
+def _settled(provider: str, model: str, wanted: str, parser: str, results: str) -> Formats:
+    definition, why = _definition(provider, model, wanted)
+    results = definition if results == AUTO else results
     if results != definition and not (results in PROMPTED and definition in _CHAT):
         raise SettingsError(f"result_format {results!r} cannot follow definition_format {definition!r}")
-    parser = wish.call_parser
     if parser == AUTO:
         parser = definition if definition in NATIVE else "text"
     return Formats(definition, parser, results, why)
 
 
-def _definition(provider: str, model: str, wish: Wish) -> tuple[str, str]:
+def _definition(provider: str, model: str, wanted: str) -> tuple[str, str]:
     usual, why = _usual(provider, model)
-    wanted = wish.definition_format
     if wanted == AUTO:
         return usual, why
     if wanted not in DIALECTS:
