@@ -88,8 +88,10 @@ def explain(case: Case) -> list[Rung]:
 
 def timeout_for(tool: Tool, arguments: Mapping[str, Any]) -> float:
     """The time a call gets: what it asks for in a declared `timeout_ms`, never above the tool's maximum."""
-    asked = arguments.get(TIMEOUT_ARGUMENT) if TIMEOUT_ARGUMENT in tool.input_schema.get("properties", ()) else None
-    wanted = asked / 1000 if isinstance(asked, (int, float)) and asked > 0 else tool.timeout_s
+    wanted = tool.timeout_s
+    if TIMEOUT_ARGUMENT in arguments and _takes_a_timeout(tool):
+        asked = arguments[TIMEOUT_ARGUMENT]
+        wanted = asked / 1000 if isinstance(asked, (int, float)) and asked > 0 else wanted
     return min(wanted, tool.max_timeout_s)
 
 
@@ -123,9 +125,13 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
 
 def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
     arguments, timeout_s = checked.arguments, timeout_for(tool, checked.arguments)
-    if TIMEOUT_ARGUMENT in arguments and TIMEOUT_ARGUMENT in tool.input_schema.get("properties", ()):
+    if TIMEOUT_ARGUMENT in arguments and _takes_a_timeout(tool):
         arguments = {**arguments, TIMEOUT_ARGUMENT: int(timeout_s * 1000)}
     return Allowed(case.call, tool, arguments, timeout_s, checked.notes)
+
+
+def _takes_a_timeout(tool: Tool) -> bool:
+    return TIMEOUT_ARGUMENT in tool.input_schema.get("properties", ())
 
 
 def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsApproval:

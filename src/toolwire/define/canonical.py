@@ -6,7 +6,6 @@ and sorts by its code, NaN and the infinities are `null`.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +17,9 @@ _ONLY_JSON = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )  # fmt: skip
-# A fraction, an exponent, sixteen digits in a row, or anything beyond ASCII.
-_UNSURE = re.compile(rb"[0-9][.eE]|[0-9]{16}|[\x80-\xff]")
+# Digits as 0, what makes a fraction or an exponent of them as a point, everything else as a blank.
+_SHAPE = bytes(48 if 48 <= code < 58 else 46 if code in b".eE" else 32 for code in range(256))
+_FRACTION, _MANY_DIGITS = b"0.", b"0" * 16
 _MANY_BITS = 14_000
 
 
@@ -30,7 +30,8 @@ def canonical(value: Any) -> bytes:
     except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
         return _written(value)
     # Where orjson writes the canonical form it shows in the bytes; what looks otherwise is looked at again.
-    if _UNSURE.search(body) is None or _is_simple(value):
+    shape = body.translate(_SHAPE)
+    if (body.isascii() and _FRACTION not in shape and _MANY_DIGITS not in shape) or _is_simple(value):
         return body
     return _written(value)
 

@@ -34,6 +34,8 @@ def present(value: Any) -> tuple[tuple[Block, ...], Any]:
 
 def clean(text: str) -> str:
     """The text with lone surrogates replaced, so that it can be stored and sent."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from time import perf_counter
 
 from toolwire.define.canonical import digest
@@ -38,7 +37,6 @@ from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.runtime import Runtime
 from toolwire.wire.format_tally import FormatTally, merged, tally
 
-_SHORT = 64
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
 
@@ -60,21 +58,13 @@ def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
 def echoes(
     calls: Sequence[ToolCall], digests: Sequence[str], results: Sequence[ToolResult], runtime: Runtime
 ) -> list[Echo]:
-    """Digests of (call, result) for calls that should make progress; tools marked as polling are left out."""
-    pairs = []
+    """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
+    pairs: list[Echo] = []
     for call, arguments, result in zip(calls, digests, results, strict=True):
         tool = runtime.toolbox.get(call.name)
         if tool is None or not tool.polling:
-            pairs.append((f"{call.name}:{arguments}", _outcome(result)))
+            pairs.append((arguments, call.name, result.status, result.text))
     return pairs
-
-
-def _outcome(result: ToolResult) -> str:
-    """What makes two results the same: status and text, a long text by its digest."""
-    text = result.text
-    if len(text) > _SHORT:
-        text = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{result.status}:{text}"
 
 
 @dataclass(slots=True)
@@ -163,8 +153,6 @@ class Runner:
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
         while True:
             match next_step(held.turn, self._runtime.clock()):
-                case Finished(ending):
-                    return await self._end(held.turn, ending)
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
                 case AskModel():
@@ -172,6 +160,8 @@ class Runner:
                         held.turn = await self._intervened(held.turn, self._intervene)
                     if held.turn.ending is None:
                         held.turn = await self._ask(asked(held.turn))
+                case Finished(ending):
+                    return await self._end(held.turn, ending)
 
     async def _intervened(self, turn: Turn, intervene: Intervene) -> Turn:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""

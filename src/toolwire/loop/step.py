@@ -30,14 +30,16 @@ from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, quick
 
-Echo = tuple[str, str]
+Echo = tuple[str, ...]
+"""The digest of a call's arguments, the tool's name, and how it ended in which words."""
 
 _PROGRESS = (Status.SUCCESS, Status.PARTIAL)
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned"}
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AskModel:
     """The model must speak next. `closing` says why this is the last step; then tools are off."""
@@ -45,6 +47,7 @@ class AskModel:
     closing: EndReason | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunCalls:
     """These calls want results."""
@@ -52,6 +55,7 @@ class RunCalls:
     calls: tuple[ToolCall, ...]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Finished:
     ending: Ending
@@ -85,11 +89,11 @@ def minted(turn: Turn, reply: Reply) -> Reply:
     if not reply.calls:
         return reply
     stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
-    calls = tuple(
+    calls = [
         ToolCall(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
         for n, c in enumerate(reply.calls, 1)
-    )
-    return changed(reply, calls=calls)
+    ]
+    return changed(reply, calls=tuple(calls))
 
 
 def replied(turn: Turn, reply: Reply) -> Turn:
@@ -112,7 +116,7 @@ def replied(turn: Turn, reply: Reply) -> Turn:
 
 
 def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
-    """The turn after all calls of its last reply have results; `echoes` are digests of those that should progress."""
+    """The turn after all calls of its last reply have results; `echoes` are those that should make progress."""
     failed, tainted = 0, turn.tainted
     for result in results:
         if result.status not in _PROGRESS:

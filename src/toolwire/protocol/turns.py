@@ -75,7 +75,7 @@ class Turn:
     """One request from question to deliverable. A value: every change is a new turn, and it can be stored.
 
     `pending` are the calls of the last reply that still want a result. `closing` is set once the turn is on its
-    last step, where no tools are offered. `echoes` remembers recent (call, result) digests, and `repeats` how
+    last step, where no tools are offered. `echoes` remembers recent calls with their results, and `repeats` how
     often the newest of them occurs among them.
     `tainted` is set once a result was untrusted: what the model wants since then may not be its user's wish.
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
@@ -98,7 +98,7 @@ class Turn:
     failures: int = 0
     failed_calls: int = 0
     usage: Usage = Usage()
-    echoes: tuple[tuple[str, str], ...] = ()
+    echoes: tuple[tuple[str, ...], ...] = ()
     repeats: int = 0
     warned: bool = False
     closing: EndReason | None = None

@@ -36,10 +36,12 @@ class ToolTally:
         took = elapsed_ms(result)
         self.calls += 1
         self.total_ms += took
-        self.max_ms = max(self.max_ms, took)
+        if took > self.max_ms:
+            self.max_ms = took
         match result.status:
             case Status.SUCCESS:
                 self.success += 1
+                return
             case Status.FAILED:
                 self.errors += 1
             case Status.TIMEOUT:

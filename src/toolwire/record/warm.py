@@ -21,7 +21,10 @@ from toolwire.record.rows import Row
 KEPT_DAYS = 7
 HOT_ROWS = 1000
 MOST_WAITING = 50_000
+ROWS_AT_ONCE = 200
 GATHER_S = 0.2
+_SECONDS_OF_A_DAY = 86_400
+_FIRST_DAY = date(1970, 1, 1).toordinal()
 _NAMES = (
     "at event project agent turn_id call_id tool rule status code args_digest elapsed_ms detail chain".split()
 )  # fmt: skip
@@ -77,29 +80,21 @@ class WarmLog:
             self._write()
 
     def _write(self) -> None:
-        rows = list(_taken(self._waiting))
-        if not rows:
-            return
-        with suppress(OSError, ValueError, TypeError):
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._sweep()
-            for day, group in groupby(rows, key=self._day):
-                _append(self._folder / f"audit-{day.isoformat()}.jsonl", b"".join(map(_line, group)))
-
-    def _day(self, row: Row) -> date:
-        try:
-            return datetime.fromtimestamp(row[0], UTC).date()
-        except (ValueError, OverflowError, OSError, TypeError):
-            return self._today()
-
-    def _today(self) -> date:
-        return datetime.fromtimestamp(self._clock(), UTC).date()
+        """Write all that waits, a little at a time, so that whoever runs calls in this process need not wait for it."""
+        while rows := list(_taken(self._waiting, ROWS_AT_ONCE)):
+            try:
+                self._sweep()
+                for day, group in groupby(rows, key=_day):
+                    _append(self._folder / _file_of(day), b"".join(map(_line, group)))
+            except (OSError, ValueError, TypeError, OverflowError):
+                self._swept = None  # the folder may be gone; it is looked for again
 
     def _sweep(self) -> None:
-        """Once a day, remove the files whose days are over."""
-        today = self._today()
+        """Once a day, see that the folder is there and remove the files whose days are over."""
+        today = datetime.fromtimestamp(self._clock(), UTC).date()
         if self._swept == today:
             return
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         self._swept = today
         oldest = (today - timedelta(days=KEPT_DAYS)).isoformat()
         for path in self._folder.iterdir():
@@ -108,10 +103,19 @@ class WarmLog:
                 path.unlink(missing_ok=True)
 
 
-def _taken(rows: deque[Row]) -> Iterator[Row]:
+def _taken(rows: deque[Row], most: int) -> Iterator[Row]:
     with suppress(IndexError):
-        while True:
+        for _ in range(most):
             yield rows.popleft()
+
+
+def _day(row: Row) -> int:
+    """The day of a row, counted from 1970."""
+    return int(row[0] // _SECONDS_OF_A_DAY)
+
+
+def _file_of(day: int) -> str:
+    return f"audit-{date.fromordinal(_FIRST_DAY + day)}.jsonl"
 
 
 def _line(row: Row) -> bytes:

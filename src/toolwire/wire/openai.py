@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
-from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire import strict_schema
 from toolwire.wire.names import alphabet
@@ -48,15 +48,13 @@ def encode_tools_strictly(tools: Iterable[Tool]) -> list[Json]:
 
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
     """One message as the API's messages; a set of results is one `tool` message for each."""
-    match message:
-        case Reply():
-            return [_assistant(message, ids)]
-        case ResultsMessage(results):
-            return encode_results(results, ids)
-        case UserMessage(parts=parts) if parts:
-            return [{"role": "user", "content": user_content(message)}]
-        case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": text}]
+    if isinstance(message, Reply):
+        return [_assistant(message, ids)]
+    if isinstance(message, ResultsMessage):
+        return encode_results(message.results, ids)
+    if isinstance(message, UserMessage) and message.parts:
+        return [{"role": "user", "content": user_content(message)}]
+    return [{"role": "user", "content": message.text}]
 
 
 def user_content(message: UserMessage) -> list[Json]:

@@ -149,11 +149,7 @@ def _lost(call: ToolCall) -> ToolResult:
 
 def words(result: ToolResult) -> str:
     """The result as text: its content, or else its structured output, after the error sentence if it failed."""
-    match result.content:
-        case (Text(text),):  # nearly every result
-            pass
-        case _:
-            text = result.text
+    text = result.text
     if not text and result.structured is not None:
         text = to_json(result.structured).decode()
     if result.error is None:
@@ -167,5 +163,7 @@ def is_failure(result: ToolResult) -> bool:
     return result.status not in _GOOD
 
 
-def images(result: ToolResult) -> list[Image]:
+def images(result: ToolResult) -> Sequence[Image]:
+    if len(result.content) == 1 and type(result.content[0]) is Text:  # nearly every result
+        return ()
     return [block for block in result.content if isinstance(block, Image)]

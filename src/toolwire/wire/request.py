@@ -157,22 +157,29 @@ class RequestEncoder:
         self._size = 0
         self._tools = _Recent()
         self._openings = _Recent()
+        self._last: tuple[tuple[Tool, ...], str, bytes] | None = None
         self._label = f'"{dialect.messages_field}":['.encode()
 
     def encode(self, request: Request, frame: Json) -> bytes:
         """The body of this request as JSON bytes. Raises ValueError when a value in it is no JSON."""
         kept = self._take(request)
         self._extend(kept, request.messages)
-        tools = self._dialect.offered(request)
-        head, fields = to_json(frame)[:-1], self._tool_fields(tools)
-        opening = self._opening(request.system, tools)
-        parts = (
-            head, b"," if len(head) > 1 and fields else b"", fields, b"," if len(head) > 1 or fields else b"",
-            self._label, opening, b"," if opening and kept.body else b"", kept.body, b"]}",
-        )  # fmt: skip
+        head, lead = to_json(frame)[:-1], self._lead(self._dialect.offered(request), request.system)
+        if len(head) == 1:
+            lead = lead[1:]
         if request.conversation:
             self._put(request.conversation, kept)
-        return b"".join(parts)
+        comma = b"," if kept.body and not lead.endswith(b"[") else b""
+        return b"".join((head, lead, comma, kept.body, b"]}"))
+
+    def _lead(self, tools: tuple[Tool, ...], system: str) -> bytes:
+        """What stands between the frame and the messages of a conversation, mostly the same as the last time."""
+        last = self._last
+        if last is None or last[0] is not tools or last[1] != system:
+            fields, opening = self._tool_fields(tools), self._opening(system, tools)
+            lead = b"".join((b"," if fields else b"", fields, b",", self._label, opening))
+            self._last = last = (tools, system, lead)
+        return last[2]
 
     def _take(self, request: Request) -> _Kept:
         kept = self._kept.pop(request.conversation, None)
@@ -232,17 +239,12 @@ class _Recent:
 
     def __init__(self) -> None:
         self._made: OrderedDict[tuple[Any, ...], tuple[tuple[Tool, ...], bytes]] = OrderedDict()
-        self._last: tuple[tuple[Tool, ...], str, bytes] | None = None
 
     def get(self, tools: tuple[Tool, ...], words: str, make: Callable[[], bytes]) -> bytes:
         """What was made for these tools and words, made now if it was not."""
-        last = self._last
-        if last is not None and last[0] is tools and last[1] == words:
-            return last[2]
         key = (words, *map(id, tools))
         found = self._made.pop(key, None) or (tools, make())
         self._made[key] = found
         if len(self._made) > KEPT_TOOL_LISTS:
             self._made.popitem(last=False)
-        self._last = (tools, words, found[1])
         return found[1]
