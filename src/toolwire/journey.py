@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
+from toolwire.deliver import command_views
+from toolwire.deliver.command_views import View
 from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
-from toolwire.deliver.size import cleansed, fits, trimmed, whole
+from toolwire.deliver.size import cleansed, fits, taken_out, trimmed, whole
 from toolwire.deliver.visible import visible_result
 from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.execute.contract import Executor, LeavesWork
@@ -131,6 +133,7 @@ class Hub(Protocol):
     tell: Tell | None
     approval_s: float
     secrets: Secrets
+    seal: bytes
     clock: Callable[[], float]
     new_id: Callable[[], str]
 
@@ -305,6 +308,8 @@ class Journey:
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
         shown = visible_result(result)
+        if self._turn.limits.envelope and (view := command_views.view_of(shown, allowed.arguments)) is not None:
+            return await self._enveloped(view, result, shown, allowed)
         if shown is not result:
             return await self._cleansed(result, shown)
         return result if fits(result, self._turn.limits.result_chars) else await self._shortened(result, whole(result))
@@ -334,6 +339,17 @@ class Journey:
         raw = whole(result if safe == shown else safe)
         safe = cleansed(safe, await self._kept(raw))
         return safe if fits(safe, self._turn.limits.result_chars) else await self._shortened(safe, raw)
+
+    async def _enveloped(self, view: View, result: ToolResult, shown: ToolResult, allowed: Allowed) -> ToolResult:
+        """What a command gave, in an envelope. What does not fit into it is kept, and what was taken out of it too."""
+        hub, most = self._hub, self._turn.limits.result_chars
+        if shown is not result:
+            safe = shown if hub.secrets is NO_SECRETS else hub.secrets.scrubbed(shown)
+            handle = await self._kept(whole(result if safe == shown else safe))
+            shown = changed(safe, handle=handle)
+            view = command_views.with_note(command_views.view_of(safe, allowed.arguments), taken_out(handle))
+        kept = None if command_views.fits(view, most) else await self._kept(view.body.encode("utf-8", "replace"))
+        return command_views.enveloped(shown, view, most, kept, hub.seal)
 
     async def _shortened(self, shown: ToolResult, raw: bytes) -> ToolResult:
         """The result as the model will see it, and the whole kept."""

@@ -5,6 +5,7 @@ never started again blindly.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
@@ -30,6 +31,7 @@ from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
+_SEAL_BYTES = 32
 
 
 class Runtime:
@@ -60,6 +62,7 @@ class Runtime:
         self.clock = clock
         self.new_id = new_id
         self.resources = Resources()
+        self.seal = os.urandom(_SEAL_BYTES)
         self._offer: tuple[Grant | None, tuple[Tool, ...]] = (None, ())
         self._running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
 

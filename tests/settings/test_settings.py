@@ -324,3 +324,11 @@ def test_the_written_reference_lists_exactly_the_settings() -> None:
     table = page.partition("| key | allowed | default | meaning |\n|---|---|---|---|\n")[2]
     assert table.strip().splitlines() == rows
     assert all(meaning for _, _, _, meaning in describe())
+
+
+def test_a_profile_has_its_own_measure_for_results_unless_another_model_is_named(project: Path) -> None:
+    profile = '[profiles.small]\nprovider = "ollama"\nmodel = "tiny"\nresult_chars = 4000\n'
+    write(project, f'profile = "small"\n{profile}')
+    assert load(project, {}).limits() == Limits(result_chars=4000)
+    assert load(project, {}, {"model": "ollama:large"}).limits() == Limits()
+    assert Limits().result_chars == 64 * 1024

@@ -37,9 +37,13 @@ def trimmed(result: ToolResult, most_chars: int, handle: str | None, raw: bytes)
 
 def cleansed(result: ToolResult, handle: str | None) -> ToolResult:
     """The result with a line that says that something was taken out, and where the raw output is."""
+    return changed(result, content=(*result.content, Text(f"[{taken_out(handle)}]")), handle=handle)
+
+
+def taken_out(handle: str | None) -> str:
+    """The sentence about an output from which something was taken out."""
     kept = f"; the raw output is kept as {handle}" if handle else ""
-    note = Text(f"[control sequences or invisible characters were taken out of this output{kept}]")
-    return changed(result, content=(*result.content, note), handle=handle)
+    return f"control sequences or invisible characters were taken out of this output{kept}"
 
 
 def _marker(head: str, tail: str, handle: str | None, raw: bytes) -> str:

@@ -28,7 +28,10 @@ class EndReason(StrEnum):
 @quick
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a turn stops by itself. A limit of None does not apply."""
+    """Where a turn stops by itself. A limit of None does not apply.
+
+    The model is shown `result_chars` of each result; with `envelope`, what commands give comes in a Tool Envelope.
+    """
 
     iterations: int = 10
     consecutive_failures: int = 3
@@ -38,8 +41,9 @@ class Limits:
     tokens: int | None = None
     cost_usd: float | None = None
     deadline_s: float | None = None
-    result_chars: int = 20_000
+    result_chars: int = 65_536
     tools_enabled: bool = True
+    envelope: bool = True
 
 
 @quick

@@ -14,6 +14,7 @@ from toolwire.errors import DefinitionError, SettingsError
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
+from toolwire.protocol.values import changed
 
 DefinitionFormat = Literal[
     "auto", "openai", "openai_strict", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere",
@@ -137,6 +138,9 @@ class Profile(Section):
     )
     temperature: float | None = Field(default=None, ge=0, le=2, description="Overrides the general temperature.")
     max_tokens: int | None = Field(default=None, ge=1, description="Overrides the general max_tokens.")
+    result_chars: int | None = Field(
+        default=None, ge=200, le=10_000_000, description="Overrides loop.result_chars while this model is asked."
+    )
     tools: WireFormats = WireFormats()
 
 
@@ -155,7 +159,10 @@ class LoopSettings(Section):
         default=None, gt=0, allow_inf_nan=False, description="Seconds that a turn may take."
     )
     result_chars: int = Field(
-        default=20_000, ge=200, le=10_000_000, description="Characters of one result that the model is shown."
+        default=65_536, ge=200, le=10_000_000, description="Characters of one result that the model is shown."
+    )
+    envelope: bool = Field(
+        default=True, description="Whether what grep, find, read, bash and the like give comes in a Tool Envelope."
     )
 
 
@@ -284,8 +291,11 @@ class Settings(Section):
         return self._origins.get(key, BUILT_IN)
 
     def limits(self) -> Limits:
-        """The `[loop]` section as the limits of a turn."""
-        return Limits(**self.loop.model_dump(exclude={"enabled"}), tools_enabled=self.loop.enabled)
+        """The `[loop]` section as the limits of a turn, with what the chosen profile says about results."""
+        limits = Limits(**self.loop.model_dump(exclude={"enabled"}), tools_enabled=self.loop.enabled)
+        by_model = self.origin("model").layer > self.origin("profile").layer
+        own = None if self.profile is None or by_model else self.profiles[self.profile].result_chars
+        return limits if own is None else changed(limits, result_chars=own)
 
     def grant(self, cwd: Path) -> Grant:
         """The `[grant]` section as a grant; roots that are still relative start at `cwd`."""
