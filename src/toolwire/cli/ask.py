@@ -16,6 +16,7 @@ from toolwire.cli.options import (
     AsJson,
     BaseUrl,
     Deadline,
+    Groups,
     Home,
     Iterations,
     Model,
@@ -60,6 +61,7 @@ def ask(
     resume: Resume = False,
     thread: Thread = "",
     system: System = "",
+    tools: Groups = None,
     no_tools: NoTools = False,
     tier: Tier = None,
     allow: Allow = None,
@@ -84,7 +86,7 @@ def ask(
     """
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, step, system, project,
+        no_tools, step, system, project, tools,
     )  # fmt: skip
     words = turn_named(question) if resume else read_question(question)
     place = flags.place()

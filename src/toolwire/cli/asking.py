@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent, Answer
+from toolwire.cli.equipment import Company, equipped
 from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
+from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import Budget, EndReason
@@ -55,6 +57,7 @@ class Flags:
     step: bool = False
     system: str = ""
     project: str = "default"
+    tools: str | None = None
 
     def place(self) -> Place:
         """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
@@ -66,6 +69,7 @@ class Flags:
             "model": self.model,
             "profile": self.profile,
             "store.home": self.home,
+            "tools.groups": self.tools,
             "grant.tier": self.tier,
             "grant.roots": self.root,
             "loop.iterations": self.iterations,
@@ -93,11 +97,14 @@ async def agent_of(
     flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice
 ) -> AsyncIterator[Agent]:
     """An agent made from settings and flags, closed at the end; the store stays open."""
-    toolbox = toolbox_of(place, store)
-    grant = grant_of(place, Granted(flags.allow, flags.yes), toolbox)
+    known = toolbox_of(place) if flags.allow else Toolbox()
+    grant = grant_of(place, Granted(flags.allow, flags.yes), known)
     asked = Asked(flags.base_url, flags.record, flags.replay)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
-    async with teller_of(place) as tell:
+    async with (
+        teller_of(place) as tell,
+        equipped(place, Company(store, person, grant, tell, asked)) as toolbox,
+    ):
         agent = Agent(
             model,
             toolbox,

@@ -7,9 +7,10 @@ import typer
 
 from toolwire.agent import Agent, run_sync
 from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
+from toolwire.cli.equipment import Company, equipped
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
-from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Project, Resume, Root, Tier, Yes
+from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
@@ -36,6 +37,7 @@ def call(
     pairs: Pairs = None,
     args: Arguments = None,
     resume: Resume = False,
+    tools: Groups = None,
     tier: Tier = None,
     allow: Allow = None,
     root: Root = None,
@@ -52,7 +54,7 @@ def call(
     """
     arguments = read_arguments(args, pairs or [])
     wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume)
-    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
+    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with tools_kept_quiet(as_json=as_json):
         try:
@@ -73,6 +75,7 @@ def preflight(
     name: Name,
     pairs: Pairs = None,
     args: Arguments = None,
+    tools: Groups = None,
     tier: Tier = None,
     allow: Allow = None,
     root: Root = None,
@@ -84,7 +87,7 @@ def preflight(
 
     Ends with 0 when nothing does, with 1 otherwise.
     """
-    place = here({"grant.tier": tier, "grant.roots": root})
+    place = here({"grant.tier": tier, "grant.roots": root, "tools.groups": tools})
     case = case_of(place, name, read_arguments(args, pairs or []), Granted(allow or [], yes))
     issues = everything_in_the_way(case)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
@@ -164,15 +167,19 @@ def _tool_named(name: str | None) -> str:
 
 async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
     grant = grant_of(place, granted, toolbox_of(place))  # before there is a store: a wrong flag leaves nothing behind
-    async with store_of(place) as store, teller_of(place) as tell:
-        toolbox = toolbox_of(place, store)
+    person = Person(screen, agrees=granted.yes)
+    async with (
+        store_of(place) as store,
+        teller_of(place) as tell,
+        equipped(place, Company(store, person, grant, tell)) as toolbox,
+    ):
         agent = Agent(
             NoModel(),
             toolbox,
             grant=grant,
             limits=place.settings.limits(),
             store=store,
-            approve=Person(screen, agrees=granted.yes).approver,
+            approve=person.approver,
             suspends=place.settings.store.kind == "sqlite",
             tell=tell,
             approval_s=place.settings.approval.expires_s,

@@ -20,6 +20,7 @@ from toolwire.cli.options import (
     Allow,
     BaseUrl,
     Deadline,
+    Groups,
     Home,
     Iterations,
     Model,
@@ -68,6 +69,7 @@ def chat(
     profile: Profile = None,
     thread: Thread = "",
     system: System = "",
+    tools: Groups = None,
     no_tools: NoTools = False,
     tier: Tier = None,
     allow: Allow = None,
@@ -86,7 +88,7 @@ def chat(
     """Talk with a model that can use tools. Each line is a question; /help shows the other words."""
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, system=system, project=project,
+        no_tools, system=system, project=project, tools=tools,
     )  # fmt: skip
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)

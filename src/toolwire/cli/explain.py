@@ -9,7 +9,7 @@ from toolwire.agent import run_sync
 from toolwire.cli.call import Pairs, case_of, read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, here, store_of
-from toolwire.cli.options import Allow, Arguments, AsJson, Home, NoColor, Root, Tier, Yes
+from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Root, Tier, Yes
 from toolwire.cli.plain import call_object, encoded, plain, result_object
 from toolwire.cli.rows import row_line
 from toolwire.cli.screen import Screen
@@ -31,6 +31,7 @@ def explain(
     call_id: Annotated[
         str | None, typer.Option("--call", metavar="CALL_ID", help="Tell about this call from the record instead.")
     ] = None,
+    tools: Groups = None,
     tier: Tier = None,
     allow: Allow = None,
     root: Root = None,
@@ -42,7 +43,7 @@ def explain(
     """Print the ladder rung by rung with the verdict, or the story of a call on record."""
     if (name is None) == (call_id is None):
         raise SettingsError("explain needs a tool's name, or --call with the id of a call on record")
-    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home})
+    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if call_id is not None:
         card, rows = run_sync(_kept(place, call_id))

@@ -87,10 +87,13 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
     )
 
 
-def toolbox_of(place: Place, store: Store | None = None) -> Toolbox:
-    """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out."""
+def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:
+    """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out.
+
+    To be called and not only looked at, tools must be `given` what they hold: see `cli.equipment`.
+    """
     chosen = place.settings.tools
-    own, skills = own_tools_of(place, store), skills_of(place)
+    own, skills = own_tools_of(place, given), skills_of(place)
     every = own.plus(*skills.tools(own.names))
     withheld = {each.tool.name for each in skills.chosen(own.names).withheld}
     for name in (*chosen.include, *chosen.exclude):
@@ -102,12 +105,37 @@ def toolbox_of(place: Place, store: Store | None = None) -> Toolbox:
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
 
 
-def own_tools_of(place: Place, store: Store | None = None) -> Toolbox:
+def own_tools_of(place: Place, given: Workplace | None = None) -> Toolbox:
     """The built-in tools and those of the settings' modules. No skill takes a name from them."""
     chosen, usual = place.settings.tools, standard()
-    named = tools_of(chosen.groups, Workplace(chosen.engine, store))
+    named = tools_of(chosen.groups, given or workplace_of(place))
     known = {tool.name for tool in usual}
     return Toolbox(*usual, *(tool for tool in named if tool.name not in known), *_own_tools(place))
+
+
+def workplace_of(place: Place, store: Store | None = None) -> Workplace:
+    """What the settings give to the tools of groups."""
+    chosen = place.settings.tools
+    return Workplace(
+        chosen.engine, store, home=place.home, keeps=place.settings.store.kind == "sqlite",
+        search=lambda: _search_of(place), models=chosen.models, scripts=chosen.browser_scripts,
+    )  # fmt: skip
+
+
+def _search_of(place: Place) -> Any:
+    """What websearch asks; None where nothing is set. Raises SettingsError."""
+    chosen = place.settings.search
+    if chosen.backend == "none":
+        return None
+    if chosen.backend == "local":
+        if chosen.folder is None:
+            raise SettingsError("search.backend = local searches the documents of search.folder; name that folder")
+        return import_module("toolwire.toolbox.local_index").IndexedFolder(str(place.cwd / chosen.folder))
+    key = place.environ.get(chosen.key_env, "") if chosen.key_env else ""
+    try:
+        return import_module("toolwire.toolbox.search").search_backend(chosen.backend, url=chosen.url or "", key=key)
+    except SettingsError as wrong:
+        raise SettingsError(f"{wrong}; search.url and search.key_env say them") from None
 
 
 def skills_of(place: Place) -> PlacedSkills:

@@ -42,6 +42,12 @@ Iterations = Annotated[
 ]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="S", help="Seconds that the turn may take.")]
 Tokens = Annotated[int | None, typer.Option("--tokens", metavar="N", help="Tokens that the turn may use.")]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        "--tools", metavar="GROUPS", help="Groups of built-in tools to add, e.g. desktop or coding,shell,git."
+    ),
+]
 NoTools = Annotated[bool, typer.Option("--no-tools", help="Offer no tools: a plain question to the model.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show every event on standard error (JSON lines with --json).")]
 Record = Annotated[

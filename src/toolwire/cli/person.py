@@ -3,16 +3,18 @@
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from rich.text import Text
 
 from toolwire.cli.plain import encoded
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
+from toolwire.errors import ToolFailure
 from toolwire.journey import Approve
 from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval
+from toolwire.protocol.outcomes import Code
 from toolwire.protocol.turns import Ending, EndReason, Turn
 
 _LONGEST_SHOWN = 4_000
@@ -76,6 +78,17 @@ class Person:
                 self._always.add(name)
                 return Approval(granted=True, by="terminal", scope=Scope.TURN)
             return Approval(granted=word in ("y", "yes"), by="terminal")
+
+    async def answer(self, prompt: str, choices: Sequence[str]) -> str:
+        """What the person says to a question of the model's. Raises ToolFailure when there is no answer."""
+        async with self._one_at_a_time:
+            self._screen.err.print(Text(f"\n{clean(prompt)}", "yellow"), soft_wrap=True)
+            for number, choice in enumerate(choices, 1):
+                self._screen.err.print(Text(f"{number}. {clean(choice)}"), soft_wrap=True)
+            said = await self._asked("Your answer: ")
+        if said is None:
+            raise ToolFailure("the user left without an answer", code=Code.UNAVAILABLE)
+        return said
 
     async def intervene(self, turn: Turn) -> str | Ending | None:
         """Before each further step: an empty line goes on, `stop` ends the turn, other words go to the model."""

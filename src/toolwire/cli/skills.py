@@ -11,6 +11,7 @@ from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
+from toolwire.toolbox.outfits import reads_skills
 from toolwire.toolbox.skill_choice import Chosen, choose
 from toolwire.toolbox.skill_pages import skill_tool
 from toolwire.toolbox.skill_watch import SkillsFolder
@@ -52,7 +53,8 @@ class PlacedSkills:
         names = frozenset(taken)
         chosen, pages = self.chosen(names), self.now().pages
         shelf = Shelf()
-        reading = (skill_tool(pages, shelf),) if pages and READER not in names else ()
+        wanted = bool(pages) or reads_skills(self._settings.tools.groups)
+        reading = (skill_tool(pages, shelf),) if wanted and READER not in names else ()
         if not chosen.entries:
             return reading
         # What runs commands takes longer to load than most commands take, and most people have no skills.

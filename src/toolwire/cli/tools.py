@@ -12,7 +12,7 @@ from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
 from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, skills_of, toolbox_of
-from toolwire.cli.options import Allow, AsJson, NoColor, Tier
+from toolwire.cli.options import Allow, AsJson, Groups, NoColor, Tier
 from toolwire.cli.plain import plain, tool_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen
@@ -52,13 +52,14 @@ def list_tools(
     compact: Annotated[
         bool, typer.Option("--compact", help="One line for each offered tool, as models are told about them.")
     ] = False,
+    tools: Groups = None,
     tier: Tier = None,
     allow: Allow = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """List all tools: which are offered, and why the others are not."""
-    place = here({"grant.tier": tier})
+    place = here({"grant.tier": tier, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     grant = grant_of(place, Granted(allow or []), toolbox)
@@ -79,11 +80,12 @@ def list_tools(
 @tools.command("show", cls=Command)
 def show_tool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")],
+    tools: Groups = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Show one tool in full: input, output, limits, examples."""
-    place = here()
+    place = here({"tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     aside = {f"{each.tool.name}@{each.tool.version}": each for each in _withheld(place)}

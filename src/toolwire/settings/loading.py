@@ -21,7 +21,7 @@ from toolwire.settings.sources import (
 from toolwire.settings.trust import Untrusted, could_hurt, digest_of, is_trusted
 
 Entries = dict[tuple[str, ...], Entry]
-PATHS = frozenset({"grant.roots", "store.home", "tools.skills_path"})
+PATHS = frozenset({"grant.roots", "store.home", "tools.skills_path", "search.folder"})
 
 
 def user_folder() -> Path:

@@ -96,6 +96,16 @@ def _secret(text: str) -> str:
     return text
 
 
+def _asked_model(text: str) -> str:
+    match text.split():
+        case ["openrouter" | "venice" | "ollama_local", _]:
+            return text
+        case ["openrouter" | "venice" | "ollama_local", _, "at", url]:
+            _plain_url(url)
+            return text
+    raise ValueError("must read like openrouter vendor/model, venice MODEL or ollama_local MODEL at http://host:11434")
+
+
 def _pin(text: str) -> str:
     try:
         read_pin(text)
@@ -172,7 +182,7 @@ class ToolSettings(Section):
     )
     groups: Words = Field(
         default=(),
-        description="More built-in tools by group (read_only, coding, shell, git, web, data), within the grant.",
+        description="More built-in tools by group, within the grant: desktop, all, or parts of them (see tools.md).",
     )
     include: Words = Field(default=(), description="Names of the only tools to offer; empty offers all of them.")
     exclude: Words = Field(default=(), description="Names of tools never to offer.")
@@ -189,6 +199,11 @@ class ToolSettings(Section):
     sandbox_engine: SandboxEngine = Field(
         default="bubblewrap", description="The weakest sandbox that is good enough; a tool can ask for a stronger one."
     )
+    models: Annotated[tuple[Annotated[str, AfterValidator(_asked_model)], ...], Field(strict=False)] = Field(
+        default=(),
+        description='Models that tools may ask: "openrouter vendor/model", "ollama_local qwen3 at http://host:11434".',
+    )
+    browser_scripts: bool = Field(default=False, description="Whether the browser may run scripts of the model's own.")
     secrets: Annotated[tuple[Annotated[str, AfterValidator(_secret)], ...], Field(strict=False)] = Field(
         default=(), description='Variables that some tools may have as {{secret:NAME}}: "GITHUB_TOKEN for webfetch".'
     )
@@ -197,6 +212,19 @@ class ToolSettings(Section):
     def engine(self) -> SandboxEngine:
         """The least that confines a command."""
         return self.sandbox_engine if self.enable_sandboxing else "none"
+
+
+class SearchSettings(Section):
+    backend: Literal["none", "searxng", "brave", "tavily", "local"] = Field(
+        default="none", description="What websearch asks; local needs no network."
+    )
+    url: Annotated[str | None, AfterValidator(_plain_url)] = Field(
+        default=None, description="Address of the backend; searxng needs one."
+    )
+    key_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds its key; brave and tavily need one."
+    )
+    folder: str | None = Field(default=None, min_length=1, description="The documents that local searches.")
 
 
 class GrantSettings(Section):
@@ -277,6 +305,7 @@ class Settings(Section):
     profiles: dict[str, Profile] = Field(default_factory=dict)
     loop: LoopSettings = LoopSettings()
     tools: ToolSettings = ToolSettings()
+    search: SearchSettings = SearchSettings()
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     store: StoreSettings = StoreSettings()
     budget: BudgetSettings = BudgetSettings()

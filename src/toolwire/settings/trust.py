@@ -57,6 +57,14 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return bool(below and not value)
         case ("tools", "sandbox_engine"):
             return ENGINES.index(value) < ENGINES.index(below)
+        case ("tools", "models"):
+            return not set(value) <= set(below)
+        case ("tools", "browser_scripts"):
+            return bool(value and not below)
+        case ("search", "folder"):
+            return not _within(value, [folder])
+        case ("search", _):  # what is searched for, and perhaps a key, would go elsewhere
+            return bool(value != below and value != "local")
         case ("tools", "secrets"):
             return not set(value) <= set(below)
         case ("grant", "rules"):  # a new yes, or a no that is gone

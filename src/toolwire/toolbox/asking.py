@@ -5,7 +5,7 @@ and, where several models are configured, the name of one of them; no address, n
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -56,6 +56,30 @@ def venice(model: str, *models: str, **more: Any) -> Configured:
 def ollama_local(model: str, *models: str, **more: Any) -> Configured:
     """The tool `ollama_local`: a server on this machine, which costs nothing."""
     return Configured("ollama", model, models, **({"free": True} | more))
+
+
+NAMES: Mapping[str, Callable[..., Configured]] = {
+    "openrouter": openrouter,
+    "venice": venice,
+    "ollama_local": ollama_local,
+}
+"""The tools that ask a model, each with what it takes to configure it."""
+
+
+def named(name: str, lines: Iterable[str]) -> dict[str, Configured]:
+    """What lines such as "openrouter vendor/model" or "ollama_local qwen3 at http://host:11434" say about one tool.
+
+    The first line that names the tool says its usual model, further ones what else may be asked for.
+    """
+    models, address = [], ""
+    for line in lines:
+        match line.split():
+            case [tool, model] if tool == name:
+                models.append(model)
+            case [tool, model, "at", url] if tool == name:
+                models.append(model)
+                address = url
+    return {ANYONE: NAMES[name](*models, **({"base_url": address} if address else {}))} if models else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +170,10 @@ def asking_tool(
         """
         chosen = for_agents.get(context.agent) or for_agents.get(ANYONE)
         if chosen is None:
-            raise ToolFailure(f"{name} is not configured for this agent", code=Code.PERMISSION_DENIED)
+            raise ToolFailure(
+                f"{name} is not configured for this agent; an operator can set tools.models",
+                code=Code.PERMISSION_DENIED,
+            )
         request = changed(_request(messages), temperature=temperature, max_tokens=max_tokens)
         reply = await _asked(chosen, _allowed_model(chosen, model), request, open_model)
         usage = changed(reply.usage, cost_usd=_cost(chosen, reply))

@@ -118,6 +118,8 @@ class Crew:
             return self.workers[name]
         near = nearest(name, self.workers)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.workers)[:20])}"
+        if not name:
+            raise ToolFailure(f"say which agent; {hint}", code=Code.NOT_FOUND)
         raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
 
     async def run(self, errand: Errand, seconds: float) -> Answer:

@@ -76,6 +76,35 @@ class LocalIndex:
         return [Found(title or url, url, " ".join(snippet.split())) for url, title, snippet in rows]
 
 
+class IndexedFolder:
+    """The documents of one folder, read when something is searched for the first time."""
+
+    name = "local"
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._index: LocalIndex | None = None
+        self._reading = threading.Lock()
+
+    async def search(self, query: str, count: int) -> list[Found]:
+        index = await asyncio.to_thread(self._read)
+        return await index.search(query, count)
+
+    def close(self) -> None:
+        """Forget what was read. Harmless when called twice."""
+        index, self._index = self._index, None
+        if index is not None:
+            index.close()
+
+    def _read(self) -> LocalIndex:
+        with self._reading:
+            if self._index is None:
+                index = LocalIndex()
+                index.add_folder(self._folder)
+                self._index = index
+            return self._index
+
+
 def _opened(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     try:

@@ -1,8 +1,10 @@
 """The groups of built-in tools that settings can name, each loaded when it is named and given what it touches."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from toolwire.define.nearest import nearest
@@ -12,15 +14,38 @@ from toolwire.toolbox.paging import Keeper, from_store, more_tool
 from toolwire.toolbox.question import Ask
 
 USUAL_ENGINE = "bubblewrap"
+USUAL_HOME = Path(".toolwire")
+SKILLS = "skills"
+"""The group of the tool that reads skills. It is made where skills are looked for."""
+
+DESKTOP = (
+    "read", "write", "edit", "glob", "grep", "websearch", "webfetch", "codesearch", "bash", "question", "todowrite",
+    "todoread", "task", "skill", "sessions_list", "sessions_history", "sessions_send", "sessions_spawn",
+    "session_status", "agents_list", "git_status", "git_diff", "git_commit", "git_log", "git_branch", "apply_patch",
+    "browser", "canvas", "nodes", "image",
+)  # fmt: skip
+"""The tools that one expects of an agent on a desktop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """What the tools of a group are given: the weakest sandbox, what pages through long results, who can be asked."""
+    """What the tools of a group are given: the weakest sandbox, what pages through long results, who can be asked.
+
+    In `home` lie pages for the user and, if it `keeps`, plans for the next process. `search` gives what websearch asks,
+    `models` are lines such as "openrouter vendor/model", `crew` gives the agents that can be set to work, `scripts` let
+    the browser run scripts of the model's own, and what has to be closed in the end is put on `closing`.
+    """
 
     engine: str = USUAL_ENGINE
     store: Keeper | None = None
     ask: Ask | None = None
+    home: Path = USUAL_HOME
+    keeps: bool = False
+    search: Callable[[], Any] | None = None
+    models: tuple[str, ...] = ()
+    crew: Callable[[], Any] | None = None
+    scripts: bool = False
+    closing: AsyncExitStack | None = None
 
 
 def tools_of(groups: Iterable[str], place: Workplace) -> tuple[Tool, ...]:
@@ -36,20 +61,24 @@ def tools_of(groups: Iterable[str], place: Workplace) -> tuple[Tool, ...]:
     return tuple(found.values())
 
 
+def reads_skills(groups: Iterable[str]) -> bool:
+    """Whether the tool that reads skills is wanted even where there are none yet."""
+    return not {SKILLS, "desktop", "all"}.isdisjoint(groups)
+
+
 def _load(name: str) -> Any:
     """A group's own module is loaded when it is asked for: most turns need few of them."""
     return import_module(f"toolwire.toolbox.{name}")
 
 
 def _read_only(place: Workplace) -> tuple[Tool, ...]:
-    tools: tuple[Tool, ...] = _load("groups").read_only()
-    return (*tools, *_paging(place))
+    return (*_load("groups").read_only(), *_paging(place))
 
 
 def _coding(place: Workplace) -> tuple[Tool, ...]:
-    todos = _load("todos").MemoryTodos()
-    tools: tuple[Tool, ...] = _load("groups").coding(todos=todos, ask=place.ask)
-    return (*tools, *_paging(place))
+    kept = _load("todos")
+    todos = kept.FileTodos(place.home / "todos") if place.keeps else kept.MemoryTodos()
+    return (*_load("groups").coding(todos=todos, ask=place.ask), *_paging(place))
 
 
 def _paging(place: Workplace) -> tuple[Tool, ...]:
@@ -58,21 +87,76 @@ def _paging(place: Workplace) -> tuple[Tool, ...]:
 
 def _shell(place: Workplace) -> tuple[Tool, ...]:
     ops = _sandbox(place)
-    return (_load("shell").bash_tool(ops), *_load("job_tools").job_tools(_load("jobs").Jobs(ops)), *_paging(place))
+    bash = _load("shell").bash_tool(ops, engine=place.engine)
+    return (bash, *_load("job_tools").job_tools(_load("jobs").Jobs(ops)), *_paging(place))
 
 
 def _git(place: Workplace) -> tuple[Tool, ...]:
-    tools: tuple[Tool, ...] = _load("git").git(_sandbox(place))
-    return tools
+    return (*_load("git").git(_sandbox(place)),)
 
 
-def _web(place: Workplace) -> tuple[Tool, ...]:  # noqa: ARG001 -- the web is everywhere
-    tools: tuple[Tool, ...] = _load("web").web(search_names=("websearch",))
-    return tools
+def _web(place: Workplace) -> tuple[Tool, ...]:
+    return (_load("web").webfetch_tool(import_module("toolwire.execute.egress.web").Web()), *_search(place))
 
 
-def _data(place: Workplace) -> tuple[Tool, ...]:  # noqa: ARG001 -- it touches nothing
+def _search(place: Workplace) -> tuple[Tool, ...]:
+    backend = place.search() if place.search else None
+    if place.closing is not None and (close := getattr(backend, "close", None)):
+        place.closing.callback(close)
+    searching = _load("search")
+    return searching.search_tool(backend or searching.NoBackend()), *_paging(place)
+
+
+def _data(_: Workplace) -> tuple[Tool, ...]:
     return (_load("data").json_transform_tool(),)
+
+
+def _image(_: Workplace) -> tuple[Tool, ...]:
+    return (_load("pictures").image_tool(_load("local_files").LocalFiles()),)
+
+
+def _browser(place: Workplace) -> tuple[Tool, ...]:
+    chromium = _load("browser_chromium").Chromium()
+    if place.closing is not None:
+        place.closing.push_async_exit(chromium)
+    return (_load("browser").browser_tool(chromium, evaluate=place.scripts),)
+
+
+def _canvas(place: Workplace) -> tuple[Tool, ...]:
+    return (_load("canvas").canvas_tool(place.home / "canvas"),)
+
+
+def _nodes(_: Workplace) -> tuple[Tool, ...]:
+    return (_load("canvas").nodes_tool(),)
+
+
+def _teamwork(place: Workplace) -> tuple[Tool, ...]:
+    crew = place.crew() if place.crew else _load("delegation").Crew(_nowhere(), ())
+    return (*_load("errands").teamwork(crew),)
+
+
+def _nowhere() -> Any:
+    """A store that knows of no turn."""
+    return import_module("toolwire.record.memory").MemoryStore()
+
+
+def _models(place: Workplace) -> tuple[Tool, ...]:
+    asking = _load("asking")
+    return tuple(asking.asking_tool(name, asking.named(name, place.models)) for name in asking.NAMES)
+
+
+def _desktop(place: Workplace) -> tuple[Tool, ...]:
+    parts = ("coding", "other_names", "shell", "git", "web", "teamwork", "browser", "canvas", "nodes")
+    every = {tool.name: tool for part in parts for tool in OUTFITS[part](place)}
+    return tuple(every[name] for name in (*DESKTOP, "more") if name in every)
+
+
+def _all(place: Workplace) -> tuple[Tool, ...]:
+    every: dict[str, Tool] = {}
+    for name, make in OUTFITS.items():
+        if name not in ("desktop", "all"):
+            every |= {tool.name: tool for tool in make(place) if tool.name not in every}
+    return tuple(every.values())
 
 
 def _sandbox(place: Workplace) -> Any:
@@ -82,8 +166,19 @@ def _sandbox(place: Workplace) -> Any:
 OUTFITS: Mapping[str, Callable[[Workplace], tuple[Tool, ...]]] = {
     "read_only": _read_only,
     "coding": _coding,
+    "other_names": lambda _: tuple(_load("groups").other_names()),
     "shell": _shell,
     "git": _git,
     "web": _web,
+    "search": _search,
     "data": _data,
+    "image": _image,
+    "browser": _browser,
+    "canvas": _canvas,
+    "nodes": _nodes,
+    "teamwork": _teamwork,
+    "models": _models,
+    SKILLS: lambda _: (),
+    "desktop": _desktop,
+    "all": _all,
 }

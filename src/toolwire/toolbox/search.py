@@ -26,7 +26,8 @@ BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
 TAVILY_URL = "https://api.tavily.com/search"
 HOW_TO = (
     "no search backend is set: give one of searxng (the address of a SearXNG server), brave or tavily (an API key), "
-    "for example search_backend('searxng', url='http://127.0.0.1:8888'), or a LocalIndex of your own documents"
+    "for example search_backend('searxng', url='http://127.0.0.1:8888'), or a LocalIndex of your own documents; "
+    "in the settings search.backend does"
 )
 
 

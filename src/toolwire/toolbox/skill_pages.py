@@ -31,7 +31,9 @@ def skill_tool(pages: Sequence[FoundSkill], shelf: Shelf) -> Tool:
     by_name = {found.skill.name: found for found in pages}
 
     async def skill(name: str, file: str = "") -> dict[str, Any]:
-        found = by_name[name]
+        found = by_name.get(name)
+        if found is None:
+            raise ToolFailure("there are no skills here yet", code=Code.NOT_FOUND)
         files = sorted(found.folder.files - {PAGE})
         text = await asyncio.to_thread(_text, found, file, shelf) if file else found.skill.instructions
         return {"skill": name, "text": text, "files": files[:_MOST_LISTED]}
@@ -45,20 +47,23 @@ def skill_tool(pages: Sequence[FoundSkill], shelf: Shelf) -> Tool:
         tier=Tier.CRAWL,
         effect=Effect.PURE,
         category="file",
-        examples=({"name": next(iter(by_name))},),
+        examples=({"name": next(iter(by_name), "some-skill")},),
     )
 
 
 def _description(pages: Sequence[FoundSkill]) -> str:
+    if not pages:
+        return "Read the instructions of a skill before doing what it is for. There are none yet."
     lines = "\n".join(f"- {found.skill.name}: {' '.join(found.skill.description.split())}" for found in pages)
     return f"Read the instructions of a skill before doing what it is for. The skills:\n{lines}"
 
 
 def _input(names: tuple[str, ...]) -> dict[str, Any]:
+    chosen = {"enum": list(names)} if names else {}
     return {
         "type": "object",
         "properties": {
-            "name": {"type": "string", "enum": list(names), "description": "The skill to read."},
+            "name": {"type": "string", **chosen, "description": "The skill to read."},
             "file": {"type": "string", "description": "One of its further files, in place of its instructions."},
         },
         "required": ["name"],

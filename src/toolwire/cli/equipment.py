@@ -1,0 +1,112 @@
+"""What the tools of a place hold while a command runs: a browser, an index, other agents; all closed at its end."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from toolwire.agent import Agent
+from toolwire.cli.opening import Asked, Place, choice_for, model_of, toolbox_of, workplace_of
+from toolwire.cli.person import Person
+from toolwire.define.toolbox import Toolbox
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.journey import Tell
+from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import Budget
+from toolwire.record.contract import Store
+from toolwire.settings import ModelChoice
+
+GENERAL = "general"
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """Who and what a command works with: its store, the person, what was granted, and how its model is reached."""
+
+    store: Store
+    person: Person
+    grant: Grant
+    tell: Tell | None = None
+    asked: Asked = Asked()
+
+
+@asynccontextmanager
+async def equipped(place: Place, company: Company) -> AsyncIterator[Toolbox]:
+    """The tools of a place with all that they hold, closed at the end."""
+    person = company.person
+    async with AsyncExitStack() as closing:
+        team = _Team(place, company, closing)
+        usual = workplace_of(place, company.store)
+        ask = person.answer if person.present else None
+        team.toolbox = toolbox_of(place, replace(usual, ask=ask, crew=team.crew, closing=closing))
+        yield team.toolbox
+
+
+class _Team:
+    """The agents that can be set to work: the model that answers here, and one for each profile. All have its tools."""
+
+    def __init__(self, place: Place, company: Company, closing: AsyncExitStack) -> None:
+        self._place = place
+        self._company = company
+        self._closing = closing
+        self._models: dict[str, ChatModel] = {}
+        self._executor = InProcessExecutor()
+        self.toolbox = Toolbox()
+
+    def crew(self) -> Any:
+        """All of them, over the store of the place."""
+        # Loaded when the group is named: most commands set nobody to work.
+        delegation: Any = import_module("toolwire.toolbox.delegation")
+        budget = Budget(**self._place.settings.budget.model_dump())
+        workers = [
+            delegation.Worker(name, f"{choice.model}, with the tools of whoever asks.", self._company.grant, make)
+            for name, choice in self._choices().items()
+            for make in [partial(self._agent, choice)]
+        ]
+        crew = delegation.Crew(self._company.store, workers, budget=budget)
+        self._closing.push_async_callback(self._close)
+        self._closing.push_async_exit(crew)
+        return crew
+
+    def _choices(self) -> dict[str, ModelChoice]:
+        """Nobody while a recording speaks for the model: what a sub-agent would say is not on it."""
+        if self._company.asked.replay:
+            return {}
+        settings = self._place.settings
+        named = {
+            name: choice_for(self._place, f"{profile.provider}:{profile.model}")
+            for name, profile in settings.profiles.items()
+        }
+        return {GENERAL: settings.chosen(), **named}
+
+    def _agent(self, choice: ModelChoice, grant: Grant) -> Agent:
+        company, settings = self._company, self._place.settings
+        return Agent(
+            self._model(choice),
+            self.toolbox,
+            grant=grant,
+            limits=settings.limits(),
+            store=company.store,
+            executor=self._executor,
+            approve=company.person.approver,
+            suspends=settings.store.kind == "sqlite",
+            tell=company.tell,
+            approval_s=settings.approval.expires_s,
+            secrets=settings.secrets(self._place.environ),
+            max_tokens=choice.max_tokens,
+            temperature=choice.temperature,
+        )
+
+    def _model(self, choice: ModelChoice) -> ChatModel:
+        if choice.model not in self._models:
+            asked = replace(self._company.asked, record=None) if choice == self._place.settings.chosen() else Asked()
+            self._models[choice.model] = model_of(self._place, choice, asked)
+        return self._models[choice.model]
+
+    async def _close(self) -> None:
+        for model in self._models.values():
+            await model.close()
+        await self._executor.close()
