@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
@@ -85,7 +85,7 @@ class WarmLog:
             try:
                 self._sweep()
                 for day, group in groupby(rows, key=_day):
-                    _append(self._folder / _file_of(day), b"".join(map(_line, group)))
+                    _append(self._folder / _file_of(day), _lines(group))
             except (OSError, ValueError, TypeError, OverflowError):
                 self._swept = None  # the folder may be gone; it is looked for again
 
@@ -118,13 +118,21 @@ def _file_of(day: int) -> str:
     return f"audit-{date.fromordinal(_FIRST_DAY + day)}.jsonl"
 
 
+def _lines(rows: Iterable[Row]) -> bytearray:
+    """The rows as lines of one buffer: many small ones would be given back to the system and asked for again."""
+    lines = bytearray()
+    for row in rows:
+        lines += _line(row)
+    return lines
+
+
 def _line(row: Row) -> bytes:
     body = dict(zip(_NAMES, row, strict=True))
     body["detail"] = orjson.Fragment(body["detail"])
     return orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _append(path: Path, lines: bytes) -> None:
+def _append(path: Path, lines: bytearray) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.write(descriptor, lines)  # one write, so that lines of several processes do not mix
