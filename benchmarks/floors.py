@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import cycle, islice
 from typing import Any
 
 import msgspec
@@ -83,8 +82,8 @@ async def _loop(model: Callable[[list[Message]], Awaitable[Message]], answer: An
 
 
 def _replies(shape: Shape) -> Iterator[Message]:
-    """What the model says, made beforehand: a floor pays for nothing but its loop."""
-    return cycle([_reply(asked) for asked in islice(script(shape), shape.model_calls)])
+    """What the model says, made when it is asked, as all other loops' models do."""
+    return map(_reply, script(shape))
 
 
 def _reply(asked: tuple[Asked, ...]) -> Message:

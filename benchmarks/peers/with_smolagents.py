@@ -1,7 +1,11 @@
-"""smolagents' ToolCallingAgent. Its tools and loop are synchronous; its answer is a call of `final_answer`."""
+"""smolagents' ToolCallingAgent. Its tools and loop are synchronous; its answer is a call of `final_answer`.
+
+The model prepares and writes its request as the library's own models do, since ours writes its request too.
+"""
 
 from typing import Any
 
+import orjson
 from smolagents import LogLevel, ToolCallingAgent, tool
 from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolCallFunction, MessageRole, Model
 
@@ -15,7 +19,11 @@ class InstantModel(Model):
         super().__init__(model_id="instant")
         self._steps = script(shape)
 
-    def generate(self, *_: Any, **__: Any) -> Any:
+    def generate(self, messages: Any, **asked: Any) -> Any:
+        prepared = self._prepare_completion_kwargs(
+            messages, model=self.model_id, convert_images_to_image_urls=True, **asked
+        )
+        orjson.dumps(prepared)
         calls = [_call(one) for one in next(self._steps) or FINAL]
         return ChatMessage(role=MessageRole.ASSISTANT, content="", tool_calls=calls)
 
