@@ -11,6 +11,7 @@ what toolwire itself does, measured alone.
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -157,11 +158,11 @@ async def bare_proxy(port: int) -> None:
 
 
 @asynccontextmanager
-async def started(*words: str) -> AsyncIterator[tuple[int, int]]:
+async def started(*words: str, **environ: str) -> AsyncIterator[tuple[int, int]]:
     """A process of its own that prints its address; gives its id and port."""
     quiet = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", *words, stdout=asyncio.subprocess.PIPE, stderr=quiet
+        sys.executable, "-m", *words, stdout=asyncio.subprocess.PIPE, stderr=quiet, env=os.environ | environ
     )
     assert process.stdout is not None
     try:

@@ -1,8 +1,8 @@
-"""The same requests through LiteLLM's proxy: `python -m benchmarks.gateway_litellm PATH/TO/litellm`.
+"""The same requests through the gateway and LiteLLM's proxy, in turns: `python -m benchmarks.gateway_litellm LITELLM`.
 
 LiteLLM lives in an environment of its own (`uv venv E && VIRTUAL_ENV=E uv pip install 'litellm[proxy]'`). It does not
-start without a master key, so unlike the gateway's own run this one includes the check of a key. It passes leaked
-calls on as the text that they are.
+start without a master key, so the gateway is given a token too, and both check one for each request. LiteLLM passes
+leaked calls on as the text that they are.
 """
 
 import argparse
@@ -10,13 +10,17 @@ import asyncio
 import json
 import os
 import secrets
+import sys
 import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 
-from benchmarks.gateway import CASES, Upstream, measured, read_message
+from benchmarks.gateway import CASES, TARGET_US, Upstream, measured, read_message, started
 from toolwire.gateway.server import listen
 
+SHARE = 0.1
 START_S = 60.0
 
 
@@ -35,8 +39,9 @@ async def connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
                 await asyncio.sleep(0.2)
 
 
-async def cost(process: int, port: int, key: str, body: bytes, requests: int, repetitions: int) -> list[float]:
-    """CPU for each request on one connection."""
+@asynccontextmanager
+async def asking(port: int, key: str, body: bytes) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """What asks once, on one connection."""
     reader, writer = await connected(port)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n"
@@ -48,36 +53,62 @@ async def cost(process: int, port: int, key: str, body: bytes, requests: int, re
         assert b" 200 " in (await read_message(reader))[:20]
 
     try:
-        return await measured(ask, process, requests, repetitions)
+        yield ask
     finally:
         writer.close()
 
 
-async def run(command: str, requests: int, repetitions: int) -> None:
-    upstream, key, port = Upstream(), f"sk-{secrets.token_hex(24)}", free_port()
-    behind = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=2**24)
-    base = f"http://127.0.0.1:{behind.sockets[0].getsockname()[1]}/v1"
+@asynccontextmanager
+async def litellm(command: str, base: str, key: str) -> AsyncIterator[tuple[int, int]]:
+    """LiteLLM's proxy in front of an upstream; gives its process and port."""
     served = {"model_name": "m", "litellm_params": {"model": "openai/m", "api_base": base, "api_key": "unused"}}
+    port, quiet = free_port(), asyncio.subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
         config.write_text(json.dumps({"model_list": [served]}))  # JSON is YAML
-        quiet = asyncio.subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
             command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False",
             stdout=quiet, stderr=quiet,
             env=os.environ | {"LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*"},
         )  # fmt: skip
         try:
-            print(f"{'CPU of the LiteLLM proxy for one request':<44}{'us':>8}")
-            for name, (body, upstream.answer) in CASES.items():
-                if b'"stream": false' in body:
-                    found = await cost(process.pid, port, key, body, requests, repetitions)
-                    print(f"{name:<44}{median(found):>8.0f}   [{min(found):.0f}..{max(found):.0f}]", flush=True)
+            yield process.pid, port
         finally:
             if process.returncode is None:
                 process.terminate()
                 await process.wait()
-            behind.close()
+
+
+async def compared(
+    ours: tuple[int, int], theirs: tuple[int, int], key: str, body: bytes, requests: int, repetitions: int
+) -> tuple[list[float], list[float]]:
+    """CPU for each request of both, measured in turns."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repetitions):
+        for (process, port), times in zip((ours, theirs), found, strict=True):
+            async with asking(port, key, body) as ask:
+                times.extend(await measured(ask, process, requests, 1))
+    return found
+
+
+async def run(command: str, requests: int, repetitions: int) -> bool:
+    """Whether the gateway stayed within both targets."""
+    upstream, key = Upstream(), f"sk-{secrets.token_hex(24)}"
+    behind = await asyncio.start_server(upstream.serve, "127.0.0.1", 0, limit=2**24)
+    address = f"http://127.0.0.1:{behind.sockets[0].getsockname()[1]}"
+    within = True
+    async with (
+        started("toolwire", "serve", "--upstream", address, "--port", "0", "--token-env", "GATE", GATE=key) as ours,
+        litellm(command, f"{address}/v1", key) as theirs,
+    ):
+        print(f"{'CPU for one request, us':<40}{'gateway':>8}{'LiteLLM':>9}{'share':>8}")
+        for name, (body, upstream.answer) in CASES.items():
+            if b'"stream": false' in body:
+                we, they = map(median, await compared(ours, theirs, key, body, requests, repetitions))
+                print(f"{name:<40}{we:>8.0f}{they:>9.0f}{we / they:>8.3f}", flush=True)
+                within = within and we <= TARGET_US and we / they <= SHARE
+    behind.close()
+    return within
 
 
 def main() -> None:
@@ -86,7 +117,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
-    asyncio.run(run(options.command, options.requests, options.repetitions))
+    sys.exit(0 if asyncio.run(run(options.command, options.requests, options.repetitions)) else 1)
 
 
 if __name__ == "__main__":
