@@ -8,7 +8,7 @@ from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, User
 from toolwire.protocol.tools import Tool
 from toolwire.wire import strict_schema
 from toolwire.wire.names import alphabet
-from toolwire.wire.outbound import CallIds, Json, images, to_json, words
+from toolwire.wire.outbound import CallIds, Json, images, once_per_tool, to_json, words
 from toolwire.wire.pictures import address, written_parts
 from toolwire.wire.request import Dialect, encode_conversation
 
@@ -30,20 +30,16 @@ def encode_tools(tools: Iterable[Tool]) -> list[Json]:
     ]
 
 
-def encode_tools_strictly(tools: Iterable[Tool]) -> list[Json]:
+@once_per_tool
+def encode_tools_strictly(tool: Tool) -> Json:
     """The same for strict mode, in which the provider itself holds the model to the schema."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": wire_name(tool.name),
-                "description": tool.description,
-                "parameters": strict_schema.fit(tool.input_schema)[0],
-                "strict": True,
-            },
-        }
-        for tool in tools
-    ]
+    function = {
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "parameters": strict_schema.fit(tool.input_schema)[0],
+        "strict": True,
+    }
+    return {"type": "function", "function": function}
 
 
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
