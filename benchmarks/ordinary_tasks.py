@@ -4,8 +4,9 @@
 done in a folder: every tier, files, shell and git in that folder, no network, everything else as it comes. Each call
 has a fresh copy of a small project. It *works* when its result is a success and shows what the task says. A person
 who is asked says yes, and that counts as working only where the tool changes things, since `supervised` promises to ask
-there; whatever else asks, is refused, fails or shows something else, counts as not working. Asked about are also
-commands that only look, since `bash` could do anything: how many of these there are is told apart.
+there; whatever else asks, is refused, fails or shows something else, counts as not working. Commands that are known
+to only read run unasked. How many questions there were is printed, and how many of them changed no file in the end:
+programs that could have written, such as `python3 -c`.
 """
 
 import asyncio
@@ -133,7 +134,8 @@ def report(outcomes: Sequence[Outcome]) -> str:
     looked = sum(one.asked and not one.changed for one in worked)
     total = (
         f"{len(worked)} of {len(outcomes)} ordinary tasks work ({len(worked) / len(outcomes):.1%}): "
-        f"{len(worked) - asked.total()} without a question, {asked.total()} after a person's yes "
+        f"{len(worked) - asked.total()} without a question, {asked.total()} after a person's yes, "
+        f"{asked.total() / len(outcomes):.1%} of all "
         f"({', '.join(f'{tool} {count}' for tool, count in asked.most_common())}), of which {looked} changed no file."
     )
     return "\n".join([total, *(f"  {_shown(one.task)} -> {one.trouble}" for one in outcomes if one.trouble)])

@@ -62,3 +62,60 @@ def test_files_that_redirections_write_are_named() -> None:
 def test_any_text_can_be_read(text: str) -> None:
     reading = read_shell(text)
     assert reading.doubt or reading.commands or not text.strip("\x00")
+
+
+@pytest.mark.threat("T26")
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("exec -a ls rm x", ("rm", "x")),
+        ("exec -als rm x", ("rm", "x")),
+        ("env -uC rm ls", ("rm", "ls")),
+        ("nice -n5 -- rm x", ("rm", "x")),
+        ("git > /dev/null push", ("git", "push")),
+        ("rm < a -rf x", ("rm", "-rf", "x")),
+        ("r\\\nm x", ("rm", "x")),
+        ("command -v rm", ("command", "-v", "rm")),
+    ],
+)
+def test_no_way_of_writing_it_hides_which_command_runs(text: str, command: tuple[str, ...]) -> None:
+    assert read_shell(text).commands == (command,)
+
+
+@pytest.mark.threat("T26")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "env -a ls rm x",
+        "/usr/bin/time -o ls rm x",
+        "for PATH in .; do ls; done",
+        "[[ 'a[$(rm x)]' -eq 0 ]]",
+        "[ -v 'a[$(rm x)]' ]",
+        "[ a > x ]",
+        "for f in 'a[$(rm x)]'; do echo $((f)); done",
+        "echo ${f@P}",
+        "echo ${PATH:=.}",
+        "unset PATH",
+        "((PATH=1))",
+        "coproc rm x",
+        "ls\rrm x",
+        "# a\\\nrm x",
+    ],
+)
+def test_syntax_that_can_hide_an_effect_is_in_doubt(text: str) -> None:
+    assert read_shell(text).doubt
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("ls >& x", ("x",)), ("ls >&2", ()), ("ls 2>/dev/null", ()), ("ls > a -l", ("a",))]
+)
+def test_a_copy_of_a_stream_writes_no_file_and_nothing_is_written_nowhere(text: str, written: tuple[str, ...]) -> None:
+    assert read_shell(text).written == written
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [('echo "a\\nb"', "a\\nb"), ('echo "a\\$b"', "a$b"), ('echo "  "', "  "), ("git HEAD~1", "HEAD~1")],
+)
+def test_a_word_is_what_the_shell_would_hand_over(text: str, word: str) -> None:
+    assert read_shell(text).commands[0][1:] == (word,)

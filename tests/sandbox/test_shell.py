@@ -129,7 +129,7 @@ async def test_bash_reaches_granted_hosts_through_a_door_and_nothing_without_the
     runtime = Runtime(Toolbox(bash_tool(box, door)), MemoryStore())
     for number, permissions in enumerate(({"shell"}, {"shell", "network"})):
         grant = Grant(Tier.RUN, frozenset(permissions), (str(workspace),), ("a.example",), confirmed=frozenset({"*"}))
-        call = ToolCall("bash", {"command": "true"}, id=f"c{number}")
+        call = ToolCall("bash", {"command": "make"}, id=f"c{number}")
         await runtime.execute(call, Turn("t", grant=grant))
 
     assert opened == [(), ("a.example",)]

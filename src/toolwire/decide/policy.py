@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any
 
+from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
@@ -36,6 +37,7 @@ class Ruling:
 
 
 _CONFIRMED = Ruling(Verdict.ALLOW, "The grant has confirmed it.")
+_LOOKS = Ruling(Verdict.ALLOW, "Every command in it only reads, in a box where nothing can be written (only reads).")
 _FREE = Ruling(Verdict.ALLOW, "It may run without asking.")
 
 
@@ -51,9 +53,10 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
             return _FREE
     if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and SHELL not in tool.needs:
         return _by_autonomy(tool, grant)
-    if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE:
-        return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
     reading = _reading(tool, arguments)
+    looks = tool.reading_box and reading is not None and only_reads(reading)
+    if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE and not looks:
+        return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
     if reading is not None and (ruin := _ruin(reading)):
         return Ruling(Verdict.DENY, f"{ruin!r} would ruin the machine; it is never run.")
     if reading is not None and (missing := _missing(reading, grant)):
@@ -62,6 +65,8 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
         for rule in grant.rules:
             if rule.verdict is verdict and _concerns(rule, tool) and _matches(rule, arguments, reading):
                 return Ruling(verdict, _said(rule), rule)
+    if looks and not tool.requires_confirmation:
+        return _LOOKS
     if tainted and grant.wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
         return Ruling(
             Verdict.ASK, f"This turn has read what strangers may have written, and {tool.name!r} has effects."

@@ -5,30 +5,28 @@ run time, a wrapper that is not known, a text that does not parse) is not unders
 """
 
 import importlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from toolwire.decide.shell_syntax import hidden_effect, is_plain
+from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, word
 from toolwire.protocol.values import quick
+
+__all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell"]
 
 LONGEST = 10_000
 MOST_NODES = 20_000
-UNKNOWN = "\0"
+NOWHERE = "/dev/null"
 
-# Wrappers that run the words after them as they stand, and those of their own options that take a value.
-_WRAPPERS = {
-    "command": "", "nohup": "", "time": "", "builtin": "", "exec": "", "setsid": "", "stdbuf": "ioe",
-    "nice": "n", "ionice": "cn", "timeout": "ks", "env": "uC",
-}  # fmt: skip
-_TAKES_AN_AMOUNT = {"timeout"}
 # Commands that run text or other commands in ways that are not looked into.
 _OPAQUE = frozenset(
     "eval source . sh bash dash zsh ksh fish python python3 perl ruby node php lua awk gawk sed xargs parallel sudo "
     "doas su ssh watch script expect trap alias busybox chroot unshare nsenter systemd-run at batch crontab make "
-    "find".split()
+    "find coproc".split()
 )
-
 _SYSTEM_FOLDERS = {"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"}
 
 
@@ -38,11 +36,13 @@ class Reading:
     """The commands of a text, each as its words; a word that is made at run time is `UNKNOWN`.
 
     `written` are the files that redirections write. `doubt` says why the text is not fully understood, if so.
+    A `plain` text does nothing but run these commands: no other syntax in it has an effect.
     """
 
     commands: tuple[tuple[str, ...], ...] = ()
     written: tuple[str, ...] = ()
     doubt: str = ""
+    plain: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -53,10 +53,23 @@ def read_shell(text: str) -> Reading:
         return Reading(doubt='reading shell commands needs an extra: pip install "toolwire[shell]"')
     if len(text) > LONGEST:
         return Reading(doubt=f"the text is longer than {LONGEST} characters")
-    tree = parser.parse(text.encode("utf-8", "replace"))
+    joined = _CONTINUED.sub(r"\1", text)
+    tree = parser.parse(joined.encode("utf-8", "replace"))
     if tree.root_node.has_error:
         return Reading(doubt="the text is not valid shell")
-    return _Reader().read(tree.root_node)
+    reader = _Reader()
+    if any(not (char.isprintable() or char in "\t\n") for char in text):
+        reader.doubts.append("it has characters that are not seen")
+    if joined != text and any(mark in text for mark in ("'", "<<", "#")):
+        reader.doubts.append("a line goes on in the next one, among quotes or remarks")
+    if _BLANK_WORD.search(joined):
+        reader.plain = False
+    return reader.read(tree.root_node)
+
+
+# What the shell takes out before it reads on: a backslash at the end of a line, unless it is itself escaped.
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
+_BLANK_WORD = re.compile(r"(?:^|\s)\\\s")  # the tree leaves out a word that begins with an escaped blank
 
 
 @lru_cache(maxsize=1)
@@ -69,11 +82,6 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(bash.language()))
 
 
-def base_name(word: str) -> str:
-    """The name of a command without its folder."""
-    return word.rpartition("/")[2]
-
-
 class _Reader:
     """Collects what a syntax tree says."""
 
@@ -81,6 +89,8 @@ class _Reader:
         self.commands: list[tuple[str, ...]] = []
         self.written: list[str] = []
         self.doubts: list[str] = []
+        self.opaque = ""
+        self.plain = True
 
     def read(self, root: Any) -> Reading:
         for count, node in enumerate(_all_nodes(root)):
@@ -88,30 +98,47 @@ class _Reader:
                 self.doubts.append("the text has too many parts")
                 break
             self._look(node)
-        return Reading(tuple(self.commands), tuple(self.written), self.doubts[0] if self.doubts else "")
+        plain = self.plain and not self.doubts and not self.written
+        return Reading(tuple(self.commands), tuple(self.written), next(iter(self.doubts), self.opaque), plain)
 
     def _look(self, node: Any) -> None:
         match node.type:
             case "command":
                 self._command(node)
+            case "file_redirect":
+                self._redirect(node)
+            case "test_command" | "arithmetic_expansion" | "expansion" | "for_statement" if why := hidden_effect(node):
+                self.doubts.append(why)
             case "function_definition":
                 self.doubts.append("it defines a function")
-            case "file_redirect" if any(child.type in _WRITES for child in node.children):
-                self.written.append(_word(node.children[-1]))
             case "variable_assignment" if node.parent.type != "command":
                 self.doubts.append("it sets variables")
+            case "unset_command" | "declaration_command" | "((":
+                self.doubts.append("it sets variables")
+        if node.is_named and not is_plain(node):
+            self.plain = False
 
     def _command(self, node: Any) -> None:
-        words = [_word(child) for child in node.children if child.type not in _NOT_WORDS]
+        words = [word(child) for child in node.children if child.type not in _NOT_WORDS]
         if any(child.type == "variable_assignment" for child in node.children):
             self.doubts.append("a command gets variables of its own")
+        if node.parent.type == "redirected_statement":  # what follows a redirection belongs to the command again
+            for redirect in node.parent.children:
+                words += map(word, _destinations(redirect)[1:])
         self._unwrapped(words)
 
+    def _redirect(self, node: Any) -> None:
+        marks, places = {child.type for child in node.children}, list(map(word, _destinations(node)[:1]))
+        copies = all(place.isdecimal() or place == "-" for place in places)
+        if (marks & _WRITES and places != [NOWHERE]) or (">&" in marks and not copies):
+            self.written += places
+
     def _unwrapped(self, words: list[str]) -> None:
-        while words and base_name(words[0]) in _WRAPPERS:
-            rest = _after_wrapper(words)
+        while words and is_wrapper(words):
+            rest = after_wrapper(words)
             if rest is None:
                 self.doubts.append(f"{words[0]!r} runs something that cannot be told")
+            if not rest:
                 break
             words = rest
         if not words:
@@ -120,7 +147,7 @@ class _Reader:
         if UNKNOWN in words[0]:
             self.doubts.append("a command's name is made when it runs")
         elif name in _OPAQUE:
-            self.doubts.append(f"{name!r} runs other commands")
+            self.opaque = self.opaque or f"{name!r} runs other commands"
         known = words[0].rpartition("/")[0] in _SYSTEM_FOLDERS
         self.commands.append((name if known else words[0], *words[1:]))
 
@@ -129,51 +156,15 @@ _WRITES = {">", ">>", "&>", "&>>", ">|", "<>"}
 _NOT_WORDS = {"variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect", "<", ">"}
 
 
+def _destinations(redirect: Any) -> list[Any]:
+    """Where a redirection leads, and the words that the tree hangs behind that."""
+    named = [child for child in redirect.children if child.is_named and child.type != "file_descriptor"]
+    return named if redirect.type == "file_redirect" else []
+
+
 def _all_nodes(root: Any) -> Iterator[Any]:
     waiting = [root]
     while waiting:
         node = waiting.pop()
         yield node
         waiting.extend(reversed(node.children))
-
-
-def _after_wrapper(words: list[str]) -> list[str] | None:
-    """The words that a wrapper runs; None where its own options are not understood."""
-    name = base_name(words[0])
-    rest, amounts = words[1:], int(name in _TAKES_AN_AMOUNT)
-    while rest and rest[0].startswith("-") and rest[0] != "--":
-        option = rest.pop(0)
-        if option[1:2] == "-" or UNKNOWN in option or (name == "env" and "S" in option):
-            return None
-        if option[1:] and option[-1] in _WRAPPERS[name]:
-            rest = rest[1:]
-    if rest[:1] == ["--"]:
-        rest = rest[1:]
-    if name == "env" and rest and "=" in rest[0]:
-        return None
-    return rest[amounts:]
-
-
-def _word(node: Any) -> str:
-    """A word as the shell would hand it over, or with UNKNOWN in it where only running it would tell."""
-    match node.type:
-        case "word" | "number" | "string_content" | "special_character":
-            return _unescaped(node.text.decode("utf-8", "replace"), inside=node.type == "string_content")
-        case "raw_string":
-            return str(node.text.decode("utf-8", "replace")[1:-1])
-        case "command_name":
-            return _word(node.children[0]) if node.child_count == 1 else UNKNOWN
-        case "string":
-            return "".join(_word(child) for child in node.children if child.type != '"')
-        case "concatenation":
-            return "".join(map(_word, node.children))
-    return UNKNOWN
-
-
-def _unescaped(text: str, *, inside: bool) -> str:
-    if not inside and any(mark in text for mark in "*?[{~"):
-        return UNKNOWN if text[0] in "~*?[{" else text.translate({ord(mark): UNKNOWN for mark in "*?[{~"})
-    if "\\" not in text:
-        return text
-    letters = iter(text)
-    return "".join(next(letters, "") if letter == "\\" else letter for letter in letters)

@@ -57,7 +57,8 @@ class Tool:
     """One capability, written once, callable by any model. See `docs/glossary.md` for every field.
 
     A `journaled` transactional tool keeps a journal by `Context.idempotency_key`: run again after a crash, it does
-    nothing that it has done before and gives the same answer.
+    nothing that it has done before and gives the same answer. A shell tool with a `reading_box` runs a command that
+    only reads where nothing can be written and nothing reached, so that nobody need be asked about it.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Tool:
     examples: tuple[JsonObject, ...] = ()
     validator: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     target: Any = None
+    reading_box: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function behind an in-process tool directly, as if it had never been decorated."""

@@ -9,6 +9,8 @@ from typing import Annotated, TypedDict
 
 from pydantic import Field
 
+from toolwire.decide.reading import only_reads
+from toolwire.decide.shell import read_shell
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
@@ -48,8 +50,12 @@ WayOut = Callable[[Command, tuple[str, ...]], AbstractAsyncContextManager[Comman
 """Opens a door to some hosts for a command, and gives the command as it must then be run."""
 
 
-def bash_tool(ops: ExecOps, outward: WayOut = way_out) -> Tool:
-    """The tool that runs shell commands through `ops`; those with granted hosts reach them through `outward`."""
+def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblewrap") -> Tool:
+    """The tool that runs shell commands through `ops`; those with granted hosts reach them through `outward`.
+
+    `engine` is the least that confines them. What only reads gets a box without anything to write or to reach.
+    """
+    confined = engine != "none"
 
     @tool(
         name="bash",
@@ -58,7 +64,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out) -> Tool:
         effect=Effect.UNSAFE,
         category="exec",
         needs={"shell"},
-        sandbox="bubblewrap",
+        sandbox=engine,
         timeout_s=LIMITS["bash"].wall_s,
         max_timeout_s=LONGEST_WALL_S["bash"],
         examples=(
@@ -79,13 +85,15 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out) -> Tool:
             workdir: The folder to run it in, relative to the workspace.
             timeout_ms: How many milliseconds it may take; 30000 unless given, at most 300000.
         """
-        async with outward(_command(context, command, workdir), granted_hosts(context)) as ready:
+        looks = confined and only_reads(read_shell(command))
+        planned = replace(_command(context, command, workdir), writable=not looks)
+        async with outward(planned, () if looks else granted_hosts(context)) as ready:
             ran = await ops.run(ready, _progress(context))
         if ran.limit == "wall":
             raise _timed_out(command, ran)
         return bash_output(ran)
 
-    return bash
+    return replace(bash, reading_box=confined)
 
 
 def granted_hosts(context: Context) -> tuple[str, ...]:

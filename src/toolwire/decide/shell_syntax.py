@@ -1,0 +1,78 @@
+"""The syntax of a shell text around its commands: what does nothing by itself, and what can hide an effect. Pure."""
+
+from typing import Any
+
+_PLAIN = frozenset(
+    "program redirected_statement command command_name word number string string_content raw_string ansi_c_string "
+    "concatenation simple_expansion variable_name special_variable_name expansion command_substitution "
+    "process_substitution pipeline list subshell compound_statement if_statement elif_clause else_clause "
+    "while_statement for_statement do_group negated_command file_redirect file_descriptor herestring_redirect "
+    "test_command unary_expression binary_expression parenthesized_expression test_operator extglob_pattern "
+    "arithmetic_expansion brace_expression regex".split()
+)
+_VALUE_ONLY = frozenset(["${", "}", "#", "%", "%%", "##", "^", "^^", ",", ",,", ":-", "-", "/", "//", "/#", "/%"])
+_SUMS = frozenset("arithmetic_expansion number binary_expression unary_expression parenthesized_expression".split())
+_ARITHMETIC = frozenset("-eq -ne -lt -le -gt -ge".split())
+_MADE = frozenset("simple_expansion expansion command_substitution concatenation".split())
+_MOST_PARTS = 200
+_SIGNS = frozenset(["[", "]", "=", "==", "!=", "!", "(", ")", '"', "$", "${", "}", "$(", "`"])
+_LOOKS_INTO_NAMES = frozenset(["-v", "-R"])
+
+
+def is_plain(node: Any) -> bool:
+    """Whether a named node does nothing but run the commands in it; a remark must have its line to itself."""
+    if node.type == "comment":
+        return node.prev_sibling is None or node.start_point[0] > node.prev_sibling.end_point[0]
+    return node.type in _PLAIN
+
+
+def hidden_effect(node: Any) -> str:
+    """What an expansion, a test, a sum or a loop can do beyond giving a value; nothing for most.
+
+    The shell evaluates names inside sums, and a name may have a subscript with a command in it.
+    """
+    match node.type:
+        case "arithmetic_expansion" if not _is_a_sum(_within(node)):
+            return "a sum with variables can run what they hold"
+        case "expansion" if any(map(_does_more, node.children)):
+            return "an expansion does more than give a value"
+        case "test_command" if _tests_names(node):
+            return "a test can run what its words hold"
+        case "for_statement" if not _is_own_name(node):
+            return "a loop sets a variable of the shell's own"
+    return ""
+
+
+def _is_a_sum(parts: list[Any]) -> bool:
+    return len(parts) <= _MOST_PARTS and all(part.type in _SUMS for part in parts if part.is_named)
+
+
+def _does_more(part: Any) -> bool:
+    return part.type == "subscript" or not (part.is_named or part.type in _VALUE_ONLY)
+
+
+def _tests_names(node: Any) -> bool:
+    inner = _within(node)
+    operators = {one.text.decode("utf-8", "replace") for one in inner if one.type == "test_operator"}
+    if operators & _LOOKS_INTO_NAMES or len(inner) > _MOST_PARTS:
+        return True
+    if node.children[0].type == "[[":
+        return bool(operators & _ARITHMETIC)
+    signs = {one.type for one in inner if not one.is_named}  # others than these redirect, whatever the tree says
+    return not signs <= _SIGNS or any(one.type in _MADE and one.parent.type != "string" for one in inner)
+
+
+def _is_own_name(node: Any) -> bool:
+    names = [child.text.decode("utf-8", "replace") for child in node.children if child.type == "variable_name"]
+    return all(name.islower() and name not in ("histchars", "auto_resume") for name in names[:1])
+
+
+def _within(root: Any) -> list[Any]:
+    """The nodes of a part, itself among them, up to one more than are looked at."""
+    found: list[Any] = []
+    waiting = [root]
+    while waiting and len(found) <= _MOST_PARTS:
+        node = waiting.pop()
+        found.append(node)
+        waiting.extend(node.children)
+    return found
