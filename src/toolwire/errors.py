@@ -82,7 +82,7 @@ class Fenced(StoreError):
 class ToolFailure(ToolwireError):
     """Raised inside a tool to fail with a code, a sentence the model can act on, and detail for the record.
 
-    A tool that ran a program says how that ended, too.
+    A tool that ran a program says how that ended, too. `given` is an output that is not what was promised.
     """
 
     def __init__(
@@ -93,12 +93,14 @@ class ToolFailure(ToolwireError):
         detail: Any = None,
         exit_code: int | None = None,
         stderr: str = "",
+        given: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.detail = detail
         self.exit_code = exit_code
         self.stderr = stderr
+        self.given = given
 
 
 class SandboxUnavailable(ToolFailure):

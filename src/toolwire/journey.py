@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
-from toolwire.deliver import command_views
-from toolwire.deliver.command_views import View
 from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
-from toolwire.deliver.size import cleansed, fits, taken_out, trimmed, whole
-from toolwire.deliver.visible import visible_result
-from toolwire.errors import Fenced, StoreUnavailable
+from toolwire.errors import Fenced
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
@@ -28,6 +24,7 @@ from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, quick
 from toolwire.record.contract import Store
+from toolwire.returning import returned
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
@@ -307,12 +304,7 @@ class Journey:
             result = changed(result, untrusted=True)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
-        shown = visible_result(result)
-        if self._turn.limits.envelope and (view := command_views.view_of(shown, allowed.arguments)) is not None:
-            return await self._enveloped(view, result, shown, allowed)
-        if shown is not result:
-            return await self._cleansed(result, shown)
-        return result if fits(result, self._turn.limits.result_chars) else await self._shortened(result, whole(result))
+        return await returned(hub, self._turn.limits, allowed, result)
 
     async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""
@@ -332,35 +324,6 @@ class Journey:
         if left_s >= allowed.timeout_s:
             return allowed
         return changed(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))
-
-    async def _cleansed(self, result: ToolResult, shown: ToolResult) -> ToolResult:
-        """A result from which something was taken out. A secret that hid behind it is found only now."""
-        safe = shown if self._hub.secrets is NO_SECRETS else self._hub.secrets.scrubbed(shown)
-        raw = whole(result if safe == shown else safe)
-        safe = cleansed(safe, await self._kept(raw))
-        return safe if fits(safe, self._turn.limits.result_chars) else await self._shortened(safe, raw)
-
-    async def _enveloped(self, view: View, result: ToolResult, shown: ToolResult, allowed: Allowed) -> ToolResult:
-        """What a command gave, in an envelope. What does not fit into it is kept, and what was taken out of it too."""
-        hub, most = self._hub, self._turn.limits.result_chars
-        if shown is not result:
-            safe = shown if hub.secrets is NO_SECRETS else hub.secrets.scrubbed(shown)
-            handle = await self._kept(whole(result if safe == shown else safe))
-            shown = changed(safe, handle=handle)
-            view = command_views.with_note(command_views.view_of(safe, allowed.arguments), taken_out(handle))
-        kept = None if command_views.fits(view, most) else await self._kept(view.body.encode("utf-8", "replace"))
-        return command_views.enveloped(shown, view, most, kept, hub.seal)
-
-    async def _shortened(self, shown: ToolResult, raw: bytes) -> ToolResult:
-        """The result as the model will see it, and the whole kept."""
-        return trimmed(shown, self._turn.limits.result_chars, await self._kept(raw), raw)
-
-    async def _kept(self, raw: bytes) -> str | None:
-        """The handle of the whole output; a full disk costs the whole, not the result."""
-        try:
-            return await self._hub.store.keep(raw)
-        except StoreUnavailable:
-            return None
 
     def _context(self, card: CallCard, allowed: Allowed) -> Context:
         turn, emit = self._turn, self._emit

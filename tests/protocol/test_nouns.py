@@ -49,6 +49,7 @@ def test_the_five_statuses_are_a_closed_list() -> None:
         ("unavailable", "failed", "upstream_unavailable", "execution_failed"),
         ("sandbox_unavailable", "failed", "upstream_unavailable", "execution_failed"),
         ("execution_failed", "failed", "internal_error", "execution_failed"),
+        ("invalid_output", "failed", "internal_error", "execution_failed"),
         ("outcome_unknown", "failed", "internal_error", "execution_failed"),
         ("internal_error", "failed", "internal_error", "execution_failed"),
     ],

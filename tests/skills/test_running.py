@@ -71,7 +71,7 @@ async def test_an_output_that_is_not_exactly_as_promised_is_a_failure(
 
     result = await call("greet", {"name": "Ada"})
 
-    assert (result.status, result.error and result.error.code) == (Status.FAILED, Code.EXECUTION_FAILED)
+    assert (result.status, result.error and result.error.code) == (Status.FAILED, Code.INVALID_OUTPUT)
     assert says in result.text
 
 

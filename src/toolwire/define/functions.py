@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
 from toolwire.define.conversion import arguments_adapter, arguments_schema, invoker, result_schema
+from toolwire.define.outputs import output_check
 from toolwire.define.schemas import compile_schema, object_schema, plain_copy
 from toolwire.define.signatures import Signature, enclosing_names, innermost, read_signature
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
+from toolwire.protocol.values import changed
 
 Validator = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -137,7 +139,7 @@ def _build(function: Any, options: Options) -> Tool:
         examples=tuple(given.pop("examples", ())),
         timeout_s=timeout_s,
         max_timeout_s=max_timeout_s,
-        target=target,
+        target=changed(target, check=output_check(output_schema, f"output_schema of tool {name!r}")),
         **given,
     )
 

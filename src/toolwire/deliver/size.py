@@ -40,6 +40,15 @@ def cleansed(result: ToolResult, handle: str | None) -> ToolResult:
     return changed(result, content=(*result.content, Text(f"[{taken_out(handle)}]")), handle=handle)
 
 
+def not_as_promised(result: ToolResult, handle: str | None) -> ToolResult:
+    """The reason why a result is not what its tool promises, and where what it gave is."""
+    error = result.error
+    assert error is not None
+    message = f"{error.message} What it gave is kept as {handle}." if handle else error.message
+    told = (ErrorText(message, error.code),)
+    return changed(result, content=told, error=changed(error, message=message), structured=None, handle=handle)
+
+
 def taken_out(handle: str | None) -> str:
     """The sentence about an output from which something was taken out."""
     kept = f"; the raw output is kept as {handle}" if handle else ""

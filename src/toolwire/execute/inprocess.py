@@ -14,8 +14,8 @@ from typing import Any
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.threads import Left, Threads
-from toolwire.execute.values import NotPresentable, clean, present
-from toolwire.protocol.calls import Allowed, ToolOutput, ToolResult
+from toolwire.execute.values import OWN_RESULTS, NotPresentable, clean, present
+from toolwire.protocol.calls import Allowed, Block, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
@@ -68,6 +68,8 @@ class InProcessExecutor:
             return _raised(allowed, raised.error, _ms(started))
         except NotPresentable as odd:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
+        if target.check is not None and (fault := _fault(target.check, value, structured)):
+            return _not_as_promised(allowed, fault, content, _ms(started))
         result = ToolResult(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
         return _ended(result, value) if isinstance(value, ToolOutput) else result
 
@@ -184,6 +186,8 @@ def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolRe
     call = allowed.call
     if isinstance(error, ToolFailure):
         result = ToolResult.failed(call, error.code, _sentence(error), detail=error.detail, elapsed_ms=elapsed_ms)
+        if error.given:
+            result = changed(result, content=(*result.content, Text(clean(error.given))))
         return _ended(result, error)
     if isinstance(error, asyncio.CancelledError):
         message = f"{call.name!r} canceled itself before it had a result."
@@ -192,6 +196,22 @@ def _raised(allowed: Allowed, error: BaseException, elapsed_ms: float) -> ToolRe
     else:
         message = f"{call.name!r} failed: {type(error).__name__}: {_sentence(error)}"
     return ToolResult.failed(call, Code.EXECUTION_FAILED, message, elapsed_ms=elapsed_ms)
+
+
+def _fault(check: Callable[[Any, Any], str], value: Any, structured: Any) -> str:
+    """What is wrong with an output. Blocks alone hold no value that could be wrong."""
+    if structured is not None or type(value) is str:
+        return check(value, value if structured is None else structured)
+    if isinstance(value, OWN_RESULTS) or (type(value) in (list, tuple) and value and isinstance(value[0], OWN_RESULTS)):
+        return ""
+    return check(value, value)
+
+
+def _not_as_promised(allowed: Allowed, fault: str, content: tuple[Block, ...], elapsed_ms: float) -> ToolResult:
+    """A failure that carries what the tool gave behind its reason, for whoever keeps it."""
+    message = f"{allowed.call.name!r} has run, but its output is not what it promises: {fault}."
+    result = ToolResult.failed(allowed.call, Code.INVALID_OUTPUT, message, elapsed_ms=elapsed_ms)
+    return changed(result, content=(*result.content, *content))
 
 
 def _ended(result: ToolResult, said: ToolOutput | ToolFailure) -> ToolResult:

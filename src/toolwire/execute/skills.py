@@ -108,7 +108,7 @@ def outcome(name: str, ran: Ran, faults: Faults | None) -> ToolOutput:
     if wrong:
         raise ToolFailure(
             f"{name!r} gave an output that is not as it promises: {'; '.join(wrong)}",
-            detail=_detail(ran), exit_code=0, stderr=errors,
+            code=Code.INVALID_OUTPUT, detail=_detail(ran), exit_code=0, stderr=errors, given=text,
         )  # fmt: skip
     return ToolOutput((Text(text.strip() or "done"),), value, exit_code=0, stderr=errors)
 
@@ -127,7 +127,7 @@ def _parsed(ran: Ran, needed: bool) -> Any:
             return None
         raise ToolFailure(
             f"its output is not the JSON that it promises: {wrong}. It begins with: {ran.stdout.text[:200]!r}",
-            detail=_detail(ran), exit_code=0, stderr=ran.stderr.text,
+            code=Code.INVALID_OUTPUT, detail=_detail(ran), exit_code=0, stderr=ran.stderr.text, given=ran.stdout.text,
         ) from None  # fmt: skip
 
 

@@ -10,6 +10,9 @@ import orjson
 from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
 
 _BLOCKS = (Text, Image, Resource, ErrorText)
+OWN_RESULTS = (*_BLOCKS, ToolOutput)
+"""What a tool returns when it says itself what models see."""
+
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -81,7 +84,7 @@ def _patiently(value: Any) -> tuple[tuple[Block, ...], Any]:
 def _plain(value: Any) -> Any:
     """Called for what orjson does not know: pydantic models, sets, and what is like a mapping or a sequence."""
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", by_alias=True)  # as its schema names the fields
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=repr)
     if isinstance(value, Mapping):

@@ -27,6 +27,7 @@ class Code(StrEnum):
     UNAVAILABLE = "unavailable"
     SANDBOX_UNAVAILABLE = "sandbox_unavailable"
     EXECUTION_FAILED = "execution_failed"
+    INVALID_OUTPUT = "invalid_output"
     OUTCOME_UNKNOWN = "outcome_unknown"
     INTERNAL_ERROR = "internal_error"
 
@@ -56,6 +57,7 @@ OUTCOMES: dict[Code, Outcome] = {
         Outcome(Code.UNAVAILABLE, Status.FAILED, "upstream_unavailable", "execution_failed", retryable=True),
         Outcome(Code.SANDBOX_UNAVAILABLE, Status.FAILED, "upstream_unavailable", "execution_failed", retryable=False),
         Outcome(Code.EXECUTION_FAILED, Status.FAILED, "internal_error", "execution_failed", retryable=False),
+        Outcome(Code.INVALID_OUTPUT, Status.FAILED, "internal_error", "execution_failed", retryable=False),
         Outcome(Code.OUTCOME_UNKNOWN, Status.FAILED, "internal_error", "execution_failed", retryable=False),
         Outcome(Code.INTERNAL_ERROR, Status.FAILED, "internal_error", "execution_failed", retryable=False),
     )

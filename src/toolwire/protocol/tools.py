@@ -43,12 +43,13 @@ class InProcess:
     """A tool that is a Python function of this process.
 
     `invoke(arguments, context)` calls it with checked arguments; it returns the value, or an awaitable
-    of the value when `is_async`.
+    of the value when `is_async`. `check(value, plain)` says what is wrong with a value and its JSON form, if anything.
     """
 
     function: Callable[..., Any]
     invoke: Callable[[Mapping[str, Any], Any], Any]
     is_async: bool
+    check: Callable[[Any, Any], str] | None = None
 
 
 @quick
