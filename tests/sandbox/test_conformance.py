@@ -28,7 +28,7 @@ NEEDS_ROOT = {
     "bubblewrap": {"many_names"},
     "podman": {"many_names"},
     "firejail": {probe.name for probe in PROTECTED},
-    "none": {probe.name for probe in PROTECTED} | {"capabilities", "daemon", "stubborn_daemon"},
+    "none": {probe.name for probe in PROTECTED} | {"capabilities", "daemon", "stubborn_daemon", "shared_segments"},
 }
 """What an engine gives only when root opens the box."""
 

@@ -92,15 +92,16 @@ async def test_T34_control_without_a_box_its_programs_reach_the_host(workspace: 
     assert marker.exists()
 
 
+@pytest.mark.parametrize("name", ["commondir", "config.worktree"])
 async def test_T23_a_pointer_to_another_git_configuration_does_not_outlive_the_box(
-    box: Sandbox, workspace: Path
+    box: Sandbox, workspace: Path, name: str
 ) -> None:
     git("init", "-q", str(workspace))
 
-    ran = await box.run(Command(shell("echo ../evil > .git/commondir && cat .git/commondir"), str(workspace)))
+    ran = await box.run(Command(shell(f"echo ../evil > .git/{name} && cat .git/{name}"), str(workspace)))
 
     assert ran.stdout.text == "../evil\n"
-    assert "commondir" not in names(workspace / ".git")
+    assert name not in names(workspace / ".git")
 
 
 async def test_T29_a_gibibyte_of_output_costs_at_most_32_mib_of_memory(workspace: Path) -> None:

@@ -5,7 +5,9 @@ A test carries the number of its row in the threat model. What engines other tha
 """
 
 import asyncio
+import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.conftest import Open, facts, names
+from tests.sandbox.conftest import Open, facts, git, names
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.cgroups import Cgroups
@@ -98,6 +100,41 @@ def test_T23_a_link_in_place_of_a_protected_name_is_refused(workspace: Path) -> 
         guard(str(workspace), PROTECTED)
 
 
+HOOKS = ("hooks", "tools/hooks", "./hooks/", "{workspace}/hooks")
+
+
+@pytest.mark.parametrize("written", HOOKS)
+async def test_T23_hooks_that_lie_elsewhere_in_the_workspace_cannot_be_changed_or_made(
+    box: Sandbox, workspace: Path, written: str
+) -> None:
+    git("init", "-q", str(workspace))
+    git("-C", str(workspace), "config", "core.hooksPath", written.format(workspace=workspace))
+    git("-C", str(workspace), "config", "include.path", "../shared.gitconfig")
+    (workspace / "shared.gitconfig").write_text("[user]\n")
+    (workspace / "tools").mkdir()
+    text = "for d in hooks tools/hooks; do mkdir -p $d; echo x > $d/pre-commit; done; echo x >> shared.gitconfig"
+
+    await box.run(Command(shell(text), str(workspace)))
+
+    hooks = (workspace / written.format(workspace=workspace)).resolve()
+    assert not (hooks / "pre-commit").exists()
+    assert (workspace / "shared.gitconfig").read_text() == "[user]\n"
+    other = workspace / ("tools/hooks" if hooks.parent == workspace else "hooks")
+    assert (other / "pre-commit").exists(), "the control: where git looks for no hooks, anything can be written"
+
+
+async def test_T23_a_lock_that_is_never_released_does_not_hold_boxes_up_for_ever(box: Sandbox, workspace: Path) -> None:
+    held = os.open(workspace, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        async with asyncio.timeout(20):
+            with pytest.raises(SandboxUnavailable, match="has locked the workspace"):
+                await box.run(Command(("/bin/true",), str(workspace)))
+    finally:
+        os.close(held)
+    assert (await box.run(Command(("/bin/true",), str(workspace)))).exit_code == 0
+
+
 @pytest.mark.parametrize("name", _each("T27"))
 async def test_T27_nothing_of_the_launcher_can_be_seen(box: Sandbox, host: Host, name: str) -> None:
     assert await holds(box, named(name), host)
@@ -120,6 +157,7 @@ async def test_T28_nothing_of_root_or_the_kernel_can_be_reached(box: Sandbox, ho
 async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: Host) -> None:
     """Only harmless ones: these are tried for real."""
     reached = ["no_filter", "new_privileges", "syscall_ptrace", "sysfs", "syscall_clone3"]
+    reached += ["line_discipline", *(["old_numbers"] if platform.machine() == "x86_64" else [])]
     reached += ["set_id_file", "set_id_made", "own_record"]
     if AS_ROOT:
         reached += ["root_inside", "become_root", "capabilities", "user_namespace", "host_signal", "passwords"]
@@ -215,7 +253,7 @@ async def test_T72_nothing_is_shared_with_the_host_or_another_call(box: Sandbox,
     assert await holds(box, named(name), host)
 
 
-@pytest.mark.parametrize("name", ["shared_tmp", "shared_memory", "host_name"])
+@pytest.mark.parametrize("name", ["shared_tmp", "shared_memory", "shared_segments", "host_name"])
 async def test_T72_control_without_a_box_it_is(host: Host, name: str) -> None:
     assert not await holds(Open(), named(name), host)
 

@@ -39,10 +39,10 @@ async def way_out(
         return
     folder = tempfile.mkdtemp(prefix="toolwire-")
     try:
-        # The box runs under another uid: that one may pass, but nobody can list the folder to learn the name.
+        # The box runs under another uid, to which the engine gives the socket; it must be able to come here.
         os.chmod(folder, 0o711)  # noqa: PTH101, S103
         path = f"{folder}/{secrets.token_hex(16)}"
-        async with EgressProxy(path, rules, connector=connector, caps=caps, audit=audit, mode=0o666):
+        async with EgressProxy(path, rules, connector=connector, caps=caps, audit=audit):
             yield bridged(command, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,8 @@ The contract with whoever builds the box:
 
 - `async with EgressProxy(path, grant.network, …)` listens on the unix socket `path` while the call runs. The socket is
   the call's identity: there are no credentials, and what may be reached follows from the call's grant alone. Make one
-  only when the grant lists hosts; give `mode=0o666` when the box runs under another uid and the folder is private.
+  only when the grant lists hosts. Its file belongs to this process alone; whoever opens a box under another uid hands
+  it over to that one. (`mode=0o666` would do in a folder that nobody else may enter.)
 - Bind the socket into a box that has no route to any network, and start the command through `bridge.py` (one file,
   standard library only): `python3 bridge.py SOCKET PORT COMMAND…` listens on 127.0.0.1:PORT, leaves a child that
   carries connections to the socket, and becomes COMMAND. `proxy_environment(PORT)` is what the command needs to find

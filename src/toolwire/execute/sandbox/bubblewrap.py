@@ -22,6 +22,7 @@ from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
     ignore_stand_ins,
+    lend_door,
     lent,
     open_workspace,
     ready_stage,
@@ -101,6 +102,7 @@ class Bubblewrap:
                 raise
 
     def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+        lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
         inside = held.keep(self._inside(command, workspace).memory())
         arguments = self._arguments(command, workspace, held)

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.sandbox.probes import PROBES, Probe
+from toolwire.execute.sandbox.syscalls import call
 from toolwire.protocol.operations import Command, ExecOps, shell
 
 _GONE_WITHIN_S = 1.0
 _AT_ONCE = 4
+_NEW_FOR_ALL = 0o3666
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,15 @@ class Host:
         self._unix = socket.socket(socket.AF_UNIX)
         self._unix.bind(f"\0{self._token}")
         self._unix.listen()
+        self._key = int.from_bytes(os.urandom(3)) + 1
+        self._segment = call("shmget", self._key, 4096, _NEW_FOR_ALL)
         self._process = subprocess.Popen(["/bin/sleep", "1000"], env={})
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+        call("shmctl", self._segment, 0, 0)
         for opened in (self._tcp, self._udp, self._unix):
             opened.close()
         for file in self._shared:
@@ -100,6 +105,7 @@ class Host:
             "outside": self._folder,
             "tmp": self._shared[0],
             "shm": self._shared[1],
+            "segment": self._key,
             "pid": self._process.pid,
             "host_path": self._folder.name,
             "lasting": f"perl -e '$0 = \"{self._token}\"; sleep 300'",

@@ -21,6 +21,7 @@ from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
     ignore_stand_ins,
+    lend_door,
     open_workspace,
     ready_stage,
     seal,
@@ -35,9 +36,9 @@ NOT_GIVEN = (
     "names and bytes in the folder for temporary files are bounded by memory alone",
 )
 _FLAGS = (
-    "--noprofile --quiet --net=none --caps.drop=all --nonewprivs --noroot --private-dev --private-tmp --disable-mnt "
-    "--hostname=sandbox --machine-id --dbus-user=none --dbus-system=none --keep-fd=all --deterministic-shutdown "
-    "--private-etc=alternatives,ssl,ld.so.cache,passwd,group,nsswitch.conf,localtime"
+    "--noprofile --quiet --net=none --caps.drop=all --nonewprivs --noroot --ipc-namespace --private-dev --private-tmp "
+    "--disable-mnt --hostname=sandbox --machine-id --dbus-user=none --dbus-system=none --keep-fd=all "
+    "--deterministic-shutdown --private-etc=alternatives,ssl,ld.so.cache,passwd,group,nsswitch.conf,localtime"
 )
 _SHOWN = {"bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"}
 _BIND = 0x1000
@@ -80,6 +81,7 @@ class Firejail:
                 raise
 
     def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+        lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
         inside = held.keep(self._inside(command, workspace).memory())
         words = self._arguments(workspace, command.readable)

@@ -9,7 +9,7 @@ from toolwire.protocol.operations import ExecLimits
 
 def apply(plan: Plan, limits: ExecLimits, holds: frozenset[str]) -> Plan:
     """Bound each process; its memory too, where the kernel cannot bound that of the tree."""
-    plan.limit(resource.RLIMIT_CORE, 0)
+    plan.limit(resource.RLIMIT_CORE, no_core())
     plan.limit(resource.RLIMIT_NOFILE, limits.open_files)
     plan.limit(resource.RLIMIT_FSIZE, limits.file_bytes)
     if limits.cpu_s:
@@ -17,6 +17,11 @@ def apply(plan: Plan, limits: ExecLimits, holds: frozenset[str]) -> Plan:
     if "memory" not in holds:
         plan.limit(resource.RLIMIT_AS, limits.memory_bytes)
     return plan
+
+
+def no_core() -> int:
+    """The limit under which nothing is dumped: at 0, the kernel would still hand a dump to a program of the host."""
+    return 0 if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0 else 1
 
 
 UNCOUNTED = "names in the folder for temporary files are not counted (only root can limit them)"

@@ -14,7 +14,7 @@ from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT, HOME_BYTES, TOOLCHAIN, report_missing
 from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.contract import Box, Report
-from toolwire.execute.sandbox.limits import UNCOUNTED
+from toolwire.execute.sandbox.limits import UNCOUNTED, no_core
 from toolwire.execute.sandbox.plan import PERL, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
@@ -26,6 +26,7 @@ from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
     ignore_stand_ins,
+    lend_door,
     open_workspace,
     ready_stage,
     stage,
@@ -89,6 +90,7 @@ class Podman:
     def _start(self, command: Command, workspace: Workspace, held: Descriptors) -> Box:
         name = own_name()
         pidfile = Path(os.environ.get("XDG_RUNTIME_DIR", "/run"), f"{name}.pid")
+        lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
         inner = held.keep(_high(held.keep(self._inside(command, workspace).memory())))
         status = held.keep(_high(streams.to_status))
@@ -132,7 +134,12 @@ class Podman:
         words += [f"--pids-limit={limits.processes}", f"--cpus={limits.cores}", f"--shm-size={HOME_BYTES}"]
         # Without CAP_SYS_RESOURCE podman's own idea of nproc is refused, so one within our limit is named.
         everyone = min(limit for limit in (resource.getrlimit(resource.RLIMIT_NPROC)[1], 4096) if limit >= 0)
-        ulimits = (("nofile", limits.open_files), ("fsize", limits.file_bytes), ("core", 0), ("nproc", everyone))
+        ulimits = (
+            ("nofile", limits.open_files),
+            ("fsize", limits.file_bytes),
+            ("core", no_core()),
+            ("nproc", everyone),
+        )
         for name, most in ulimits:
             words += ["--ulimit", f"{name}={most}:{most}"]
         if limits.cpu_s:

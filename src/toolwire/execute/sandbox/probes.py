@@ -47,6 +47,14 @@ def _tries(what: str, shown: str = "") -> str:
     return f"{what} 2>/dev/null && echo ESCAPED{shown}; true"
 
 
+# For x86-64: asks for its process id by the numbers of 32-bit programs, and says ESCAPED if it is told.
+_OLD_NUMBERS = (
+    "7f454c4602010100000000000000000002003e000100000078004000000000004000000000000000000000000000000000000000400038000100"
+    "000000000000010000000500000078000000000000007800400000000000780040000000000041000000000000004100000000000000010000"
+    "0000000000b814000000cd8083f8007e21b801000000bf01000000488d351c000000ba080000000f05b83c00000031ff0f05b83c000000bf01"
+    "0000000f05455343415045440a"
+)
+
 FILES = (
     Probe("host_file", "read a file of the host", _tries("grep -q . {canary}"), "T20"),
     Probe("host_file_by_link", "read it through a link", _tries("ln -s {canary} l && grep -q . l"), "T21"),
@@ -67,6 +75,12 @@ FILES = (
     Probe("sysfs", "see /sys", _tries("ls /sys/kernel/*"), "T28"),
     Probe("shared_tmp", "see the host's /tmp", _tries("ls {tmp}"), "T72"),
     Probe("shared_memory", "see the host's /dev/shm", _tries("ls {shm}"), "T72"),
+    Probe(
+        "shared_segments",
+        "use shared memory of the host",
+        _tries("perl -e 'exit(defined shmget({segment}, 1, 0) ? 0 : 1)'"),
+        "T72",
+    ),
 )
 
 PROTECTED = (
@@ -84,6 +98,13 @@ PROTECTED = (
     Probe("own_settings", "write our settings", _tries("echo x > toolwire.toml"), "T23", bare=True),
     Probe("own_settings_moved", "move settings in", _tries("echo x > t && mv -f t toolwire.toml"), "T23", bare=True),
     Probe("mcp_settings", "name a tool server", _tries("echo x > .mcp.json"), "T23", bare=True),
+    Probe(
+        "agent_settings",
+        "give another agent a hook",
+        _tries("mkdir -p .claude && echo x > .claude/settings.json"),
+        "T23",
+        bare=True,
+    ),
     Probe(
         "editor", "give the editor a task", _tries("mkdir -p .vscode && echo x > .vscode/tasks.json"), "T23", bare=True
     ),
@@ -203,6 +224,24 @@ KERNEL = (
     _call("personality", "0x0040000"),
     _call("clone3", "0, 0"),
     Probe(
+        "old_numbers",
+        "call the kernel by the numbers of 32-bit programs",
+        f'perl -e \'print pack("H*", "{_OLD_NUMBERS}")\' > old && chmod +x old && ./old 2>/dev/null; true',
+        "T28",
+    ),
+    Probe(
+        "other_numbers",
+        "call it by those of x32",
+        "perl -e 'print \"ESCAPED\\n\" if syscall(0x40000000 + 39) > 0'",
+        "T28",
+    ),
+    Probe(
+        "line_discipline",
+        "have the kernel load a module for a terminal",
+        'perl -e \'open(T, "+<", "/dev/ptmx"); ioctl(T, 0x5423, pack("i", 3)); print "ESCAPED\\n" unless $!{EPERM}\'',
+        "T28",
+    ),
+    Probe(
         "tiocsti",
         "type into a terminal",
         'perl -e \'ioctl(STDIN, 0x5412, $c = "x"); print "ESCAPED\\n" unless $!{EPERM}\'',
@@ -228,6 +267,12 @@ NETWORK = (
     Probe("interfaces", "see network interfaces", _tries("grep -v 'lo:' /proc/net/dev | grep -q :"), "T41"),
     Probe("names", "ask for a name", _tries("timeout 2 getent hosts example.com"), "T41"),
     Probe("raw_socket", "open a raw socket", "perl -e 'socket(S, 2, 3, 1) and print \"ESCAPED\\n\"'", "T41"),
+    Probe(
+        "socket_pair",
+        "open a pair of TIPC sockets",
+        "perl -e 'socketpair(A, B, 30, 1, 0); print \"ESCAPED\\n\" unless $!{EAFNOSUPPORT}'",
+        "T41",
+    ),
     _family("packet", 17),
     _family("vsock", 40, 1),
     _family("netlink", 16),

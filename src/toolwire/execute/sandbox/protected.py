@@ -11,16 +11,20 @@ import fcntl
 import os
 import pwd
 import stat
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
 
-_ALWAYS = ".git/hooks .git/config .gitmodules .toolwire toolwire.toml .mcp.json .vscode .github/workflows"
+_ALWAYS = """
+.git/hooks .git/config .gitmodules .toolwire toolwire.toml .mcp.json .vscode .github/workflows .claude .cursor .codex
+.gemini
+"""
 _WHEN_THERE = """
-.git/config.worktree .git/modules .hg .idea .devcontainer .zed .cursor .claude .codex .gemini .husky .envrc .direnv
-.circleci .buildkite .gitlab .gitlab-ci.yml .travis.yml Jenkinsfile .pre-commit-config.yaml sitecustomize.py
+.git/config.worktree .git/modules .hg .idea .devcontainer .zed .husky .githooks .envrc .direnv .circleci
+.buildkite .gitlab .gitlab-ci.yml .travis.yml Jenkinsfile .pre-commit-config.yaml sitecustomize.py
 """
 _IN_A_HOME = """
 .ssh .gnupg .aws .kube .docker .netrc .npmrc .pypirc .config .local/bin .bashrc .bash_profile .bash_login .bash_logout
@@ -30,8 +34,10 @@ _ONLY_WHEN_THERE, _ONLY_IN_A_HOME = set(_WHEN_THERE.split()), set(_IN_A_HOME.spl
 PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
 """Names that something later obeys. Some are guarded only where they are there, or missing in somebody's home."""
 
-# Git would read another configuration through it, and chokes on a stand-in: removed when a box has made it.
-_TRAPS = (".git/commondir",)
+# Git would read another configuration through them, and chokes on a stand-in: removed when a box has made them.
+_TRAPS = (".git/commondir", ".git/config.worktree")
+_LONGEST_CONFIG = 64 * 1024
+_LOCKED_FOR_S = 2.0
 _SECRET = {".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"}  # not even to be read in a box
 _STAND_IN_TIME = 1
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -71,15 +77,65 @@ def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = Tr
     """Look at a workspace and say how to protect it. Raises OSError for one that cannot be opened."""
     found = Guard(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     try:
-        fcntl.flock(found.root, fcntl.LOCK_SH)
+        _lock(found.root)
         spared = _ONLY_WHEN_THERE if _is_home(found.root) else _ONLY_WHEN_THERE | _ONLY_IN_A_HOME
-        for name in names:
+        for name in (*names, *(_obeyed_by_git(found.root, workspace) if names else ())):
             _look(found, name.split("/"), make=make and name not in spared)
         found.unwanted = [name for name in _TRAPS if _is_missing(found, name)]
     except BaseException:
         found.close()
         raise
     return found
+
+
+def _lock(root: int) -> None:
+    """Share the workspace with other boxes. Whoever else has locked it is waited for, but not for long."""
+    until = time.monotonic() + _LOCKED_FOR_S
+    while True:
+        try:
+            fcntl.flock(root, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise SandboxUnavailable("another program has locked the workspace and does not let go") from None
+            time.sleep(0.001)
+        else:
+            return
+
+
+def _obeyed_by_git(root: int, workspace: str) -> list[str]:
+    """Paths in the workspace from which the repository's own configuration has git take hooks or more settings."""
+    try:
+        with os.fdopen(_opened(root, ".git", "config"), encoding="utf-8", errors="replace") as file:
+            text = file.read(_LONGEST_CONFIG)
+    except OSError:
+        return []
+    section, found = "", []
+    for line in text.splitlines():
+        rest = line.strip()
+        if rest.startswith("["):
+            section, _, rest = rest[1:].partition("]")
+        key, _, value = rest.partition("=")
+        match section.split(" ")[0].strip().lower(), key.strip().lower():
+            case "core", "hookspath":
+                found.append(_within(workspace, value, below=""))
+            case "include" | "includeif", "path":
+                found.append(_within(workspace, value, below=".git"))
+    return [name for name in found if name]
+
+
+def _opened(root: int, folder: str, name: str) -> int:
+    inside = os.open(folder, _FOLDER, dir_fd=root)
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
+    finally:
+        os.close(inside)
+
+
+def _within(workspace: str, value: str, below: str) -> str:
+    """A path of a configuration relative to the workspace; nothing for one that is outside, or the whole of it."""
+    written = value.strip().strip('"')
+    path = os.path.relpath(os.path.join(workspace, below, written), workspace)  # noqa: PTH118 - may be absolute
+    return "" if not written or path in {".", ".git"} or path.startswith("..") or "\0" in path else path
 
 
 def _look(found: Guard, parts: list[str], *, make: bool) -> None:

@@ -22,7 +22,8 @@ DENIED = (
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+# Typing into a terminal, its selection buffer, and other line disciplines, for which the kernel loads modules.
+_TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423
 _UNIX, _INET, _INET6 = 1, 2, 10
 _SET_ID = 0o6000
 _CREATING = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE; without one of them the mode is whatever lay in the register
@@ -72,18 +73,21 @@ def _set_id(architecture: str) -> list[bytes]:
 def _by_argument(architecture: str) -> list[bytes]:
     """Calls that are refused for some arguments. Each block ends in an answer, so their order does not matter."""
     allow = _op(_RETURN, _ALLOW)
-    clone3, clone, ioctl, socket, personality = (
+    clone3, clone, ioctl, socket, socketpair, personality = (
         _op(_EQUAL, number(name, architecture) or 0, 0, skipped)
-        for name, skipped in (("clone3", 1), ("clone", 4), ("ioctl", 5), ("socket", 6), ("personality", 4))
-    )
+        for name, skipped in (
+            ("clone3", 1), ("clone", 4), ("ioctl", 6), ("socket", 6), ("socketpair", 4), ("personality", 4)
+        )
+    )  # fmt: skip
     return [
         # Its flags lie in memory that a filter cannot read; libc falls back to clone.
         *(clone3, _refuse(errno.ENOSYS)),
         *(clone, _op(_LOAD, _FIRST), _op(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _refuse(errno.EPERM), allow),
-        *(ioctl, _op(_LOAD, _SECOND), _op(_EQUAL, _TIOCSTI, 1, 0), _op(_EQUAL, _TIOCLINUX, 0, 1)),
-        *(_refuse(errno.EPERM), allow),
+        *(ioctl, _op(_LOAD, _SECOND), _op(_EQUAL, _TIOCSTI, 2, 0), _op(_EQUAL, _TIOCSETD, 1, 0)),
+        *(_op(_EQUAL, _TIOCLINUX, 0, 1), _refuse(errno.EPERM), allow),
         *(socket, _op(_LOAD, _FIRST), _op(_EQUAL, _UNIX, 3, 0), _op(_EQUAL, _INET, 2, 0), _op(_EQUAL, _INET6, 1, 0)),
         *(_refuse(errno.EAFNOSUPPORT), allow),
+        *(socketpair, _op(_LOAD, _FIRST), _op(_EQUAL, _UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT), allow),
         *(personality, _op(_LOAD, _FIRST), _op(_EQUAL, 0, 1, 0), _refuse(errno.EPERM), allow),
     ]
 

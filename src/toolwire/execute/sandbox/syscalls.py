@@ -31,7 +31,9 @@ _EACH: Mapping[str, tuple[int, int | None]] = {
     "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60), "reboot": (169, 142),
     "request_key": (249, 218), "setdomainname": (171, 162), "setgroups": (116, 159), "sethostname": (170, 161),
     "setns": (308, 268), "setresgid": (119, 149), "setresuid": (117, 147), "settimeofday": (164, 170),
-    "socket": (41, 198), "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "umount2": (166, 39),
+    "shmctl": (31, 195), "shmget": (29, 194),
+    "socket": (41, 198), "socketpair": (53, 199),
+    "swapoff": (168, 225), "swapon": (167, 224), "syslog": (103, 116), "umount2": (166, 39),
     "unshare": (272, 97), "uselib": (134, None), "userfaultfd": (323, 282), "vhangup": (153, 58),
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from toolwire.execute.sandbox.workspace import (
 )
 from toolwire.protocol.operations import Command
 
+_NEW_IPC_NAMESPACE = 0x08000000
 NOT_GIVEN = (
     "other processes of the machine are visible",
     "the network is open to UDP, and to TCP where landlock is older than version 4",
@@ -88,6 +89,8 @@ class Unconfined:
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
+            # Shared memory belongs to no process: what a command leaves there would outlive it.
+            plan.call("unshare", _NEW_IPC_NAMESPACE)
             plan.no_capabilities().user(workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds).limit(resource.RLIMIT_NPROC, limits.processes)
         plan.die_with_parent().no_new_privileges()
