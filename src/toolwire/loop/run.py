@@ -199,9 +199,11 @@ class Runner:
         if self._emit:
             self._emit(ModelReplied(turn.iterations + 1, reply, (perf_counter() - began) * 1000))
         after = replied(turn, reply)
-        self._tell_notes(turn.messages, after.messages)
-        callable_reply = reply if after.pending else changed(reply, calls=()) if reply.calls else reply
-        self._accepted = await self._runtime.accept(turn, callable_reply, self._names)
+        if self._emit:
+            self._tell_notes(turn.messages, after.messages, self._emit)
+        if reply.calls and not after.pending:
+            reply = changed(reply, calls=())
+        self._accepted = await self._runtime.accept(turn, reply, self._names)
         return after
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
@@ -219,7 +221,8 @@ class Runner:
         self._tally.add(results, batch, (perf_counter() - began) * 1000)
         digests = [one.card.args_digest for one in self._accepted]
         after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
-        self._tell_notes(turn.messages, after.messages)
+        if self._emit:
+            self._tell_notes(turn.messages, after.messages, self._emit)
         return changed(after, waited_s=after.waited_s + batch.waited_s) if batch.waited_s else after
 
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
@@ -236,11 +239,10 @@ class Runner:
         self._tell(TurnEnded(turn.id, ending, elapsed_ms))
         return turn
 
-    def _tell_notes(self, before: tuple[Message, ...], after: tuple[Message, ...]) -> None:
-        if self._emit:
-            for message in after[len(before) :]:
-                if isinstance(message, Note):
-                    self._emit(Noted(message.text))
+    def _tell_notes(self, before: tuple[Message, ...], after: tuple[Message, ...], emit: Emit) -> None:
+        for message in after[len(before) :]:
+            if isinstance(message, Note):
+                emit(Noted(message.text))
 
     def _tell(self, event: Event) -> None:
         if self._emit:

@@ -30,11 +30,16 @@ from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed, quick
+from toolwire.protocol.values import changed, changing, quick
 
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""
 
+_with_calls = changing(Reply, "calls")
+_after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
+_after_results = changing(
+    Turn, "messages", "pending", "calls", "failures", "failed_calls", "echoes", "repeats", "warned", "tainted", "ending"
+)
 _PROGRESS = (Status.SUCCESS, Status.PARTIAL)
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned"}
 
@@ -93,7 +98,7 @@ def minted(turn: Turn, reply: Reply) -> Reply:
         ToolCall(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
         for n, c in enumerate(reply.calls, 1)
     ]
-    return changed(reply, calls=tuple(calls))
+    return _with_calls(reply, tuple(calls))
 
 
 def replied(turn: Turn, reply: Reply) -> Turn:
@@ -106,7 +111,7 @@ def replied(turn: Turn, reply: Reply) -> Turn:
         return changed(turn, usage=usage, iterations=iterations, messages=(*turn.messages, said), ending=ending)
     messages = (*turn.messages, reply)
     if reply.calls:
-        return changed(turn, usage=usage, iterations=iterations, messages=messages, pending=reply.calls)
+        return _after_calls(turn, usage, iterations, messages, reply.calls)
     if complaint := _unreadable(reply):
         messages = (*messages, Note(complaint))
         failures = turn.failures + 1
@@ -132,7 +137,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     warned = turn.warned
     if repeats > 1 and not warned and ending is None:
         messages, warned = (*messages, Note(WARNING)), True
-    return changed(
+    return _after_results(
         turn,
         messages=messages,
         pending=(),

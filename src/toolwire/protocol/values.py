@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 Value = TypeVar("Value")
 
 _copiers: dict[type, Callable[[Any], Any]] = {}
+_twins: dict[type, type] = {}
 
 
 def quick(kind: type[Value]) -> type[Value]:
@@ -26,7 +27,7 @@ def quick(kind: type[Value]) -> type[Value]:
     del kind.__init__
     setattr(kind, "__new__", scope["make"])  # noqa: B010 (a plain assignment is not understood by type checkers)
     setattr(kind, "__reduce__", lambda value: (kind, tuple(getattr(value, name) for name in names)))  # noqa: B010
-    _copiers[kind] = scope["copy"]
+    _copiers[kind], _twins[kind] = scope["copy"], twin
     return kind
 
 
@@ -38,6 +39,24 @@ def changed(value: Value, **changes: Any) -> Value:
         setattr(copy, name, item)
     copy.__class__ = kind
     return copy
+
+
+def changing(kind: type[Value], *names: str) -> Callable[..., Value]:
+    """A function that copies a value of this `quick` class with exactly these fields replaced.
+
+    It does what `changed` does in half the time, for the few places where every call comes through.
+    """
+    parts = fields(cast("Any", kind))
+    scope: dict[str, Any] = {"_Twin": _twins[kind], "_Kind": kind, "_new": object.__new__}
+    lines = [
+        f"def change(_value, {', '.join(names)}):",
+        "    twin = _new(_Twin)",
+        *(f"    twin.{part.name} = {'' if part.name in names else '_value.'}{part.name}" for part in parts),
+        "    twin.__class__ = _Kind",
+        "    return twin",
+    ]
+    exec("\n".join(lines), scope)  # noqa: S102 (the text is made of our own field names)
+    return cast("Callable[..., Value]", scope["change"])
 
 
 def _make(parts: tuple[Field[Any], ...], scope: dict[str, Any]) -> list[str]:
