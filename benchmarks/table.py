@@ -9,8 +9,8 @@ HEADS = ("measure", "ours", "floor", "ratio", "target", "met")
 CAVEATS = """
 - One run on one machine: compare ratios, not absolute numbers. CPU time is that of the whole process, all threads.
 - Each repetition is a process of its own, and repetitions go in rounds over all subjects. Garbage collection is on.
-- The model answers at once in every row. Ours and `bare_safe` encode each request as an HTTP client must; `bare` and
-  the peers do not; their models take messages and tools as they come, without a provider's form, which favours them.
+- The model answers at once in every row, and makes its reply when it is asked. Ours, `bare_safe` and smolagents write
+  each request as an HTTP client must; `bare` and the other peers do not, which favours them.
 - A model call is one step of the loop with its tool calls; a run of n turns makes n + 1 of them. Our runs keep their
   turns in a memory store, with audit rows; the peers keep nothing.
 - smolagents has a synchronous loop and synchronous tools; all others await theirs.
