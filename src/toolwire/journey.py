@@ -298,6 +298,9 @@ class Journey:
                 result = await self._executed(allowed, context)
         finally:
             self._batch.leave()
+        if context.boxes:
+            engine, profile = context.boxes[-1]
+            result = changed(result, engine=engine, profile=profile)
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
         if allowed.tool.untrusted:

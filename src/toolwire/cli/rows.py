@@ -12,12 +12,14 @@ _STATUS_STYLES = {"success": "green", "failed": "red", "timeout": "red", "cancel
 
 
 def row_line(row: AuditRow) -> Text:
-    """`01-31 12:00:00  finished  calculator  success 0.4 ms  call_…`."""
+    """`01-31 12:00:00  finished  bash  success 0.4 ms in bubblewrap  call_…`."""
     at = time.strftime("%m-%d %H:%M:%S", time.localtime(row.at))
     style = _STATUS_STYLES.get(row.status) or _STYLES.get(row.event, "")
     how = " ".join(part for part in (row.status, row.code, row.rule and f"by {row.rule}") if part)
     took = f" {duration(row.elapsed_ms)}" if row.elapsed_ms else ""
+    engine = clean(str(row.detail.get("engine", "")))
+    box = (f" in {engine}" if engine else "", "bold red" if engine == "none" else "")
     return Text.assemble(
         (at, "dim"), "  ", (f"{clean(row.event):<8}", style), "  ", (f"{clean(row.tool):<10}", "bold"),
-        "  ", clean(how), took, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
+        "  ", clean(how), took, box, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
     )  # fmt: skip

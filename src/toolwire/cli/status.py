@@ -20,6 +20,7 @@ from toolwire.settings import Layer
 
 STATES = ("running", "interrupted", "ended")
 _MOST_TURNS = 1_000
+_MOST_ROWS = 1_000
 _SHOWN_TURNS = 5
 _STATE_STYLES = {"running": "cyan", "interrupted": "yellow", "ended": "green"}
 
@@ -35,8 +36,8 @@ def status(
     """Show the settings in force, the store, the turns on record, and the health of tools."""
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    turns, measured = run_sync(_read(place))
-    health = _health(place, measured)
+    turns, measured, boxes = run_sync(_read(place))
+    health = _health(place, measured, boxes)
     if as_json:
         screen.json({"tools": health} if tools else {**_overview(place, turns), "tools": health})
         return Exit.DONE
@@ -46,12 +47,17 @@ def status(
     return Exit.DONE
 
 
-async def _read(place: Place) -> tuple[list[TurnSummary], list[ToolMetrics]]:
-    """What is on record. A store that does not exist yet is not made by looking for it."""
+async def _read(place: Place) -> tuple[list[TurnSummary], list[ToolMetrics], dict[str, str]]:
+    """What is on record: turns, how tools have fared, and the sandbox in which each of them last ran.
+
+    A store that does not exist yet is not made by looking for it.
+    """
     if not place.kept:
-        return [], []
+        return [], [], {}
     async with store_of(place) as store:
-        return await store.turns(limit=_MOST_TURNS), (await store.metrics())[0]
+        rows = await store.audit_log(limit=_MOST_ROWS)
+        boxes = {row.tool: str(row.detail["engine"]) for row in rows if row.detail.get("engine")}
+        return await store.turns(limit=_MOST_TURNS), (await store.metrics())[0], boxes
 
 
 def settings_in_force(place: Place) -> list[dict[str, Any]]:
@@ -76,17 +82,26 @@ def _overview(place: Place, turns: list[TurnSummary]) -> dict[str, Any]:
     return {
         "model": place.settings.chosen().model,
         "settings": settings_in_force(place),
+        "sandbox": place.settings.tools.engine,
         "store": {"kind": place.settings.store.kind, "home": str(place.home), "exists": place.kept},
         "turns": {state: sum(turn.state == state for turn in turns) for state in STATES},
         "newest": [plain(turn) for turn in turns[:_SHOWN_TURNS]],
     }
 
 
-def _health(place: Place, measured: list[ToolMetrics]) -> list[dict[str, Any]]:
+def _health(place: Place, measured: list[ToolMetrics], boxes: dict[str, str]) -> list[dict[str, Any]]:
     toolbox = toolbox_of(place)
     grant = grant_of(place, Granted(), toolbox)
     by_name = {each.tool: each for each in measured}
-    return [{"tool": tool.name, "offered": covers(grant, tool), **_fared(by_name.get(tool.name))} for tool in toolbox]
+    return [
+        {
+            "tool": tool.name,
+            "offered": covers(grant, tool),
+            **_fared(by_name.get(tool.name)),
+            "engine": boxes.get(tool.name, ""),
+        }
+        for tool in toolbox
+    ]
 
 
 def _fared(each: ToolMetrics | None) -> dict[str, Any]:
@@ -105,7 +120,8 @@ def _show_overview(screen: Screen, place: Place, turns: list[TurnSummary]) -> No
     counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
     more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""
     store = f"{view['store']['kind']} in {place.home}" + ("" if place.kept else " (not made yet)")
-    screen.pairs({"model": view["model"], "store": store, "turns": counted + more})
+    boxed = "none: commands are not confined" if view["sandbox"] == "none" else view["sandbox"]
+    screen.pairs({"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more})
     for setting in view["settings"]:
         value = one_line(str(setting["value"]), 60)
         screen.out.print(Text.assemble(("set    ", "dim"), f"{setting['key']} = {value}  ", (setting["origin"], "dim")))
@@ -129,7 +145,7 @@ def _show_health(screen: Screen, health: list[dict[str, Any]]) -> None:
         ago = f" ({duration((time.time() - each['last_error_at']) * 1000)} ago)" if each["last_error_at"] else ""
         good = f"{each['success'] / each['calls']:.0%}" if each["calls"] else "-"
         offered = Text("yes", "green") if each["offered"] else Text("no", "red")
-        rows.append(
-            (Text(each["tool"], "bold"), offered, str(each["calls"]), good, one_line(each["last_error"], 80) + ago)
-        )
-    screen.table(("tool", "offered", "calls", "ok", "last error"), rows, right=("calls", "ok"))
+        box = Text(each["engine"] or "-", "bold red" if each["engine"] == "none" else "")
+        said = one_line(each["last_error"], 80) + ago
+        rows.append((Text(each["tool"], "bold"), offered, str(each["calls"]), good, box, said))
+    screen.table(("tool", "offered", "calls", "ok", "ran in", "last error"), rows, right=("calls", "ok"))

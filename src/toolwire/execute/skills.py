@@ -44,7 +44,9 @@ class Runner:
         place = await asyncio.to_thread(self._shelf.place, self._folder, self._digest)
         command = command_for(program, arguments, place, context)
         async with way_out(command, context.grant.network if program.network else ()) as outward:
-            return await self._ops.run(outward)
+            ran = await self._ops.run(outward)
+        context.ran_in(ran.engine, ran.profile)
+        return ran
 
 
 def command_for(program: Program, arguments: Mapping[str, Any], place: Path, context: Context) -> Command:

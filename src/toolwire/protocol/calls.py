@@ -109,7 +109,8 @@ class ToolError:
 class ToolResult:
     """How a call ended. There is exactly one for every accepted call.
 
-    `untrusted` marks what strangers may have written: a page of the web, a message, a file from elsewhere.
+    `untrusted` marks what strangers may have written: a page of the web, a message, a file from elsewhere. `engine` and
+    `profile` name the sandbox that confined it, and the digest of its rules.
     """
 
     call_id: str
@@ -126,6 +127,8 @@ class ToolResult:
     handle: str | None = None
     delivery: str | None = None
     untrusted: bool = False
+    engine: str = ""
+    profile: str = ""
 
     @property
     def ok(self) -> bool:

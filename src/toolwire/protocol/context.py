@@ -34,6 +34,7 @@ class Context:
     report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
     canceled: Callable[[], bool] = field(default=_never, repr=False)
     thread: str = ""
+    boxes: list[tuple[str, str]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -42,3 +43,8 @@ class Context:
     def progress(self, message: str, fraction: float | None = None) -> None:
         """Tell whoever watches the turn how far the work is; `fraction` runs from 0 to 1."""
         self.report(message, fraction)
+
+    def ran_in(self, engine: str, profile: str) -> None:
+        """Say which sandbox confined what the tool ran; the result will name it."""
+        if engine:
+            self.boxes.append((engine, profile))

@@ -90,6 +90,8 @@ class AuditRow:
         if result is not None:
             status, elapsed_ms = result.status, result.elapsed_ms
             code = result.error.code if result.error else ""
+            if result.engine:
+                detail = {**(detail or {}), "engine": result.engine, "profile": result.profile}
         return cls(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
             status, code, card.args_digest, elapsed_ms, detail or {},

@@ -1,6 +1,7 @@
 """The browser as a tool: pages as a person would see and use them, in a tab that stays for the conversation."""
 
 import base64
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -42,6 +43,22 @@ class BrowserOutput(TypedDict):
     total_chars: Annotated[int, Field(description="Characters in the whole text.")]
     truncated: Annotated[bool, Field(description="Whether there is more text after this part.")]
     note: Annotated[str, Field(description="How to read on, and what the page did not get; empty if nothing.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one call asks of the browser."""
+
+    action: Action
+    url: str
+    selector: str
+    text: str
+    submit: bool
+    script: str
+    shape: Shape
+    full_page: bool
+    start: int
+    max_chars: int
 
 
 def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
@@ -94,28 +111,35 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
             start: The character to begin at, to read on in a long text.
             max_chars: How many characters to give at most.
         """
+        wish = Wish(action, url, selector, text, submit, script, format, full_page, start, max_chars)
         visitor = _visitor(context)
         if action == "close":
             return _closed(was_open=await ops.leave(visitor))
-        _check(action, url, selector, script, context.grant.network, evaluate=evaluate)
+        _check(wish, context.grant.network, evaluate=evaluate)
+        context.ran_in(*ops.box)
         async with ops.tab(visitor, context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)) as tab:
-            match action:
-                case "navigate":
-                    await tab.navigate(url)
-                case "click":
-                    await tab.click(selector)
-                case "type":
-                    await tab.type(selector, text, submit=submit)
-                case "screenshot":
-                    return _picture(await tab.seen(), await tab.screenshot(selector, full_page=full_page))
-                case "extract":
-                    return _output(await tab.seen(), await _extracted(tab, selector, format), start, max_chars)
-                case "evaluate":
-                    value = await tab.evaluate(script)
-                    return _output(await tab.seen(), _json(value), start, max_chars)
-            return _output(await tab.seen(), "", 0, max_chars)
+            return await _done(tab, wish)
 
     return browser
+
+
+async def _done(tab: Tab, wish: Wish) -> ToolOutput:
+    """What a tab shows after it has done what was wished for."""
+    text: str | None = None
+    match wish.action:
+        case "navigate":
+            await tab.navigate(wish.url)
+        case "click":
+            await tab.click(wish.selector)
+        case "type":
+            await tab.type(wish.selector, wish.text, submit=wish.submit)
+        case "screenshot":
+            return _picture(await tab.seen(), await tab.screenshot(wish.selector, full_page=wish.full_page))
+        case "extract":
+            text = await _extracted(tab, wish.selector, wish.shape)
+        case "evaluate":
+            text = _json(await tab.evaluate(wish.script))
+    return _output(await tab.seen(), text or "", 0 if text is None else wish.start, wish.max_chars)
 
 
 def _visitor(context: Context) -> Visitor:
@@ -124,15 +148,15 @@ def _visitor(context: Context) -> Visitor:
     return Visitor(orjson.dumps(whose).decode(), context.grant.network)
 
 
-def _check(action: Action, url: str, selector: str, script: str, network: tuple[str, ...], *, evaluate: bool) -> None:
+def _check(wish: Wish, network: tuple[str, ...], *, evaluate: bool) -> None:
     """Refuse what cannot or may not be done, before a browser is started for it."""
-    if action == "navigate":
-        check_url(url, network)
-    if action in ("click", "type") and not selector:
-        raise wrong(f"{action} needs a selector; extract with format controls shows what there is")
-    if action == "evaluate" and not evaluate:
+    if wish.action == "navigate":
+        check_url(wish.url, network)
+    if wish.action in ("click", "type") and not wish.selector:
+        raise wrong(f"{wish.action} needs a selector; extract with format controls shows what there is")
+    if wish.action == "evaluate" and not evaluate:
         raise denied("scripts are not run here; use click, type and extract (an operator can allow evaluate)")
-    if action == "evaluate" and not script:
+    if wish.action == "evaluate" and not wish.script:
         raise wrong("evaluate needs a script")
 
 

@@ -42,6 +42,8 @@ class Chromium:
     `program` is the Chromium to start; without it, the one of this machine. Starts nothing before a tab is wanted.
     """
 
+    box = ("bubblewrap", "chromium")
+
     def __init__(self, *, program: str = "", connector: Callable[[], Connector] = Connector) -> None:
         self._program = program
         self._connector = connector

@@ -46,7 +46,9 @@ class Tab(Protocol):
 
 
 class BrowserOps(Protocol):
-    """Lends tabs. A visitor who comes again finds the tab as it was left."""
+    """Lends tabs. A visitor who comes again finds the tab as it was left. `box` is the engine and profile around it."""
+
+    box: tuple[str, str]
 
     def tab(self, visitor: Visitor, timeout_s: float) -> AbstractAsyncContextManager[Tab]:
         """The visitor's tab, for one visitor's use at a time; what takes longer than `timeout_s` fails."""

@@ -91,6 +91,7 @@ class Repository:
 
     async def run(self, argv: tuple[str, ...], stdin: bytes = b"", *, writable: bool = False) -> Ran:
         ran = await self.ops.run(replace(self.command, argv=argv, stdin=stdin, writable=writable))
+        self.context.ran_in(ran.engine, ran.profile)
         if ran.exit_code != 0:
             raise _failure(ran)
         return ran

@@ -89,6 +89,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
         planned = replace(_command(context, command, workdir), writable=not looks)
         async with outward(planned, () if looks else granted_hosts(context)) as ready:
             ran = await ops.run(ready, _progress(context))
+        context.ran_in(ran.engine, ran.profile)
         if ran.limit == "wall":
             raise _timed_out(command, ran)
         return bash_output(ran)

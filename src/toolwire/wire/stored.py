@@ -74,6 +74,8 @@ def write_result(result: ToolResult) -> Json:
         out["delivery"] = result.delivery
     if result.untrusted:
         out["untrusted"] = True
+    if result.engine:
+        out["engine"], out["profile"] = result.engine, result.profile
     return out
 
 
@@ -94,6 +96,8 @@ def read_result(data: Mapping[str, Any]) -> ToolResult:
         handle=data.get("handle"),
         delivery=data.get("delivery"),
         untrusted=data.get("untrusted", False),
+        engine=data.get("engine", ""),
+        profile=data.get("profile", ""),
     )
 
 
