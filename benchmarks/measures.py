@@ -184,6 +184,6 @@ MEASURES = (
     _translated("… the newest 2 messages new", "openai_newest", Target("≤ 20 µs", 20)),
     _translated("50 tools + 40 messages to Anthropic, cold", "anthropic_cold", Target("≤ 150 µs", 150)),
     _translated("… the newest 2 messages new", "anthropic_newest", Target("≤ 20 µs", 20)),
-    _translated("50 tools + 40 messages to the slowest of 12 dialects, cold", "slowest_cold", Target("≤ 150 µs", 150)),
+    _translated("50 tools + 40 messages to the slowest of 13 dialects, cold", "slowest_cold", Target("≤ 150 µs", 150)),
     _translated("… the newest 2 messages new", "slowest_newest", Target("≤ 20 µs", 20)),
 )  # fmt: skip

@@ -1,20 +1,17 @@
-"""What reading a reply costs: `python -m benchmarks.parsing [hostile]`.
+"""What reading a reply costs: `python -m benchmarks.parsing`.
 
-Whole and streamed calls beside the floor of their kind; with `hostile`, the growth of time over sizes for texts that
-are made to be slow. CPU time, best of several rounds.
+Whole and streamed calls beside the floor of their kind. CPU time, best of several rounds.
 """
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import orjson
-from tests.wire.adversaries import GENERATORS, tool
-from tests.wire.adversaries import TOOLS as HOSTILE_TOOLS
+from tests.wire.adversaries import tool
 
 from toolwire.wire.reply import StreamParser, parse_reply
 
@@ -23,8 +20,6 @@ TOOLS = [tool(f"tool_{number}", {"value": TEXT}, []) for number in range(14)]
 TOOLS.append(tool("write", {"path": TEXT, "content": TEXT}, ["path", "content"]))
 LINE = 'def area(w: float, h: float) -> float:\n    return w * h  # "square" metres\n\n'
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-HOSTILE_SIZES = (1 << 12, 1 << 16, 1_000_000, 1 << 22)
-HOSTILE_PIECES = {"whole": 0, "by 8": 8, "by 64": 64, "by 1024": 1024}
 
 
 def code(size: int) -> str:
@@ -109,27 +104,6 @@ def streamed_calls() -> None:
         print(f"{size:>12}{base:>33.2f}{times[0]:>10.2f}{times[0] / base:>10.1f}{times[1]:>10.2f}{times[2]:>10.2f}")
 
 
-def hostile_texts() -> None:
-    print("\nhostile text: ms at each size, growth (1 is linear)")
-    worst = dict.fromkeys(HOSTILE_PIECES, (0.0, ""))
-    for name, make in GENERATORS.items():
-        for kind, steepest in worst.items():
-            times = [_hostile_ms(make(size), HOSTILE_PIECES[kind]) for size in HOSTILE_SIZES]
-            slope = math.log(times[-1] / times[1]) / math.log(HOSTILE_SIZES[-1] / HOSTILE_SIZES[1])
-            worst[kind] = max(steepest, (slope, name))
-            late = "" if slope <= 1.15 and times[2] <= 250 else "  <-"
-            print(f"{kind:>9} {name:<62}" + "".join(f"{ms:>9.2f}" for ms in times) + f"{slope:>7.2f}{late}", flush=True)
-    print(f"steepest: {worst}")
-
-
-def _hostile_ms(text: str, piece: int) -> float:
-    if not piece:
-        return best_us(lambda: parse_reply(text, HOSTILE_TOOLS), 2, 1) / 1e3
-    return best_us(lambda: stream(text, piece, HOSTILE_TOOLS), 2, 1) / 1e3
-
-
 if __name__ == "__main__":
     whole_calls()
     streamed_calls()
-    if "hostile" in sys.argv[1:]:
-        hostile_texts()
