@@ -11,12 +11,13 @@ from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
 from toolwire.errors import BudgetSpent, NotKept, Suspended
 from toolwire.execute.contract import Executor
-from toolwire.journey import Approve, Emit, Tell
+from toolwire.journey import Emit
 from toolwire.loop.events import Event
 from toolwire.loop.limits import within_budget
 from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
+from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
@@ -53,7 +54,7 @@ class Agent:
     `model` is a `provider:model` string or anything with an `ask` method; `tools` are functions, tools or toolboxes;
     `approve` is asked before tools that need a person's word; with `suspends`, a call that nobody has spoken about yet
     raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed, within
-    `approval_s`; `tell` hears of each such question as it opens;
+    `approval_s`; `tell` hears of each such question as it opens; a turn puts at most `questions` to people;
     `intervene` may speak or stop before each model call.
     """
 
@@ -71,6 +72,7 @@ class Agent:
         suspends: bool = False,
         tell: Tell | None = None,
         approval_s: float = APPROVAL_S,
+        questions: int = QUESTIONS,
         secrets: Secrets = NO_SECRETS,
         budget: Budget | None = None,
         intervene: Intervene | None = None,
@@ -85,7 +87,7 @@ class Agent:
         self.store = store or MemoryStore()
         self.runtime = Runtime(
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
-            approval_s=approval_s, secrets=secrets,
+            approval_s=approval_s, questions=questions, secrets=secrets,
         )  # fmt: skip
         self.system = system
         self.grant = grant or Grant()

@@ -1,21 +1,20 @@
 """The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
-from toolwire.deliver.endings import busy, canceled, refused, rejected, unknown
+from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
-from toolwire.errors import Fenced
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
-from toolwire.loop.events import ApprovalAsked, CallFinished, CallProgress, CallStarted, Event
+from toolwire.loop.events import CallFinished, CallProgress, CallStarted, Event
 from toolwire.loop.limits import time_left_s
+from toolwire.people import Approve, People, Tell
 from toolwire.plan.resources import Claim, claims
-from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
@@ -29,11 +28,6 @@ from toolwire.returning import returned
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
 _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
-
-
-Approve = Callable[[NeedsApproval], Awaitable[Approval]]
-Tell = Callable[[ApprovalCard], None]
-"""Hears of each question that opens. It must neither wait nor raise."""
 
 
 @quick
@@ -129,6 +123,7 @@ class Hub(Protocol):
     suspends: bool
     tell: Tell | None
     approval_s: float
+    questions: int
     secrets: Secrets
     seal: bytes
     clock: Callable[[], float]
@@ -148,6 +143,7 @@ class Journey:
         self._batch = batch
         self._emit = emit
         self._begun: set[str] = set()
+        self._people: People | None = None
         self.waiting: list[str] = []
 
     async def finish(self, one: Accepted) -> ToolResult | None:
@@ -184,7 +180,9 @@ class Journey:
         if one.left and not _may_run_again(one):
             return unknown(one.card), ""
         if isinstance(decision, NeedsApproval):
-            decision = await self._asked_people(one.card, decision)
+            if self._people is None:
+                self._people = People(self._hub, self._turn, self._batch, self._emit)
+            decision = await self._people.asked(one.card, decision)
         if decision is None:
             self.waiting.append(one.card.call.id)
             return None
@@ -210,72 +208,6 @@ class Journey:
         except Busy as lost:
             result = busy(call, lost.resource, lost.holder, patience_s)
             return changed(result, queued_ms=(perf_counter() - asked) * 1000)
-
-    async def _asked_people(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied | None:
-        """What people say; None while too few have spoken. The time this takes counts against no deadline."""
-        hub, call = self._hub, card.call
-        if hub.approve is None and not hub.suspends:
-            return rejected(call, f"{request.reason} Nobody is there to ask; tell the user what you wanted to do.")
-        question = self._question(card, request)
-        asked = await hub.store.ask_people(question, ())
-        if asked.digest != request.digest:
-            return rejected(call, "Tool, arguments or policy are not what people were asked about; make a new call.")
-        if asked.state is ApprovalState.OPEN:
-            word = await self._word(asked, request, is_new=asked.id == question.id)
-            asked = asked if word is None else await self._answered(asked, word)
-        match asked.state:
-            case ApprovalState.GRANTED:
-                return self._granted(call, request, asked.word)
-            case ApprovalState.REJECTED:
-                reason = asked.word.reason
-                return rejected(call, f"The user did not allow {call.name!r}{': ' + reason if reason else '.'}")
-            case ApprovalState.EXPIRED:
-                return rejected(call, f"Nobody answered in time whether {call.name!r} may run, so it may not.")
-        return None if hub.suspends else rejected(call, f"More people must agree before {call.name!r} may run.")
-
-    def _question(self, card: CallCard, request: NeedsApproval) -> ApprovalCard:
-        hub, allowed = self._hub, request.allowed
-        now = hub.clock()
-        return ApprovalCard(
-            hub.new_id(), card.turn_id, card.call.id, allowed.tool.name, allowed.arguments, request.digest,
-            request.reason, card.agent, now, now + hub.approval_s, request.quorum,
-        )  # fmt: skip
-
-    async def _word(self, asked: ApprovalCard, request: NeedsApproval, *, is_new: bool) -> Approval | None:
-        """What was said for the whole turn, else what the one who is there says; None where nobody is."""
-        hub = self._hub
-        for card in await hub.store.approvals(turn_id=asked.turn_id):
-            if card.tool == asked.tool and card.state is ApprovalState.GRANTED and card.word.scope is Scope.TURN:
-                return Approval(granted=True, by=card.word.by, reason="allowed for the whole turn")
-        if is_new and hub.tell is not None:
-            hub.tell(asked)
-        if hub.approve is None:
-            return None
-        if self._emit:
-            self._emit(ApprovalAsked(request))
-        self._batch.ask(hub.clock())
-        try:
-            return await hub.approve(request)
-        except Exception as error:  # the approver is a door: its failure is an answer to the model, not the turn's end
-            return Approval(granted=False, by="nobody", reason=f"asking failed ({type(error).__name__}: {error})")
-        finally:
-            self._batch.heard(hub.clock())
-
-    async def _answered(self, asked: ApprovalCard, word: Approval) -> ApprovalCard:
-        try:
-            return await self._hub.store.answer(asked.id, word)
-        except Fenced:  # somebody else has answered meanwhile, and the first answer counts
-            return await self._hub.store.approval(asked.id)
-
-    def _granted(self, call: ToolCall, request: NeedsApproval, word: Approval) -> Allowed | Denied:
-        """The call as it was approved: other arguments are judged like any, and need no second approval."""
-        if word.arguments is None:
-            return request.allowed
-        decision = self._hub.judge_anew(self._turn, changed(call, arguments=word.arguments))
-        if isinstance(decision, Denied):
-            return decision
-        allowed = decision.allowed if isinstance(decision, NeedsApproval) else decision
-        return changed(allowed, notes=(*allowed.notes, "the user changed the arguments"))
 
     async def _run(self, one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
         """Wait for a free place, mark the call as started, and run it."""

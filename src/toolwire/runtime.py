@@ -22,7 +22,8 @@ from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Resources
-from toolwire.journey import Accepted, Approve, Batch, Emit, Journey, Tell
+from toolwire.journey import Accepted, Batch, Emit, Journey
+from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
@@ -47,6 +48,7 @@ class Runtime:
         suspends: bool = False,
         tell: Tell | None = None,
         approval_s: float = APPROVAL_S,
+        questions: int = QUESTIONS,
         secrets: Secrets = NO_SECRETS,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: str(uuid7()),
@@ -58,6 +60,7 @@ class Runtime:
         self.suspends = suspends
         self.tell = tell
         self.approval_s = approval_s
+        self.questions = questions
         self.secrets = secrets
         self.clock = clock
         self.new_id = new_id

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from toolwire.errors import Fenced, NotKept
-from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.protocol.approvals import LONGEST_PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.protocol.records import AuditRow
 from toolwire.record.contract import Store
 
@@ -90,3 +90,26 @@ async def test_questions_survive_the_process_and_can_be_answered_by_another(open
     await second.answer("ask-1", YES)
     await second.close_store()
     assert (await first.approval("ask-1")).state is ApprovalState.GRANTED
+
+
+async def test_a_yes_for_a_pattern_stands_until_its_time_is_over_or_it_is_taken_back(store: Store) -> None:
+    word = Approval(granted=True, by="ann", scope=Scope.PATTERN, pattern="ls", lasts_s=60.0)
+    asked = replace(CARD, project="p", policy="v1")
+    await store.ask_people(asked, ())
+    assert await store.standing() == []
+    answered = await store.answer("ask-1", word)
+    assert (answered.stands_until, answered.pattern, answered.project) == (NOW + 60, "ls", "p")
+    assert await store.standing() == [answered]
+    assert (await store.revoke("ask-1", "bob")).stands_until == 0
+    assert await store.standing() == []
+    assert [row.event for row in await store.audit_log()] == ["approved", "revoked"]
+    with pytest.raises(Fenced, match="nothing to take back"):
+        await store.revoke("ask-1", "bob")
+    with pytest.raises(NotKept):
+        await store.revoke("nope", "bob")
+
+
+async def test_no_yes_for_a_pattern_stands_longer_than_a_month(store: Store) -> None:
+    await store.ask_people(CARD, ())
+    for_ever = Approval(granted=True, scope=Scope.PATTERN, pattern="ls", lasts_s=1e300)
+    assert (await store.answer("ask-1", for_ever)).stands_until == NOW + LONGEST_PATTERN_S

@@ -11,7 +11,7 @@ from toolwire.cli.plain import encoded
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.errors import ToolFailure
-from toolwire.journey import Approve
+from toolwire.people import Approve
 from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.outcomes import Code

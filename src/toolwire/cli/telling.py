@@ -7,7 +7,7 @@ from toolwire.cli.opening import Place
 from toolwire.deliver.questions import announced
 from toolwire.errors import SettingsError
 from toolwire.execute.webhook import Webhook
-from toolwire.journey import Tell
+from toolwire.people import Tell
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.wire.outbound import to_json
 

@@ -138,7 +138,8 @@ def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsA
     allowed = _allowed(case, tool, checked)
     policy = [case.grant.autonomy.name, *sorted(map(str, case.grant.rules))]
     shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy}
-    return NeedsApproval(allowed, ruled.sentence, digest(shown), ruled.rule.quorum if ruled.rule else 1)
+    version = digest({"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence})
+    return NeedsApproval(allowed, ruled.sentence, digest(shown), ruled.rule.quorum if ruled.rule else 1, version)
 
 
 def _unknown(case: Case) -> Denied:

@@ -77,6 +77,11 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     return _by_autonomy(tool, grant)
 
 
+def allowed_by(rules: Iterable[Rule], tool: Tool, arguments: Mapping[str, Any]) -> Rule | None:
+    """The rule, of rules that allow, under which this call needs no asking; every command of a text needs one."""
+    return _allowing((rule for rule in rules if _concerns(rule, tool)), arguments, _reading(tool, arguments))
+
+
 def narrowed(grant: Grant, own: Grant) -> Grant:
     """What a sub-agent may do: what both grants allow, never more than either."""
     both = frozenset(grant.rules) & frozenset(own.rules)

@@ -18,28 +18,43 @@ class ApprovalState(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a yes is for: this one call, or every call of its turn that the same tool makes."""
+    """What a yes is for: this one call, the same tool's calls of its turn, or its agent's calls that fit a pattern."""
 
     ONCE = "once"
     TURN = "turn"
+    PATTERN = "pattern"
+
+
+PATTERN_S = 86_400.0
+LONGEST_PATTERN_S = 30 * 86_400.0
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's word about one call. With `arguments` the call runs with those instead, if they pass every check."""
+    """A person's word about one call. With `arguments` the call runs with those instead, if they pass every check.
+
+    A yes for a `pattern` (`path is docs/*`, or the words with which a command begins) stands for `lasts_s`. A word that
+    follows from an earlier yes names the question of that one in `under`.
+    """
 
     granted: bool
     by: str = "user"
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
     scope: Scope = Scope.ONCE
+    pattern: str = ""
+    lasts_s: float = PATTERN_S
+    under: str = ""
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class ApprovalCard:
-    """An open question with the exact arguments it is about. `digest` binds it to tool, arguments and policy."""
+    """An open question with the exact arguments it is about. `digest` binds it to tool, arguments and policy.
+
+    A yes for a pattern counts until `stands_until` for questions of the same project and agent with the same `policy`.
+    """
 
     id: str
     turn_id: str
@@ -54,6 +69,9 @@ class ApprovalCard:
     quorum: int = 1
     answers: tuple[Approval, ...] = ()
     late: bool = False
+    project: str = "default"
+    policy: str = ""
+    stands_until: float = 0.0
 
     @property
     def state(self) -> ApprovalState:
@@ -74,6 +92,19 @@ class ApprovalCard:
         """The card as it stands at this time: past its hour an unanswered question is a no."""
         return changed(self, late=True) if now >= self.expires_at and not self.late else self
 
-    def answered(self, answer: Approval) -> "ApprovalCard":
+    @property
+    def pattern(self) -> str:
+        """What every yes to it allows from now on: nothing unless all of them say the same pattern."""
+        said = {answer.pattern if answer.scope is Scope.PATTERN else "" for answer in self.answers}
+        return said.pop() if len(said) == 1 and self.state is ApprovalState.GRANTED else ""
+
+    def answered(self, answer: Approval, at: float = 0.0) -> "ApprovalCard":
         """The card with one more answer. Everyone has one voice: a second yes of the same person counts once."""
-        return changed(self, answers=(*self.answers, answer))
+        card = changed(self, answers=(*self.answers, answer))
+        if not card.pattern:
+            return card
+        return changed(card, stands_until=at + min(LONGEST_PATTERN_S, *(one.lasts_s for one in card.answers)))
+
+    def revoked(self) -> "ApprovalCard":
+        """The card with its yes for a pattern taken back. What has run has run."""
+        return changed(self, stands_until=0.0)

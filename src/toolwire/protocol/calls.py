@@ -185,12 +185,16 @@ class Denied:
 @quick
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """The call may run once so many people have agreed to exactly these arguments under exactly this policy."""
+    """The call may run once so many people have agreed to exactly these arguments under exactly this policy.
+
+    `policy` is the digest of the policy alone, and of why it asks: a yes for a pattern is bound to that.
+    """
 
     allowed: Allowed
     reason: str
     digest: str
     quorum: int = 1
+    policy: str = ""
 
 
 Decision = Allowed | Denied | NeedsApproval

@@ -53,7 +53,7 @@ _SPEND = """
 _ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
 _ASK = "INSERT INTO approvals (id, turn_id, call_id, body, expires_at) VALUES (?, ?, ?, ?, ?)"
-_ANSWER = "UPDATE approvals SET body = ?, decided = ? WHERE id = ?"
+_ANSWER = "UPDATE approvals SET body = ?, decided = ?, stands_until = ? WHERE id = ?"
 
 _FORMAT = "SELECT tally FROM format_tallies WHERE model = ? AND offered = ?"
 _SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?)"
@@ -222,11 +222,27 @@ def answer(page: Page, approval_id: str, answer: Approval, at: float) -> Approva
     card = read_approval(load(known[0])).at(at)
     if card.state is not ApprovalState.OPEN:
         return refusals.decided(card)
-    after = card.answered(answer)
-    decided = int(after.state is not ApprovalState.OPEN)
-    page.connection.execute(_ANSWER, (dump(write_approval(after)), decided, column(approval_id)))
+    after = card.answered(answer, at)
+    _keep_answers(page, after)
     page.audit.extend(audit_rows([refusals.answer_row(card, answer, at)]))
     return after
+
+
+def revoke(page: Page, approval_id: str, by: str, at: float) -> ApprovalCard | StoreError:
+    known = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
+    if known is None:
+        return refusals.no_approval(approval_id)
+    card = read_approval(load(known[0])).at(at)
+    if card.stands_until <= at:
+        return refusals.stands_no_more(card)
+    _keep_answers(page, card.revoked())
+    page.audit.extend(audit_rows([refusals.revoked_row(card, by, at)]))
+    return card.revoked()
+
+
+def _keep_answers(page: Page, card: ApprovalCard) -> None:
+    decided = int(card.state is not ApprovalState.OPEN)
+    page.connection.execute(_ANSWER, (dump(write_approval(card)), decided, card.stands_until, column(card.id)))
 
 
 def append(page: Page, audit: Sequence[Row]) -> None:

@@ -181,6 +181,17 @@ class Store(Protocol):
         """Questions to people, the newest first."""
         ...
 
+    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
+        """The questions whose yes for a pattern still stands, the newest first."""
+        ...
+
+    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
+        """Take back a yes for a pattern, with its audit row.
+
+        Raises `NotKept` for an unknown question and `Fenced` for one whose yes does not stand.
+        """
+        ...
+
     async def turn(self, turn_id: str) -> KeptTurn:
         """Read a turn without taking it over. Raises `NotKept`."""
         ...

@@ -162,7 +162,7 @@ class MemoryStore:
         card = await self.approval(approval_id)
         if card.state is not ApprovalState.OPEN:
             raise refusals.decided(card)
-        self._approvals[approval_id] = card.answered(answer)
+        self._approvals[approval_id] = card.answered(answer, self._clock())
         self._append([refusals.answer_row(card, answer, self._clock())])
         return self._approvals[approval_id]
 
@@ -180,6 +180,19 @@ class MemoryStore:
         return list(
             islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))
         )
+
+    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
+        now = self._clock()
+        newest = (card for card in reversed(self._approvals.values()) if card.stands_until > now)
+        return list(islice(newest, max(limit, 0)))
+
+    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
+        card = await self.approval(approval_id)
+        if card.stands_until <= self._clock():
+            raise refusals.stands_no_more(card)
+        self._approvals[approval_id] = card.revoked()
+        self._append([refusals.revoked_row(card, by, self._clock())])
+        return card.revoked()
 
     async def turn(self, turn_id: str) -> KeptTurn:
         return self._tell(self._find(turn_id))

@@ -91,6 +91,7 @@ _APPROVALS = """
     SELECT body FROM approvals
     WHERE (?1 IS NULL OR turn_id = ?1) AND (?2 = 0 OR (decided = 0 AND expires_at > ?3)) ORDER BY seq DESC LIMIT ?4
 """
+_STANDING = "SELECT body FROM approvals WHERE stands_until > ? ORDER BY seq DESC LIMIT ?"
 Alive = Callable[[str], bool]
 
 
@@ -165,6 +166,10 @@ def approvals(
 ) -> list[ApprovalCard]:
     rows = connection.execute(_APPROVALS, (_maybe(turn_id), only_open, at, max(limit, 0)))
     return [read_approval(load(body)).at(at) for (body,) in rows]
+
+
+def standing(connection: sqlite3.Connection, limit: int, at: float) -> list[ApprovalCard]:
+    return [read_approval(load(body)) for (body,) in connection.execute(_STANDING, (at, max(limit, 0)))]
 
 
 def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetrics]:

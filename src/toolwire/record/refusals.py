@@ -5,6 +5,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
+from toolwire.protocol.values import changed
 
 
 def no_turn(turn_id: str) -> NotKept:
@@ -24,14 +25,25 @@ def decided(card: ApprovalCard) -> Fenced:
     return Fenced(f"approval {card.id!r} cannot be answered any more: {how}")
 
 
+def stands_no_more(card: ApprovalCard) -> Fenced:
+    return Fenced(f"approval {card.id!r} is no yes for a pattern that still stands; there is nothing to take back")
+
+
+def revoked_row(card: ApprovalCard, by: str, at: float) -> AuditRow:
+    """Who took which yes back."""
+    return changed(answer_row(card, card.word, at), event="revoked", detail={"by": by, "pattern": card.pattern})
+
+
 def answer_row(card: ApprovalCard, answer: Approval, at: float) -> AuditRow:
     """Who said what to which question."""
     detail = {"by": answer.by, "reason": answer.reason, "digest": card.digest, "scope": answer.scope.value}
     if answer.arguments is not None:
         detail["edited"] = "yes"
+    detail |= {name: value for name in ("pattern", "under") if (value := getattr(answer, name))}
     return AuditRow(
         at=at,
         event="approved" if answer.granted else "rejected",
+        project=card.project,
         agent=card.agent,
         turn_id=card.turn_id,
         call_id=card.call_id,

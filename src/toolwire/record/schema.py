@@ -190,7 +190,12 @@ _SPENDING = (
     """,
 )
 
-STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING)
+_STANDING = (
+    "ALTER TABLE approvals ADD COLUMN stands_until REAL NOT NULL DEFAULT 0",
+    "CREATE INDEX approvals_standing ON approvals (stands_until) WHERE stands_until > 0",
+)
+
+STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:

@@ -154,6 +154,12 @@ class SqliteStore:
     ) -> list[ApprovalCard]:
         return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._clock())
 
+    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
+        return await self._reader.read(reads.standing, limit, self._clock())
+
+    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
+        return await self._writer.write(partial(changes.revoke, approval_id=approval_id, by=by, at=self._clock()))
+
     async def turn(self, turn_id: str) -> KeptTurn:
         return await self._reader.read(reads.turn, turn_id, self._owners.alive)
 

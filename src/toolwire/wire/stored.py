@@ -284,20 +284,24 @@ def write_approval(card: ApprovalCard) -> Json:
 
 
 def read_approval(data: Mapping[str, Any]) -> ApprovalCard:
-    plain = {name: data[name] for name in _APPROVAL}
+    plain = {name: data[name] for name in _APPROVAL if name in data}
     answers = tuple(_read_answer(answer) for answer in data["answers"])
     return ApprovalCard(**plain, arguments=data["arguments"], answers=answers)
 
 
 def _write_answer(answer: Approval) -> Json:
     written: Json = {"granted": answer.granted, "by": answer.by, "reason": answer.reason, "scope": answer.scope.value}
+    written |= {"under": answer.under} if answer.under else {}
+    written |= {"pattern": answer.pattern, "lasts_s": answer.lasts_s} if answer.pattern else {}
     return written if answer.arguments is None else {**written, "arguments": dict(answer.arguments)}
 
 
 def _read_answer(data: Mapping[str, Any]) -> Approval:
-    return Approval(data["granted"], data["by"], data["reason"], data.get("arguments"), Scope(data["scope"]))
+    more = {name: data[name] for name in ("pattern", "lasts_s", "under") if name in data}
+    return Approval(data["granted"], data["by"], data["reason"], data.get("arguments"), Scope(data["scope"]), **more)
 
 
 _APPROVAL = (
     "id", "turn_id", "call_id", "tool", "digest", "reason", "agent", "asked_at", "expires_at", "quorum",
+    "project", "policy", "stands_until",
 )  # fmt: skip
