@@ -228,3 +228,41 @@ async def test_git_does_not_take_stand_ins_for_files_of_the_project(
     ran = await boxed_by(engine).run(Command(shell("git add -A && git status --porcelain"), str(workspace)))
 
     assert ran.stdout.text == "A  file\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (Command(("echo", "a\0b")), "NUL"),
+        (Command(()), "must have words"),
+        (Command(("echo", "\ud800")), "half a character"),
+        (Command(("echo",), env={"A": "\udfff"}), "half a character"),
+        (Command(("echo",), env={"A=B": "x"}), "name of an environment variable"),
+        (Command(("echo", "x" * 200_000)), "write it to a file first"),
+    ],
+)
+async def test_a_command_that_the_kernel_would_misread_is_the_callers_fault(
+    box: Sandbox, command: Command, says: str
+) -> None:
+    with pytest.raises(ToolFailure, match=says) as refused:
+        await box.run(command)
+
+    assert refused.value.code is Code.INVALID_PARAMS
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_limit_of_nothing_is_never_no_limit(
+    boxed_by: Callable[[str], Sandbox], workspace: Path, engine: str
+) -> None:
+    """To some programs 0 means that there is none."""
+    if not report(engine).usable:
+        return
+    hungry = 'perl -e \'$x = "a" x 300_000_000; print "DONE\\n"\''
+    many = "for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait && echo DONE"
+
+    for text, limits in ((hungry, ExecLimits(5, memory_bytes=0)), (many, ExecLimits(5, processes=0))):
+        try:
+            ran = await boxed_by(engine).run(Command(shell(text), str(workspace), limits=limits))
+        except ToolFailure:
+            continue
+        assert "DONE" not in ran.stdout.text

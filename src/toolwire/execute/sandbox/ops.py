@@ -100,7 +100,11 @@ def _check(command: Command) -> None:
     texts = (*command.argv, command.workspace, command.cwd, *command.env, *command.env.values())
     if not command.argv or any("\0" in text for text in texts):
         raise ToolFailure("a command must have words, and none of them may contain NUL", code=Code.INVALID_PARAMS)
-    if any(len(text.encode("utf-8", "surrogateescape")) > _MOST_ARGUMENT_BYTES for text in texts):
+    try:
+        longest = max(len(text.encode("utf-8", "surrogateescape")) for text in texts)
+    except UnicodeEncodeError:
+        raise ToolFailure("a word of the command has half a character in it", code=Code.INVALID_PARAMS) from None
+    if longest > _MOST_ARGUMENT_BYTES:
         raise ToolFailure(
             f"one word of the command is longer than {_MOST_ARGUMENT_BYTES} bytes; write it to a file first",
             code=Code.INVALID_PARAMS,

@@ -130,8 +130,9 @@ class Podman:
 
     def _arguments(self, command: Command, workspace: Workspace) -> list[str]:
         limits = command.limits
-        words = [*_FLAGS.split(), f"--memory={limits.memory_bytes}", f"--memory-swap={limits.memory_bytes}"]
-        words += [f"--pids-limit={limits.processes}", f"--cpus={limits.cores}", f"--shm-size={HOME_BYTES}"]
+        memory, processes = max(limits.memory_bytes, 1), max(limits.processes, 1)  # to podman, 0 means no limit
+        words = [*_FLAGS.split(), f"--memory={memory}", f"--memory-swap={memory}"]
+        words += [f"--pids-limit={processes}", f"--cpus={max(limits.cores, 0.01)}", f"--shm-size={HOME_BYTES}"]
         # Without CAP_SYS_RESOURCE podman's own idea of nproc is refused, so one within our limit is named.
         everyone = min(limit for limit in (resource.getrlimit(resource.RLIMIT_NPROC)[1], 4096) if limit >= 0)
         ulimits = (

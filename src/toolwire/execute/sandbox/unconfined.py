@@ -27,6 +27,8 @@ from toolwire.execute.sandbox.workspace import (
 )
 from toolwire.protocol.operations import Command
 
+UNSCOPED = "abstract sockets, and processes of the box's user, are in reach (landlock older than version 6)"
+_SCOPED = 6
 _NEW_IPC_NAMESPACE = 0x08000000
 NOT_GIVEN = (
     "other processes of the machine are visible",
@@ -45,7 +47,8 @@ class Unconfined:
         self._cgroups = cgroups
         self._landlock = landlock.abi()
         alive = () if cgroups.holds else ("a process that leaves its session survives the command (no cgroup)",)
-        self.weaker = (*NOT_GIVEN, *alive, *missing(cgroups, self._landlock))
+        near = () if self._landlock >= _SCOPED else (UNSCOPED,)
+        self.weaker = (*NOT_GIVEN, *near, *alive, *missing(cgroups, self._landlock))
 
     def _protected(self) -> tuple[str, ...]:
         """Only root can mount, so only root can protect names here."""
