@@ -112,6 +112,9 @@ def test_a_link_that_leads_out_of_the_project_is_followed(project: Path) -> None
         ('[grant]\nnetwork = ["a.example", "b.example"]', '[grant]\nnetwork = ["a.example"]', False),
         (PROFILE + 'api_key_env = "MINE"', '[profiles.p]\nprovider = "openai"', True),
         (PROFILE + 'url = "http://me:1"', '[profiles.p]\nurl = "http://me:1"', False),
+        ("[tools]\nworkspace_bytes = 1000", "[tools]\nworkspace_bytes = 1001", True),
+        ("[tools]\nworkspace_bytes = 1000", '[tools]\nworkspace_bytes = "none"', True),
+        ("[tools]\nworkspace_bytes = 1000", "[tools]\nworkspace_bytes = 10", False),
         ('[tools]\nmodules = ["mine:tools"]', '[tools]\nmodules = ["mine:tools"]', True),
     ],
 )

@@ -119,6 +119,7 @@ def workplace_of(place: Place, store: Store | None = None) -> Workplace:
     return Workplace(
         chosen.engine, store, home=place.home, keeps=place.settings.store.kind == "sqlite",
         search=lambda: _search_of(place), models=chosen.models, scripts=chosen.browser_scripts,
+        most_bytes=chosen.workspace_bytes,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
-from toolwire.toolbox.outfits import reads_skills
+from toolwire.toolbox.outfits import reads_skills, sandbox_of
 from toolwire.toolbox.skill_choice import Chosen, choose
 from toolwire.toolbox.skill_pages import skill_tool
 from toolwire.toolbox.skill_watch import SkillsFolder
@@ -81,7 +81,5 @@ class PlacedSkills:
 
     def sandbox(self) -> ExecOps:
         """What runs the programs of skills."""
-        engines: Any = import_module("toolwire.execute.sandbox.engines")
-        engine = self._settings.tools.engine
-        ops: ExecOps = engines.local_sandbox(floor=engine, default=engine)
+        ops: ExecOps = sandbox_of(self._settings.tools.engine, self._settings.tools.workspace_bytes)
         return ops

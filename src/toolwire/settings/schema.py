@@ -199,6 +199,9 @@ class ToolSettings(Section):
     sandbox_engine: SandboxEngine = Field(
         default="bubblewrap", description="The weakest sandbox that is good enough; a tool can ask for a stronger one."
     )
+    workspace_bytes: Annotated[int | None, Unlimited] = Field(
+        default=None, ge=1, description="Bytes that a granted folder may hold before tools write no more."
+    )
     models: Annotated[tuple[Annotated[str, AfterValidator(_asked_model)], ...], Field(strict=False)] = Field(
         default=(),
         description='Models that tools may ask: "openrouter vendor/model", "ollama_local qwen3 at http://host:11434".',

@@ -57,6 +57,8 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return bool(below and not value)
         case ("tools", "sandbox_engine"):
             return ENGINES.index(value) < ENGINES.index(below)
+        case ("tools", "workspace_bytes"):
+            return isinstance(below, int) and not (isinstance(value, int) and value <= below)
         case ("tools", "models"):
             return not set(value) <= set(below)
         case ("tools", "browser_scripts"):

@@ -33,7 +33,8 @@ class Workplace:
 
     In `home` lie pages for the user and, if it `keeps`, plans for the next process. `search` gives what websearch asks,
     `models` are lines such as "openrouter vendor/model", `crew` gives the agents that can be set to work, `scripts` let
-    the browser run scripts of the model's own, and what has to be closed in the end is put on `closing`.
+    the browser run scripts of the model's own, a workspace holds at most `most_bytes`, and what has to be closed in the
+    end is put on `closing`.
     """
 
     engine: str = USUAL_ENGINE
@@ -45,6 +46,7 @@ class Workplace:
     models: tuple[str, ...] = ()
     crew: Callable[[], Any] | None = None
     scripts: bool = False
+    most_bytes: int | None = None
     closing: AsyncExitStack | None = None
 
 
@@ -72,13 +74,13 @@ def _load(name: str) -> Any:
 
 
 def _read_only(place: Workplace) -> tuple[Tool, ...]:
-    return (*_load("groups").read_only(), *_paging(place))
+    return (*_load("groups").read_only(_files(place)), *_paging(place))
 
 
 def _coding(place: Workplace) -> tuple[Tool, ...]:
     kept = _load("todos")
     todos = kept.FileTodos(place.home / "todos") if place.keeps else kept.MemoryTodos()
-    return (*_load("groups").coding(todos=todos, ask=place.ask), *_paging(place))
+    return (*_load("groups").coding(_files(place), todos=todos, ask=place.ask), *_paging(place))
 
 
 def _paging(place: Workplace) -> tuple[Tool, ...]:
@@ -111,8 +113,8 @@ def _data(_: Workplace) -> tuple[Tool, ...]:
     return (_load("data").json_transform_tool(),)
 
 
-def _image(_: Workplace) -> tuple[Tool, ...]:
-    return (_load("pictures").image_tool(_load("local_files").LocalFiles()),)
+def _image(place: Workplace) -> tuple[Tool, ...]:
+    return (_load("pictures").image_tool(_files(place)),)
 
 
 def _browser(place: Workplace) -> tuple[Tool, ...]:
@@ -159,14 +161,29 @@ def _all(place: Workplace) -> tuple[Tool, ...]:
     return tuple(every.values())
 
 
+def _files(place: Workplace) -> Any:
+    files = _load("local_files").LocalFiles()
+    return files if place.most_bytes is None else _quota().QuotaFiles(files, place.most_bytes)
+
+
 def _sandbox(place: Workplace) -> Any:
-    return import_module("toolwire.execute.sandbox.engines").local_sandbox(floor=place.engine, default=place.engine)
+    return sandbox_of(place.engine, place.most_bytes)
+
+
+def sandbox_of(engine: str, most_bytes: int | None) -> Any:
+    """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes."""
+    ops = import_module("toolwire.execute.sandbox.engines").local_sandbox(floor=engine, default=engine)
+    return ops if most_bytes is None else _quota().QuotaExec(ops, most_bytes)
+
+
+def _quota() -> Any:
+    return import_module("toolwire.execute.quota")
 
 
 OUTFITS: Mapping[str, Callable[[Workplace], tuple[Tool, ...]]] = {
     "read_only": _read_only,
     "coding": _coding,
-    "other_names": lambda _: tuple(_load("groups").other_names()),
+    "other_names": lambda place: tuple(_load("groups").other_names(_files(place))),
     "shell": _shell,
     "git": _git,
     "web": _web,

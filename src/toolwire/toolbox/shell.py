@@ -39,7 +39,7 @@ class BashOutput(TypedDict):
     stderr: Annotated[str, Field(description="Its error messages, in the same way.")]
     exit_code: Annotated[int | None, Field(description="0 if all went well; null if it was ended by a signal.")]
     signal: Annotated[int | None, Field(description="The signal that ended it, if one did.")]
-    limit: Annotated[str, Field(description="The limit that ended it: memory, cpu, file_size, processes; or nothing.")]
+    limit: Annotated[str, Field(description="The limit that ended it, such as memory, cpu, file_size or workspace.")]
     duration_ms: Annotated[int, Field(description="How long it took.")]
     truncated: Annotated[bool, Field(description="Whether something of stdout or stderr is left out.")]
     engine: Annotated[str, Field(description="The sandbox engine that confined it.")]

@@ -1,0 +1,169 @@
+"""How much a workspace may hold: looked at before, while and after something is written there.
+
+What this gives: no single file grows beyond what is left, a command that goes on writing is ended, and a full workspace
+takes nothing more. What it does not: between two looks many small files can overshoot, and others may write there too.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import BinaryIO
+
+from toolwire.protocol.files import Change, Entry, FileOps
+from toolwire.protocol.operations import Command, ExecOps, Listener, Output, Ran
+
+LIMIT = "workspace"
+LOOK_EVERY_S = 0.25
+_PATIENCE = 20  # looking takes at most so small a part of the time
+_KEPT = 64 * 1024
+_OWN_STATE = ".toolwire"
+_BLOCK = 512
+
+Measure = Callable[[str, int], int]
+"""How many bytes a folder holds; it may stop counting when there are more than `enough`."""
+
+
+def used_bytes(folder: str, enough: int) -> int:
+    """The bytes that a folder takes on the disk, each file once however often it is linked, without our own state.
+
+    What cannot be looked at counts as nothing. No link is followed.
+    """
+    total, seen, waiting = 0, set(), [folder]
+    while waiting and total <= enough:
+        place = waiting.pop()
+        try:
+            entries = os.scandir(place)
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if stat.S_ISDIR(facts.st_mode):
+                    if place != folder or entry.name != _OWN_STATE:
+                        waiting.append(entry.path)
+                elif facts.st_nlink == 1 or (facts.st_dev, facts.st_ino) not in seen:
+                    total += facts.st_blocks * _BLOCK
+                    seen.add((facts.st_dev, facts.st_ino))
+    return total
+
+
+class QuotaExec:
+    """Runs commands as `ops` does, and ends one whose workspace holds more than `most` bytes."""
+
+    def __init__(
+        self, ops: ExecOps, most: int, *, measure: Measure = used_bytes, look_every_s: float = LOOK_EVERY_S
+    ) -> None:
+        self._ops = ops
+        self._most = most
+        self._measure = measure
+        self._look_every_s = look_every_s
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        if not command.workspace or not command.writable:
+            return await self._ops.run(command, listener)
+        room = max(self._most - await self._used(command), 0)
+        tight = room < command.limits.file_bytes
+        heard = _Heard(listener)
+        work = asyncio.ensure_future(self._ops.run(_cramped(command, room) if tight else command, heard))
+        try:
+            over = await self._watched(work, command)
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait((work,))
+        if over:
+            return heard.ended(self._sentence("ended"))
+        ran = work.result()
+        if tight and ran.limit == "file_size":
+            return replace(ran, limit=LIMIT)
+        return _told(ran, self._sentence("full")) if await self._used(command) > self._most else ran
+
+    async def _watched(self, work: "asyncio.Future[Ran]", command: Command) -> bool:
+        """Wait for the work; True when the workspace grew too large first."""
+        pause = self._look_every_s
+        while not (await asyncio.wait((work,), timeout=pause))[0]:
+            began = perf_counter()
+            if await self._used(command) > self._most:
+                return not work.done()
+            pause = max(self._look_every_s, _PATIENCE * (perf_counter() - began))
+        return False
+
+    async def _used(self, command: Command) -> int:
+        return await asyncio.to_thread(self._measure, command.workspace, self._most)
+
+    def _sentence(self, what: str) -> str:
+        return f"\n[{what}: the workspace holds more than the {self._most:,} bytes that it may; remove something]\n"
+
+
+def _cramped(command: Command, room: int) -> Command:
+    """The command with files no larger than there is room for. Said inside the box: engines write files as well."""
+    return replace(command, argv=("/bin/sh", "-c", 'ulimit -f "$0" && exec "$@"', str(room // _BLOCK), *command.argv))
+
+
+class _Heard:
+    """Keeps the end of what a command says, for one that has to be ended."""
+
+    def __init__(self, listener: Listener | None) -> None:
+        self._listener = listener
+        self._tails = {"stdout": bytearray(), "stderr": bytearray()}
+        self._sizes = {"stdout": 0, "stderr": 0}
+
+    def __call__(self, stream: str, piece: bytes) -> None:
+        tail = self._tails[stream]
+        tail += piece
+        self._sizes[stream] += len(piece)
+        if len(tail) > 2 * _KEPT:
+            del tail[:-_KEPT]
+        if self._listener is not None:
+            self._listener(stream, piece)
+
+    def ended(self, sentence: str) -> Ran:
+        out, errors = (Output(b"", bytes(self._tails[name]), self._sizes[name]) for name in ("stdout", "stderr"))
+        return _told(Ran(None, signal.SIGKILL, out, errors, limit=LIMIT), sentence)
+
+
+def _told(ran: Ran, sentence: str) -> Ran:
+    said, errors = sentence.encode(), ran.stderr
+    return replace(ran, stderr=replace(errors, tail=errors.tail + said, size=errors.size + len(said)))
+
+
+class QuotaFiles:
+    """Files as `files` has them, in folders that may hold no more than `most` bytes."""
+
+    def __init__(self, files: FileOps, most: int, *, measure: Measure = used_bytes) -> None:
+        self._files = files
+        self._most = most
+        self._measure = measure
+
+    def open(self, root: str, path: str) -> BinaryIO:
+        return self._files.open(root, path)
+
+    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+        return self._files.entries(root, path, most)
+
+    def stat(self, root: str, path: str) -> Entry:
+        return self._files.stat(root, path)
+
+    def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
+        added = sum(self._growth(root, change) for change in changes)
+        if added > 0 and self._measure(root, self._most) + added > self._most:
+            raise OSError(errno.EDQUOT, f"the workspace may hold {self._most:,} bytes; remove something first")
+        self._files.change(root, changes, key=key, note=note)
+
+    def note(self, root: str, key: str) -> str | None:
+        return self._files.note(root, key)
+
+    def _growth(self, root: str, change: Change) -> int:
+        try:
+            before = self._files.stat(root, change.path).size
+        except OSError:
+            before = 0
+        return len(change.content or b"") - before

@@ -1,0 +1,127 @@
+"""A workspace holds what it may and no more, whoever writes there; what is left open is said where it is."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import inside
+from toolwire import Grant, MemoryStore, Tier, Toolbox, ToolCall
+from toolwire.execute.quota import QuotaExec, QuotaFiles, used_bytes
+from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.operations import Command, Ran, shell
+from toolwire.protocol.turns import Turn
+from toolwire.runtime import Runtime
+from toolwire.toolbox import LocalFiles, edit_tool, write_tool
+
+__all__ = ["inside"]
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+async def ran(workspace: Path, text: str, most: int = MIB, **more: Any) -> Ran:
+    async with asyncio.timeout(60):
+        return await QuotaExec(local_sandbox(), most).run(Command(shell(text), str(workspace), **more))
+
+
+async def test_one_file_grows_no_further_than_there_is_room(workspace: Path) -> None:
+    (workspace / "old").write_bytes(b"x" * (MIB // 2))
+    ended = await ran(workspace, "exec head -c 5000000 /dev/zero > big")
+    assert ended.limit == "workspace"
+    assert used_bytes(str(workspace), 10 * MIB) <= MIB + 8192
+
+
+async def test_a_command_that_writes_file_after_file_is_ended(workspace: Path) -> None:
+    text = "echo begun; i=0; while :; do i=$((i+1)); head -c 65536 /dev/zero > f$i; done"
+    ended = await ran(workspace, text)
+    assert (ended.limit, ended.exit_code) == ("workspace", None)
+    assert ended.stdout.text == "begun\n"
+    assert "the workspace holds more than the 1,048,576 bytes that it may" in ended.stderr.text
+    before = names(workspace)
+    await ran(workspace, "ls", writable=False)
+    assert names(workspace) == before, "nothing of it goes on"
+
+
+async def test_a_full_workspace_takes_nothing_more_until_something_is_removed(workspace: Path) -> None:
+    (workspace / "old").write_bytes(b"x" * (2 * MIB))
+    refused = await ran(workspace, "exec dd if=/dev/zero of=new bs=1k count=1 status=none")
+    assert refused.limit == "workspace"
+    assert (workspace / "new").stat().st_size == 0
+    assert (await ran(workspace, "rm old new")).exit_code == 0
+    assert (await ran(workspace, "echo tea > new && cat new")).stdout.text == "tea\n"
+
+
+async def test_what_is_over_when_a_command_has_ended_by_itself_is_told(workspace: Path) -> None:
+    done = await ran(workspace, "for i in 1 2 3 4; do head -c 400000 /dev/zero > f$i; done")
+    assert (done.exit_code, done.limit) == (0, "")
+    assert "[full: the workspace holds more" in done.stderr.text
+
+
+async def test_what_cannot_write_is_not_measured(workspace: Path) -> None:
+    def never(folder: str, enough: int) -> int:
+        raise AssertionError(folder, enough)
+
+    quota = QuotaExec(local_sandbox(), 1, measure=never)
+    assert (await quota.run(Command(shell("echo hi"), str(workspace), writable=False))).stdout.text == "hi\n"
+    assert (await quota.run(Command(shell("echo hi")))).stdout.text == "hi\n"
+
+
+async def test_a_caller_who_gives_up_leaves_nothing_running(workspace: Path) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await QuotaExec(local_sandbox(), MIB).run(Command(shell("sleep 60; echo late > late"), str(workspace)))
+    assert not (workspace / "late").exists()
+
+
+def test_links_and_holes_are_counted_for_what_they_take(workspace: Path) -> None:
+    (workspace / "a").write_bytes(b"x" * 8192)
+    os.link(workspace / "a", workspace / "b")
+    (workspace / "out").symlink_to("/usr")
+    with (workspace / "hole").open("wb") as hole:
+        hole.truncate(100 * MIB)
+    (workspace / ".toolwire").mkdir()
+    (workspace / ".toolwire" / "store.db").write_bytes(b"x" * MIB)
+    assert used_bytes(str(workspace), 10 * MIB) == 8192
+    assert used_bytes(str(workspace / "missing"), MIB) == 0
+
+
+async def written(workspace: Path, name: str, **arguments: Any) -> ToolResult:
+    files = QuotaFiles(LocalFiles(), 16_384)
+    grant = Grant(Tier.RUN, frozenset({"file_read", "file_write"}), (str(workspace),), confirmed=frozenset({"*"}))
+    runtime = Runtime(Toolbox(write_tool(files), edit_tool(files)), MemoryStore())
+    return await runtime.execute(ToolCall(name, arguments, id="c"), Turn("t", grant=grant))
+
+
+async def test_file_tools_keep_to_it_and_may_always_make_less(workspace: Path) -> None:
+    assert (await written(workspace, "write", path="a.txt", content="x" * 8000)).ok
+    refused = await written(workspace, "write", path="b.txt", content="x" * 12_000)
+    assert "the workspace may hold 16,384 bytes; remove something first" in refused.text
+    assert not (workspace / "b.txt").exists()
+    (workspace / "c.txt").write_text("y" * 100_000)
+    assert not (await written(workspace, "edit", path="a.txt", old_text="x" * 8000, new_text="z" * 8001)).ok
+    assert (await written(workspace, "write", path="c.txt", content="small")).ok
+
+
+def test_the_settings_say_how_much(inside: Any, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "toolwire.toml").write_text(
+        '[tools]\ngroups = ["shell", "coding"]\nworkspace_bytes = 20000\n[grant]\ntier = "run"\nroots = ["work"]\n'
+        'permissions = ["shell", "file_write"]\nconfirmed = ["*"]\n'
+    )
+    over = inside("call", "bash", "command=exec head -c 90000 /dev/zero > big", "--json").json
+    assert over["structured"]["limit"] == "workspace"
+    refused = inside("call", "write", "path=a.txt", f"content={'x' * 30_000}", "--json").json
+    assert "may hold 20,000 bytes" in refused["error"]["message"]
