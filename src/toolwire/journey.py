@@ -51,13 +51,14 @@ def _may_run_again(one: Accepted) -> bool:
 class Batch:
     """The calls of one step while they run: how many at once, and how long people were waited for."""
 
+    peak = 0
+    waited_s = 0.0
+    _asked = 0
+    _asked_since = 0.0
+    _running = 0
+
     def __init__(self, parallel: int) -> None:
-        self.peak = 0
-        self.waited_s = 0.0
-        self._asked = 0
-        self._asked_since = 0.0
         self._free = parallel
-        self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
 
     def ask(self, now: float) -> None:

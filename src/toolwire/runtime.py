@@ -192,12 +192,12 @@ class Runtime:
 
     def _decided(self, one: Accepted) -> AuditRow:
         match one.decision:
-            case Denied(rule=rule):
-                return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result)
-            case NeedsApproval():
-                return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation")
             case Allowed():
                 return AuditRow.about(one.card, "allowed", self.clock())
+            case NeedsApproval():
+                return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation")
+            case Denied(rule=rule):
+                return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result)
 
 
 def _twin_key(one: Accepted) -> tuple[str, ...] | None:
