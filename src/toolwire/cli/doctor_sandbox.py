@@ -6,26 +6,34 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from toolwire.errors import ToolFailure
+from toolwire.execute.egress.outward import PYTHON, way_out
+from toolwire.execute.egress.proxy import BRIDGE_PORT
 from toolwire.execute.sandbox import landlock
 from toolwire.execute.sandbox.cgroups import Cgroups
 from toolwire.execute.sandbox.contract import Report
-from toolwire.execute.sandbox.engines import cgroups, engines, local_sandbox
+from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.examination import Finding, examined
 from toolwire.execute.sandbox.ops import DEFAULT, STRENGTH
-from toolwire.execute.sandbox.probes import PROBES
+from toolwire.execute.sandbox.probes import PROBES, QUICK, Probe
 from toolwire.execute.sandbox.syscalls import known
+from toolwire.protocol.operations import Command, ExecLimits
 
 _NOT_ON_LINUX = "commands can be confined on Linux only"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line about sandboxes: `ok`, `warn`, `missing` or `unsafe`, what was found, and what to do."""
+    """One line about sandboxes: `ok`, `warn`, `missing` or `unsafe`, what was found, and what to do.
+
+    `more` has one sentence for each promise that is weaker here.
+    """
 
     what: str
     state: str
     said: str
     advice: str = ""
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +53,10 @@ def sandbox_lines() -> Iterator[Line]:
     if platform.system() != "Linux":
         yield Line("sandbox", "missing", _NOT_ON_LINUX, "run toolwire in a Linux machine or container")
         return
-    reports = [engines()[name].probe() for name in reversed(STRENGTH)]
-    yield _usual({report.engine: report for report in reports}[DEFAULT])
-    yield from map(_engine, reports)
+    looked, network = asyncio.run(_look_quickly())
+    yield _usual(next(each.report for each in looked if each.report.engine == DEFAULT))
+    yield from map(engine_line, looked)
+    yield network
     yield _kernel()
     yield _limits(cgroups())
     yield _user()
@@ -61,17 +70,25 @@ def sandbox_lines() -> Iterator[Line]:
 
 def examine_all() -> list[Examined]:
     """Every engine, asked every probe. Takes a minute or two."""
-    return asyncio.run(_examine_all())
+    return asyncio.run(_examine(PROBES))
 
 
-async def _examine_all() -> list[Examined]:
-    found = []
-    for name in reversed(STRENGTH):
-        sandbox = local_sandbox(floor=name, default=name)
-        report = await sandbox.report(name)
-        answers = [one async for one in examined(sandbox)] if report.usable else []
-        found.append(Examined(report, tuple(answers)))
-    return found
+async def _examine(probes: tuple[Probe, ...]) -> list[Examined]:
+    return [await _examined(name, probes) for name in reversed(STRENGTH)]
+
+
+async def _look_quickly() -> tuple[list[Examined], Line]:
+    looked = await asyncio.gather(*(_examined(name, QUICK) for name in reversed(STRENGTH) if name != "none"))
+    bare = Examined(await local_sandbox(floor="none", default="none").report("none"))
+    found = [*looked, bare]
+    return found, await _doors([each.report.engine for each in found if each.report.usable])
+
+
+async def _examined(name: str, probes: tuple[Probe, ...]) -> Examined:
+    sandbox = local_sandbox(floor=name, default=name)
+    report = await sandbox.report(name)
+    answers = [one async for one in examined(sandbox, probes)] if report.usable else []
+    return Examined(report, tuple(answers))
 
 
 def table(found: list[Examined]) -> Iterator[tuple[str, str]]:
@@ -97,15 +114,51 @@ def _usual(report: Report) -> Line:
     return Line("sandbox", "warn", refused, "on Debian: apt install bubblewrap")
 
 
-def _engine(report: Report) -> Line:
-    what = f"sandbox {report.engine}"
+def engine_line(each: Examined) -> Line:
+    """An engine by what came of trying it."""
+    report, what = each.report, f"sandbox {each.report.engine}"
     if not report.usable:
         return Line(what, "missing", report.reason, "needed only where a policy or a tool asks for it")
     if report.engine == "none":
-        return Line(what, "unsafe", "no walls at all", "choose it only for commands that you would run yourself")
-    weaker = f"; weaker: {'; '.join(report.weaker)}" if report.weaker else ""
-    advice = "prefer another engine where this matters" if weaker else ""
-    return Line(what, "warn" if weaker else "ok", f"{report.version} ran a command{weaker}", advice)
+        advice = "choose it only for commands that you would run yourself"
+        return Line(what, "unsafe", "no walls at all", advice, report.weaker)
+    if each.not_given:
+        said = f"{report.version} did not hold: {', '.join(each.not_given)}"
+        return Line(what, "unsafe", said, "run nothing in it that you would not run yourself", report.weaker)
+    held = f"{report.version} held against all {len(each.findings)} quick probes"
+    if report.weaker:
+        return Line(what, "warn", f"{held}; weaker:", "prefer another engine where this matters", report.weaker)
+    return Line(what, "ok", held)
+
+
+async def _doors(usable: list[str]) -> Line:
+    """In which engines a command can have a way to granted hosts, by asking the proxy of one for a host that is not."""
+    answers = await asyncio.gather(*map(_has_door, usable))
+    has = [name for name, opened in zip(usable, answers, strict=True) if opened]
+    if DEFAULT not in has:
+        said = f"commands in {DEFAULT} get no way to granted hosts"
+        return Line("network", "warn", said, "on Debian: apt install python3-minimal")
+    without = ", ".join(name for name in usable if name not in has)
+    refused = f"; where hosts are granted, the engine {without} refuses to run" if without else ""
+    return Line("network", "ok", f"none but one door to granted hosts, in {', '.join(has)}{refused}")
+
+
+_KNOCK = """
+import socket
+door = socket.create_connection(("127.0.0.1", {port}), 5)
+door.sendall(b"GET http://other.example/ HTTP/1.1\\r\\nhost: other.example\\r\\n\\r\\n")
+print(door.recv(100))
+"""
+
+
+async def _has_door(engine: str) -> bool:
+    knock = Command((PYTHON, "-I", "-S", "-c", _KNOCK.format(port=BRIDGE_PORT)), limits=ExecLimits(10))
+    try:
+        async with way_out(knock, ("granted.example",)) as ready:
+            ran = await local_sandbox(floor=engine, default=engine).run(ready)
+    except (ToolFailure, OSError):
+        return False
+    return "403" in ran.stdout.text
 
 
 def _kernel() -> Line:
@@ -123,8 +176,9 @@ def _limits(found: Cgroups) -> Line:
     holds = [text for name, text in names.items() if name in found.holds]
     lacks = [text for name, text in names.items() if name not in found.holds]
     if not lacks:
-        return Line("limits", "ok", f"held by cgroups for the whole tree: {', '.join(holds)}")
-    said = f"not held by cgroups: {', '.join(lacks)}" + (f"; held: {', '.join(holds)}" if holds else "")
+        return Line("limits", "ok", f"held by cgroups ({found.versions}) for the whole tree: {', '.join(holds)}")
+    held = f"; held: {', '.join(holds)}" if holds else ""
+    said = f"not held by cgroups ({found.versions}), but for each process or not at all: {', '.join(lacks)}{held}"
     return Line(
         "limits", "warn", said, "run as root, or let your session delegate cgroups (systemd-run --user -p Delegate=yes)"
     )

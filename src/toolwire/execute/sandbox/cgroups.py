@@ -35,6 +35,11 @@ class Cgroups:
         if any(place.unified and _can_kill(place.folder) for place in places):
             self.holds |= {"kill"}
 
+    @property
+    def versions(self) -> str:
+        """Which cgroups these are: v1, v2, both, or none."""
+        return " and ".join(sorted({"v2" if place.unified else "v1" for place in self._places})) or "none"
+
     @classmethod
     def here(cls) -> "Cgroups":
         """What this machine lets this process have; looks by making a group and removing it."""

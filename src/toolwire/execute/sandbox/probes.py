@@ -387,6 +387,11 @@ ORDINARY = (
 PROBES = (*FILES, *PROTECTED, *PROCESSES, *KERNEL, *NETWORK, *LIMITS, *ORDINARY)
 
 
+_QUICK = "host_file git_hook launcher_environment root_inside syscall_mount host_port shared_tmp many_processes write"
+QUICK = tuple(probe for probe in PROBES if probe.name in _QUICK.split())
+"""A few of them that take little time together, one for each kind of wall."""
+
+
 def named(name: str) -> Probe:
     return next(probe for probe in PROBES if probe.name == name)
 
