@@ -63,8 +63,8 @@ def sandbox_lines() -> Iterator[Line]:
     yield Line(
         "workspace",
         "warn",
-        "has no size limit of its own",
-        "put workspaces on a filesystem with a quota where it matters",
+        "has no size limit that the kernel holds",
+        "set tools.workspace_bytes, or put workspaces on a filesystem with a quota",
     )
 
 
