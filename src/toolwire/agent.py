@@ -28,6 +28,9 @@ from toolwire.record.memory import MemoryStore
 from toolwire.runtime import APPROVAL_S, Runtime
 
 T = TypeVar("T")
+News = Callable[[Toolbox], Toolbox | None]
+"""Given the tools that an agent has, the ones that it shall have; None when they stay. It runs in a thread."""
+
 NO_MODEL = "none"  # the model of a turn that is a single call
 
 
@@ -55,7 +58,8 @@ class Agent:
     `approve` is asked before tools that need a person's word; with `suspends`, a call that nobody has spoken about yet
     raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed, within
     `approval_s`; `tell` hears of each such question as it opens; a turn puts at most `questions` to people;
-    `intervene` may speak or stop before each model call.
+    `intervene` may speak or stop before each model call; `news` may give other tools before each turn, such as those of
+    skills that came or changed.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Agent:
         budget: Budget | None = None,
         intervene: Intervene | None = None,
         tier_by_intent: bool = False,
+        news: News | None = None,
         name: str = "agent",
         project: str = "default",
         max_tokens: int | None = None,
@@ -97,6 +102,7 @@ class Agent:
         self.project = project
         self._intervene = intervene
         self._tier_by_intent = tier_by_intent
+        self._news = news
         self._max_tokens = max_tokens
         self._temperature = temperature
 
@@ -120,6 +126,7 @@ class Agent:
         turn and `Fenced` when a living process owns it or it has ended.
         """
         kept = await self.store.resume(turn_id)
+        await self._look_around()
         turn = changed(fold(kept, self.runtime), started_at=self.runtime.clock())
         return _answer(await self._runner(on_event).run(turn, resumed=True))
 
@@ -201,7 +208,13 @@ class Agent:
             temperature=self._temperature,
         )
 
+    async def _look_around(self) -> None:
+        """Take up the tools that are news, between turns and never within one."""
+        if self._news is not None and (toolbox := await asyncio.to_thread(self._news, self.toolbox)) is not None:
+            self.change_tools(toolbox)
+
     async def _begin(self, question: str, thread: str, model: str = "") -> Turn:
+        await self._look_around()
         history = await self.store.thread(thread) if thread else ()
         grant = unlock(self.grant, question) if self._tier_by_intent else self.grant
         limits, grant = await self._affordable(grant)

@@ -119,6 +119,7 @@ async def agent_of(
             secrets=place.settings.secrets(place.environ),
             budget=Budget(**place.settings.budget.model_dump()),
             intervene=person.intervene if flags.step else None,
+            news=place.skills.news,
             name="cli",
             project=flags.project,
             max_tokens=choice.max_tokens,

@@ -15,7 +15,7 @@ from toolwire.agent import Agent
 from toolwire.cli.asking import Flags, agent_of, show_summary
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, skills_of, store_of
+from toolwire.cli.opening import Place, store_of
 from toolwire.cli.options import (
     Allow,
     BaseUrl,
@@ -115,14 +115,12 @@ class _Room:
         self._runner = runner
         self._thread = thread or _new_thread()
         self._trace = trace
-        self._skills = skills_of(place)
         self._stack = AsyncExitStack()
         self._person = Person(screen, agrees=flags.yes)
         self._agent: Agent
 
     def open(self) -> None:
         self._agent = self._runner.run(self._opened())
-        self._look_for_skills()
 
     def close(self) -> None:
         self._runner.run(self._stack.aclose())
@@ -147,7 +145,6 @@ class _Room:
         began, watcher = perf_counter(), Watcher(self._screen, show_question=not sys.stdin.isatty())
         relay = Relay(*([Trace(self._screen, as_json=False)] if self._trace else []), watcher)
         try:
-            self._look_for_skills()
             with watcher:
                 answer = self._runner.run(self._agent.ask(question, thread=self._thread, on_event=relay))
             show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
@@ -155,11 +152,6 @@ class _Room:
             self._screen.tell(f"Canceled. Go on with: {self._flags.resume_line(relay.turn_id)}", "yellow")
         except ToolwireError as error:
             self._screen.tell(str(error), "red")
-
-    def _look_for_skills(self) -> None:
-        """Skills that came, changed or went since the last question count from here on."""
-        if (toolbox := self._skills.news(self._agent.toolbox)) is not None:
-            self._agent.change_tools(toolbox)
 
     async def _opened(self) -> Agent:
         store = await self._stack.enter_async_context(store_of(self._place))

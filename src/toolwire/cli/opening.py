@@ -35,11 +35,15 @@ STORE_FILE = "store.db"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command was started: its folder, its environment, and the settings in force there."""
+    """Where a command was started: its folder, its environment, the settings in force there, and its skills."""
 
     cwd: Path
     environ: Mapping[str, str]
     settings: Settings
+    skills: PlacedSkills = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "skills", PlacedSkills(self.settings, self.cwd, self.environ))
 
     @property
     def home(self) -> Path:
@@ -93,7 +97,7 @@ def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:
     To be called and not only looked at, tools must be `given` what they hold: see `cli.equipment`.
     """
     chosen = place.settings.tools
-    own, skills = own_tools_of(place, given), skills_of(place)
+    own, skills = own_tools_of(place, given), place.skills
     every = own.plus(*skills.tools(own.names))
     withheld = {each.tool.name for each in skills.chosen(own.names).withheld}
     for name in (*chosen.include, *chosen.exclude):
@@ -137,11 +141,6 @@ def _search_of(place: Place) -> Any:
         return import_module("toolwire.toolbox.search").search_backend(chosen.backend, url=chosen.url or "", key=key)
     except SettingsError as wrong:
         raise SettingsError(f"{wrong}; search.url and search.key_env say them") from None
-
-
-def skills_of(place: Place) -> PlacedSkills:
-    """The skills that the settings lead to."""
-    return PlacedSkills(place.settings, place.cwd, place.environ)
 
 
 @asynccontextmanager

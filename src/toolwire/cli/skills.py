@@ -1,23 +1,20 @@
 """Skills of a place: where they lie, which are trusted, and the tools that come of them."""
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import DefinitionError, SettingsError
-from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
+from toolwire.toolbox.living_skills import LivingSkills
 from toolwire.toolbox.outfits import reads_skills, sandbox_of
-from toolwire.toolbox.skill_choice import Chosen, choose
-from toolwire.toolbox.skill_pages import skill_tool
+from toolwire.toolbox.skill_choice import Chosen
 from toolwire.toolbox.skill_watch import SkillsFolder
 from toolwire.toolbox.skills import Skills
 
-FOLDER, READER = "skills", "skill"
+FOLDER = "skills"
 
 
 class PlacedSkills:
@@ -26,9 +23,12 @@ class PlacedSkills:
     def __init__(self, settings: Settings, cwd: Path, environ: Mapping[str, str]) -> None:
         self._settings = settings
         self._environ = environ
-        self._told: Skills | None = None
-        path = settings.tools.skills_path
-        self.folder = SkillsFolder(cwd / path if path else user_folder() / FOLDER, self.trusted)
+        chosen = settings.tools
+        folder = cwd / chosen.skills_path if chosen.skills_path else user_folder() / FOLDER
+        self._living = LivingSkills(
+            SkillsFolder(folder, self.trusted), self.sandbox, pins=chosen.versions, wanted=self._wanted,
+            reads=reads_skills(chosen.groups),
+        )  # fmt: skip
 
     @property
     def network(self) -> tuple[str, ...]:
@@ -39,47 +39,30 @@ class PlacedSkills:
         return is_trusted(file, digest, self._environ, state_folder())
 
     def now(self) -> Skills:
-        return self.folder.now()
+        return self._living.now()
 
     def chosen(self, taken: Iterable[str]) -> Chosen:
         """Which tools are offered beside the ones whose names are taken. Raises SettingsError for a pin in vain."""
         try:
-            return choose(self.now(), taken, self._settings.tools.versions)
+            return self._living.chosen(taken)
         except DefinitionError as wrong:
             raise SettingsError(f"{wrong} ({self._settings.origin('tools.versions')})") from None
 
     def tools(self, taken: Iterable[str]) -> tuple[Tool, ...]:
-        """The tools of trusted skills, and the tool that reads their instructions."""
+        """The tools of trusted skills, and the tool that reads their instructions. Raises SettingsError."""
         names = frozenset(taken)
-        chosen, pages = self.chosen(names), self.now().pages
-        shelf = Shelf()
-        wanted = bool(pages) or reads_skills(self._settings.tools.groups)
-        reading = (skill_tool(pages, shelf),) if wanted and READER not in names else ()
-        if not chosen.entries:
-            return reading
-        # What runs commands takes longer to load than most commands take, and most people have no skills.
-        running: Any = import_module("toolwire.toolbox.skill_running")
-        return (*running.runnable_tools(chosen, self.sandbox(), shelf), *reading)
+        self.chosen(names)
+        return self._living.tools(names)
 
     def news(self, toolbox: Toolbox) -> Toolbox | None:
-        """A toolbox with its skills as they are now; None when nothing has changed since this was last asked.
-
-        All other tools stay the same ones, with whatever they hold.
-        """
-        now, before = self.now(), self._told
-        self._told = now
-        if before is None or now == before:
-            return None
-        others = [tool for tool in toolbox if not tool.skill and tool.name != READER]
-        chosen = self._settings.tools
-        fresh = [
-            tool
-            for tool in self.tools(tool.name for tool in others)
-            if tool.name not in chosen.exclude and (not chosen.include or tool.name in chosen.include)
-        ]
-        return Toolbox(*others, *fresh)
+        """A toolbox with its skills as they are now; None when nothing has changed since this was last asked."""
+        return self._living.news(toolbox)
 
     def sandbox(self) -> ExecOps:
         """What runs the programs of skills."""
         ops: ExecOps = sandbox_of(self._settings.tools.engine, self._settings.tools.workspace_bytes)
         return ops
+
+    def _wanted(self, name: str) -> bool:
+        chosen = self._settings.tools
+        return name not in chosen.exclude and (not chosen.include or name in chosen.include)

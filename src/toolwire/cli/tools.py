@@ -11,7 +11,7 @@ from toolwire.cli.conformance import Report, report_on, report_on_skill, reports
 from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
-from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, skills_of, toolbox_of
+from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, toolbox_of
 from toolwire.cli.options import Allow, AsJson, Groups, NoColor, Tier
 from toolwire.cli.plain import plain, tool_object
 from toolwire.cli.reading import read_bytes
@@ -72,7 +72,7 @@ def list_tools(
         screen.json([{**tool_object(tool), **_offer_object(reason)} for tool, reason in listed])
     else:
         _show_catalogue(screen, listed)
-    for reason in skills_of(place).now().broken.values():
+    for reason in place.skills.now().broken.values():
         screen.tell(f"A skill cannot be read. {reason}", "yellow")
     return Exit.DONE
 
@@ -131,7 +131,7 @@ def validate(
 
 
 def _reports(place: Place, what: str | None) -> dict[str, Report]:
-    skills = skills_of(place)
+    skills = place.skills
     if what is not None and Path(what).is_file():
         return {tool.name: Report([*report(tool), *standard_name(tool)]) for tool in _defined_in(what)}
     if what is not None and Path(what).is_dir():
@@ -171,12 +171,12 @@ def _required(toolbox: Toolbox, name: str) -> Tool:
 
 def _withheld(place: Place) -> tuple[Withheld, ...]:
     """The tools of skills that are not offered for reasons of their own."""
-    return skills_of(place).chosen(own_tools_of(place).names).withheld
+    return place.skills.chosen(own_tools_of(place).names).withheld
 
 
 def _skills_entry(place: Place, tool: Tool) -> SkillTool | None:
     """The definition of a skill's tool; None for other tools."""
-    for found in skills_of(place).now().found:
+    for found in place.skills.now().found:
         for entry in found.skill.tools:
             same = (entry.tool.skill, entry.tool.version) == (tool.skill, tool.version)
             if same and entry.tool.name == tool.name.partition("@")[0]:

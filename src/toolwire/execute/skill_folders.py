@@ -8,7 +8,9 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -25,6 +27,9 @@ READ = ("skill.toml", "SKILL.md")
 LARGEST_READ = 256 * 1024 + 1
 NOT_PART = frozenset((".git", "__pycache__"))
 """Folders that are neither counted nor copied."""
+
+UNUSED_S = 86_400.0
+"""How long a copy that nobody needs is kept after it was last used; a call takes at most an hour."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
@@ -142,8 +147,13 @@ def _require_file(path: Path, facts: os.stat_result) -> None:
 class Shelf:
     """Copies of trusted skills, each under its digest, where boxes can read them and tools cannot change them."""
 
-    def __init__(self, base: Path | None = None) -> None:
+    def __init__(self, base: Path | None = None, held: Iterable[str] = ()) -> None:
         self._base = base or usual_place()
+        self._held = frozenset(held)
+
+    def holding(self, digests: Iterable[str]) -> "Shelf":
+        """The same shelf for whoever needs the copies with these digests: they stay when others are swept."""
+        return Shelf(self._base, digests)
 
     def place(self, folder: Path, digest: str) -> Path:
         """The copy of a folder that has this digest, looked at anew. Raises `ToolFailure` when there is none to be had.
@@ -152,10 +162,12 @@ class Shelf:
         """
         kept = self._base / digest
         if _digest(kept) == digest:
+            _mark_as_used(kept)
             return kept
         try:
             self._base.mkdir(mode=0o755, parents=True, exist_ok=True)
             self._copy(folder, digest, kept)
+            self._sweep(digest)
         except DefinitionError as wrong:
             raise ToolFailure(str(wrong)) from None
         except OSError as error:
@@ -174,6 +186,16 @@ class Shelf:
         finally:
             rmtree(draft, ignore_errors=True)
 
+    def _sweep(self, newest: str) -> None:
+        """Remove copies that nobody here needs and nobody has used for a day. One that is missed is made again."""
+        oldest = time.time() - UNUSED_S
+        for path in self._base.iterdir():
+            if path.name == newest or path.name in self._held:
+                continue
+            with suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    rmtree(path)
+
     def _put(self, draft: Path, kept: Path, digest: str) -> None:
         try:
             draft.rename(kept)
@@ -181,6 +203,11 @@ class Shelf:
             if _digest(kept) != digest:
                 rmtree(kept)
                 draft.rename(kept)
+
+
+def _mark_as_used(kept: Path) -> None:
+    with suppress(OSError):  # somebody else's copy is used as well
+        os.utime(kept)
 
 
 def _refuse(error: OSError) -> NoReturn:
