@@ -63,6 +63,9 @@ def test_a_no_is_an_answer_and_a_second_word_comes_too_late(painter: Inside, tmp
         (("approve", "nope", "--deny", "--turn"), Exit.USAGE),
         (("approve", "nope", "--args", "[1]"), Exit.USAGE),
         (("approve",), Exit.USAGE),
+        (("approve", "nope", "--pattern", "a", "--turn"), Exit.USAGE),
+        (("approve", "nope", "--hours", "2"), Exit.USAGE),
+        (("approve", "nope", "--revoke"), Exit.NOT_FOUND),
     ],
 )
 def test_a_wrong_answer_says_what_is_wrong(inside: Inside, words: tuple[str, ...], code: Exit) -> None:
@@ -91,3 +94,36 @@ def test_permissions_are_switched_in_the_settings(inside: Inside, tmp_path: Path
     assert (refused.code, "it needs file_read" in refused.err) == (Exit.FAILED, True)
     settings.write_text('[grant]\npermissions = ["file_read"]\n', encoding="utf-8")
     assert inside("call", "read", "path=notes.txt").code == Exit.DONE
+
+
+def test_a_yes_for_a_pattern_is_for_all_calls_like_it_until_it_is_taken_back(painter: Inside, tmp_path: Path) -> None:
+    painter("call", "paint", "colour=dark red")
+    [asked] = painter("approvals", "--json").json
+    wrong = painter("approve", asked["id"], "--pattern", "colour is light *")
+    assert (wrong.code, "does not fit" in wrong.err) == (Exit.USAGE, True)
+    yes = painter("approve", asked["id"], "--pattern", "colour is dark *", "--hours", "2", "--by", "ann")
+    assert (yes.code, "ann allowed paint with 'colour is dark *' for agent cli" in yes.out) == (Exit.DONE, True)
+    assert painter("call", "--resume").code == Exit.DONE
+    assert painter("call", "paint", "colour=dark blue").code == Exit.DONE
+    assert painter("call", "paint", "colour=light blue").code == Exit.WAITING
+    assert painter("call", "paint", "colour=dark blue", "--project", "other").code == Exit.WAITING
+    assert (tmp_path / "painted").read_text(encoding="utf-8") == "dark red\ndark blue\n"
+
+    assert "ann allowed paint" in painter("explain", "paint", "colour=dark green").out
+    assert "once a person agrees" in painter("explain", "paint", "colour=light green").out
+    assert [one["pattern"] for one in painter("approvals", "--patterns", "--json").json] == ["colour is dark *"]
+    assert painter("approve", asked["id"], "--revoke").code == Exit.DONE
+    assert painter("approvals", "--patterns", "--json").json == []
+    assert painter("call", "paint", "colour=dark blue").code == Exit.WAITING
+
+
+@pytest.mark.parametrize(
+    ("autonomy", "code"), [("readonly", Exit.FAILED), ("supervised", Exit.WAITING), ("full", Exit.DONE)]
+)
+def test_autonomy_can_be_set_for_the_agent_at_the_terminal(
+    painter: Inside, tmp_path: Path, autonomy: str, code: Exit
+) -> None:
+    with (tmp_path / "toolwire.toml").open("a", encoding="utf-8") as settings:
+        settings.write(f'[agents.cli]\nautonomy = "{autonomy}"\n')
+
+    assert painter("call", "paint", "colour=red").code == code

@@ -38,11 +38,13 @@ def asking(store: Store | None, access: Access = ACCESS, people: frozenset[str] 
 
     app = make_app(Upstream.at("http://127.0.0.1:9"), access=access, desk=Desk(open_store, people))
 
-    async def ask(path: str = "", body: Any = None, headers: Mapping[str, str] = ANN) -> httpx2.Response:
+    async def ask(
+        path: str = "", body: Any = None, headers: Mapping[str, str] = ANN, method: str = ""
+    ) -> httpx2.Response:
         way = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=way, base_url="http://localhost") as client:
             content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-            method = "GET" if body is None else "POST"
+            method = method or ("GET" if body is None else "POST")
             return await client.request(method, f"/v1/approvals{path}", content=content, headers=headers)
 
     return ask
@@ -263,3 +265,40 @@ async def test_a_store_that_is_out_of_reach_is_said_to_be() -> None:
 
 def test_a_number_of_any_length_can_be_shown() -> None:
     assert spelled({"n": 10**5_000}).startswith('{"n":')
+
+
+async def test_a_yes_for_a_pattern_is_offered_given_listed_and_taken_back(store: MemoryStore) -> None:
+    await store.ask_people(replace(CARD, id="ask-2", call_id="c2", arguments={"command": "git commit -m x"}), ())
+    ask = asking(store)
+    assert [one["pattern"] for one in (await ask()).json()["data"]] == ["git commit", "ls"]
+
+    said = {"granted": True, "scope": "pattern", "pattern": "git commit", "hours": 2}
+    given = (await ask("/ask-2", said)).json()
+    assert (given["state"], given["pattern"], given["stands_until"] > 0) == ("granted", "git commit", True)
+    [standing] = (await ask("?state=standing")).json()["data"]
+    assert (standing["id"], standing["answers"][0]["by"]) == ("ask-2", "ANN")
+
+    taken = await ask("/ask-2", headers=BOB, method="DELETE")
+    assert (taken.status_code, taken.json()["stands_until"]) == (200, 0)
+    assert (await ask("?state=standing")).json()["data"] == []
+    assert fault(await ask("/ask-2", method="DELETE")) == (409, "already_decided")
+    assert [row.detail["by"] for row in await store.audit_log()] == ["ANN", "BOB"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"scope": "pattern"},
+        {"scope": "pattern", "pattern": "*"},
+        {"scope": "pattern", "pattern": "rm"},
+        {"scope": "pattern", "pattern": "ls", "hours": 0},
+        {"scope": "pattern", "pattern": "ls", "hours": True},
+        {"scope": "pattern", "pattern": "ls", "hours": 1e9},
+        {"scope": "pattern", "pattern": "ls", "arguments": {"command": "ls"}},
+        {"pattern": "ls"},
+        {"scope": "pattern", "pattern": "l" * 501},
+    ],
+)
+async def test_a_pattern_that_means_something_else_is_refused(store: MemoryStore, said: dict[str, Any]) -> None:
+    assert fault(await asking(store)("/ask-1", {"granted": True, **said})) == (400, "bad_answer")
+    assert (await store.approval("ask-1")).answers == ()

@@ -9,6 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.policy import Autonomy
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 from toolwire.settings import Layer, Settings, describe, load
@@ -332,3 +333,43 @@ def test_a_profile_has_its_own_measure_for_results_unless_another_model_is_named
     assert load(project, {}).limits() == Limits(result_chars=4000)
     assert load(project, {}, {"model": "ollama:large"}).limits() == Limits()
     assert Limits().result_chars == 64 * 1024
+
+
+def test_an_agent_can_have_a_grant_of_its_own(project: Path, tmp_path: Path) -> None:
+    write(
+        tmp_path / "user",
+        '[grant]\ntier = "run"\n[agents.builder]\nautonomy = "full"\npermissions = ["shell"]\n'
+        '[agents.reader]\nautonomy = "readonly"\ntier = "crawl"',
+    )
+    environ = {"TOOLWIRE_AGENTS__READER__PERMISSIONS": "git"}
+    settings = load(project, environ, user_dir=tmp_path / "user")
+    usual = settings.grant(project)
+
+    builder, reader = settings.granted_to("builder", usual), settings.granted_to("reader", usual)
+
+    assert (builder.autonomy, builder.tier, builder.permissions) == (Autonomy.FULL, Tier.RUN, frozenset({"shell"}))
+    assert (reader.autonomy, reader.tier, reader.permissions) == (Autonomy.READONLY, Tier.CRAWL, frozenset({"git"}))
+    assert settings.granted_to("somebody", usual) is usual
+
+
+def test_a_flag_wins_over_what_is_set_for_an_agent(project: Path, tmp_path: Path) -> None:
+    write(tmp_path / "user", '[agents.cli]\ntier = "crawl"\nautonomy = "full"')
+    settings = load(project, {}, {"grant.tier": "run"}, tmp_path / "user")
+
+    granted = settings.granted_to("cli", settings.grant(project))
+
+    assert (granted.tier, granted.autonomy) == (Tier.RUN, Autonomy.FULL)
+
+
+@pytest.mark.parametrize(
+    "rule", ["*", "*.com", "exa mple.org", "http://[::1", "example.org:99999", "GET,FETCH example.org", ""]
+)
+def test_a_network_rule_that_cannot_be_read_is_told_when_settings_are_loaded(
+    project: Path, tmp_path: Path, rule: str
+) -> None:
+    file = write(tmp_path / "user", f'[grant]\nnetwork = ["example.org", "{rule}"]')
+
+    with pytest.raises(SettingsError, match=r"^grant.network .*has a rule that cannot be read: ") as raised:
+        load(project, {}, user_dir=tmp_path / "user")
+
+    assert str(file) in str(raised.value)

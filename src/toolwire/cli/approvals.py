@@ -1,6 +1,10 @@
 """`toolwire approvals` and `toolwire approve`: what turns wait for, and a person's word about it."""
 
 import getpass
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -14,8 +18,10 @@ from toolwire.cli.options import Arguments, AsJson, Home, NoColor
 from toolwire.cli.plain import encoded, plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
+from toolwire.decide.patterns import offered_pattern, pattern_rule
 from toolwire.errors import NotKept, SettingsError
-from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.record.contract import Store
 
 _LONGEST_SHOWN = 4_000
 _STYLES = {"open": "yellow", "granted": "green", "rejected": "red", "expired": "red"}
@@ -24,6 +30,9 @@ _STYLES = {"open": "yellow", "granted": "green", "rejected": "red", "expired": "
 def approvals(
     every: Annotated[bool, typer.Option("--all", help="Also those that are answered or whose time is over.")] = False,
     turn: Annotated[str | None, typer.Option("--turn", metavar="ID", help="Only this turn's.")] = None,
+    patterns: Annotated[
+        bool, typer.Option("--patterns", help="The yeses for a pattern that still stand.", show_default=False)
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N.", min=1)] = 20,
     home: Home = None,
     as_json: AsJson = False,
@@ -32,11 +41,12 @@ def approvals(
     """List what people were asked about calls, with the exact arguments."""
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    cards = run_sync(_listed(place, turn, limit, only_open=not every))
+    cards = run_sync(_standing(place, limit) if patterns else _listed(place, turn, limit, only_open=not every))
     if as_json:
         screen.json([_object(card) for card in cards])
     elif not cards:
-        screen.tell("Nobody is asked anything." if not every else "Nobody was ever asked anything.", "dim")
+        nothing = "Nobody is asked anything." if not every else "Nobody was ever asked anything."
+        screen.tell("No yes for a pattern stands." if patterns else nothing, "dim")
     else:
         for card in cards:
             _show(screen, card)
@@ -51,25 +61,50 @@ def approve(
     whole_turn: Annotated[
         bool, typer.Option("--turn", help="Say yes to this tool for the rest of the turn.", show_default=False)
     ] = False,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="TEXT",
+            help="Say yes to all such calls of this agent: how a command begins (git commit), or `path is docs/*`.",
+        ),
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", metavar="N", help="How long that stands; a day unless given.", min=0)
+    ] = None,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Take back a yes for a pattern.", show_default=False)
+    ] = False,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so, if not you.")] = None,
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Answer what a turn waits for. The first answer counts; with --args the call runs with those arguments instead."""
-    if deny and (args is not None or whole_turn):
-        raise SettingsError("--deny says no to the call as it is; leave out --args and --turn")
+    said = [flag for flag, is_said in {
+        "--deny": deny, "--revoke": revoke, "--args": args is not None, "--turn": whole_turn,
+        "--pattern": pattern is not None,
+    }.items() if is_said]  # fmt: skip
+    if len(said) > 1:
+        raise SettingsError(f"{' and '.join(said)} do not go together; say one of them")
+    if hours is not None and pattern is None:
+        raise SettingsError("--hours says how long a yes for a pattern stands; give --pattern too")
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    changed = None if args is None else read_arguments(args, [])
-    scope = Scope.TURN if whole_turn else Scope.ONCE
-    word = Approval(not deny, by or getpass.getuser(), reason, changed, scope)
-    card = run_sync(_answered(place, approval, word))
+    who = by or getpass.getuser()
+    if revoke:
+        card = run_sync(_revoked(place, approval, who))
+    else:
+        changed = None if args is None else read_arguments(args, [])
+        scope = Scope.PATTERN if pattern is not None else Scope.TURN if whole_turn else Scope.ONCE
+        lasts_s = PATTERN_S if hours is None else hours * 3600
+        word = Approval(not deny, who, reason, changed, scope, pattern or "", lasts_s)
+        card = run_sync(_answered(place, approval, word))
     if as_json:
         screen.json(_object(card))
     else:
         _show(screen, card)
-        if card.state is not ApprovalState.OPEN:
+        if card.state is not ApprovalState.OPEN and not revoke:
             screen.tell(f"Go on with: toolwire ask --resume {card.turn_id}", "dim")
     return Exit.DONE
 
@@ -81,15 +116,40 @@ async def _listed(place: Place, turn: str | None, limit: int, *, only_open: bool
         return await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
 
 
-async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalCard:
+async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
     if not place.kept:
-        raise NotKept(f"there is no store in {place.home}, so nobody was asked anything")
+        return []
     async with store_of(place) as store:
+        return await store.standing(limit=limit)
+
+
+async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalCard:
+    async with _kept(place) as store:
+        if word.scope is Scope.PATTERN:
+            card = await store.approval(approval_id)
+            try:
+                pattern_rule(card.tool, card.arguments, word.pattern)
+            except ValueError as wrong:
+                raise SettingsError(f"--pattern: {wrong}") from None
         return await store.answer(approval_id, word)
 
 
+async def _revoked(place: Place, approval_id: str, by: str) -> ApprovalCard:
+    async with _kept(place) as store:
+        return await store.revoke(approval_id, by)
+
+
+@asynccontextmanager
+async def _kept(place: Place) -> AsyncIterator[Store]:
+    if not place.kept:
+        raise NotKept(f"there is no store in {place.home}, so nobody was asked anything")
+    async with store_of(place) as store:
+        yield store
+
+
 def _object(card: ApprovalCard) -> object:
-    return {**plain(card), "state": card.state.value}
+    offered = offered_pattern(card.tool, card.arguments) if card.state is ApprovalState.OPEN else ""
+    return {**plain(card), "state": card.state.value, "pattern": card.pattern or offered}
 
 
 def _show(screen: Screen, card: ApprovalCard) -> None:
@@ -104,3 +164,15 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
     )
     screen.out.print(Text(f"  {clean(card.reason)}", "dim"), soft_wrap=True)
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
+    if card.stands_until:
+        screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
+    elif card.state is ApprovalState.OPEN and (offered := offered_pattern(card.tool, card.arguments)):
+        screen.out.print(Text(f"  for all like it: --pattern {shlex.quote(clean(offered))}", "dim"), soft_wrap=True)
+
+
+def standing_line(card: ApprovalCard) -> str:
+    """Who allowed which calls for how long."""
+    until = datetime.fromtimestamp(card.stands_until).astimezone().strftime("%Y-%m-%d %H:%M")
+    people = " and ".join(dict.fromkeys(answer.by for answer in card.answers))
+    where = f"for agent {card.agent} in project {card.project}"
+    return clean(f"{people} allowed {card.tool} with {card.pattern!r} {where} until {until}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent, Answer
 from toolwire.cli.equipment import Company, equipped
-from toolwire.cli.opening import STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
+from toolwire.cli.opening import AGENT, STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of
@@ -116,11 +116,12 @@ async def agent_of(
             suspends=place.settings.store.kind == "sqlite",
             tell=tell,
             approval_s=place.settings.approval.expires_s,
+            questions=place.settings.approval.questions,
             secrets=place.settings.secrets(place.environ),
             budget=Budget(**place.settings.budget.model_dump()),
             intervene=person.intervene if flags.step else None,
             news=place.skills.news,
-            name="cli",
+            name=AGENT,
             project=flags.project,
             max_tokens=choice.max_tokens,
             temperature=choice.temperature,

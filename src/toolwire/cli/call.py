@@ -9,7 +9,7 @@ from toolwire.agent import Agent, run_sync
 from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
 from toolwire.cli.equipment import Company, equipped
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
+from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
@@ -183,8 +183,9 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
             suspends=place.settings.store.kind == "sqlite",
             tell=tell,
             approval_s=place.settings.approval.expires_s,
+            questions=place.settings.approval.questions,
             secrets=place.settings.secrets(place.environ),
-            name="cli",
+            name=AGENT,
             project=project,
         )
         async with agent:

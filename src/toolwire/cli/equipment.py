@@ -61,8 +61,9 @@ class _Team:
         # Loaded when the group is named: most commands set nobody to work.
         delegation: Any = import_module("toolwire.toolbox.delegation")
         budget = Budget(**self._place.settings.budget.model_dump())
+        granted = partial(self._place.settings.granted_to, grant=self._company.grant)
         workers = [
-            delegation.Worker(name, f"{choice.model}, with the tools of whoever asks.", self._company.grant, make)
+            delegation.Worker(name, f"{choice.model}, with the tools of whoever asks.", granted(name), make)
             for name, choice in self._choices().items()
             for make in [partial(self._agent, choice)]
         ]
@@ -95,6 +96,7 @@ class _Team:
             suspends=settings.store.kind == "sqlite",
             tell=company.tell,
             approval_s=settings.approval.expires_s,
+            questions=settings.approval.questions,
             secrets=settings.secrets(self._place.environ),
             max_tokens=choice.max_tokens,
             temperature=choice.temperature,

@@ -6,18 +6,21 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.cli.approvals import standing_line
 from toolwire.cli.call import Pairs, case_of, read_arguments
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Granted, Place, here, store_of
-from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Root, Tier, Yes
+from toolwire.cli.opening import AGENT, Granted, Place, here, store_of
+from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Root, Tier, Yes
 from toolwire.cli.plain import call_object, encoded, plain, result_object
 from toolwire.cli.rows import row_line
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.decide.ladder import Rung, decide
 from toolwire.decide.ladder import explain as climb
+from toolwire.decide.patterns import standing_yes
 from toolwire.errors import NotKept, SettingsError
-from toolwire.protocol.calls import Allowed, Decision, Denied
+from toolwire.protocol.approvals import ApprovalCard
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
 from toolwire.protocol.records import AuditRow, CallCard
 
 _MARKS = {"passed": ("✓", "green"), "denied": ("✗", "red"), "asks": ("?", "yellow"), "unreached": ("·", "dim")}
@@ -36,6 +39,7 @@ def explain(
     allow: Allow = None,
     root: Root = None,
     yes: Yes = False,
+    project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
@@ -50,7 +54,9 @@ def explain(
         _show_story(screen, card, rows, as_json=as_json)
         return Exit.DONE
     case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes))
-    _show_climb(screen, climb(case), decide(case), as_json=as_json)
+    decision = decide(case)
+    standing = run_sync(_standing(place, decision, project))
+    _show_climb(screen, climb(case), decision, standing, as_json=as_json)
     return Exit.DONE
 
 
@@ -66,14 +72,29 @@ async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:
     return card, [row for row in rows if row.call_id == call_id]
 
 
-def _show_climb(screen: Screen, rungs: list[Rung], decision: Decision, *, as_json: bool) -> None:
+async def _standing(place: Place, decision: Decision, project: str) -> ApprovalCard | None:
+    """The yes for a pattern that would answer for this call, if one stands."""
+    if not isinstance(decision, NeedsApproval) or not place.kept:
+        return None
+    async with store_of(place) as store:
+        cards = [card for card in await store.standing() if (card.project, card.agent) == (project, AGENT)]
+    return standing_yes(cards, decision.allowed.tool, decision.allowed.arguments, decision.policy)
+
+
+def _show_climb(
+    screen: Screen, rungs: list[Rung], decision: Decision, standing: ApprovalCard | None, *, as_json: bool
+) -> None:
     if as_json:
-        screen.json({**_decision_object(decision), "rungs": plain(rungs)})
+        said = {"standing": {"id": standing.id, "pattern": standing.pattern}} if standing else {}
+        screen.json({**_decision_object(decision), **said, "rungs": plain(rungs)})
         return
     for rung in rungs:
         mark, style = _MARKS[rung.verdict]
         line = Text.assemble((f"{mark} ", style), (f"{rung.rule:<12}", "bold"), "  ", clean(rung.sentence))
         screen.out.print(line, soft_wrap=True)
+    if standing is not None:
+        screen.out.print(Text(f"It may run: {standing_line(standing)} ({standing.id}).", "green"), soft_wrap=True)
+        return
     screen.out.print(_verdict(decision), soft_wrap=True)
 
 

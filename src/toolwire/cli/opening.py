@@ -31,6 +31,8 @@ from toolwire.toolbox.outfits import Workplace, tools_of
 from toolwire.wire.format_tally import FormatTally
 
 STORE_FILE = "store.db"
+AGENT = "cli"
+"""The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def here(flags: Mapping[str, Any] | None = None) -> Place:
 
 def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
     """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs."""
-    grant = place.settings.grant(place.cwd)
+    grant = place.settings.granted_to(AGENT, place.settings.grant(place.cwd))
     for name in granted.allow:
         _require_permission(name, grant.permissions.union(*(tool.needs for tool in toolbox)))
     confirmed = frozenset({"*"}) if granted.yes else grant.confirmed

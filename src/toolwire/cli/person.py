@@ -10,6 +10,7 @@ from rich.text import Text
 from toolwire.cli.plain import encoded
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
+from toolwire.decide.patterns import offered_pattern
 from toolwire.errors import ToolFailure
 from toolwire.people import Approve
 from toolwire.protocol.approvals import Approval, Scope
@@ -45,7 +46,7 @@ async def terminal_line() -> str | None:
 
 
 class Person:
-    """Approves calls and steers turns. `always` is remembered for one tool within one turn."""
+    """Approves calls and steers turns. `always` is remembered within one turn, for one tool and one reason to ask."""
 
     def __init__(self, screen: Screen, read_line: ReadLine = terminal_line, *, agrees: bool = False) -> None:
         self._screen = screen
@@ -66,17 +67,23 @@ class Person:
 
     async def approve(self, request: NeedsApproval) -> Approval:
         """A person's word about exactly this call."""
-        name = request.allowed.tool.name
         if self._agrees:
             return Approval(granted=True, by="--yes")
         async with self._one_at_a_time:
-            if name in self._always:
+            if request.policy in self._always:
                 return Approval(granted=True, by="terminal", reason="always in this turn")
             self._show(request)
+            like_it = offered_pattern(request.allowed.tool.name, request.allowed.arguments)
+            if like_it:
+                self._screen.err.print(
+                    Text(f"p says yes to all of {clean(like_it)!r} for a day.", "dim"), soft_wrap=True
+                )
             word = ((await self._asked("Run it? [y/N/always] ")) or "").strip().lower()
             if word in ("a", "always"):
-                self._always.add(name)
+                self._always.add(request.policy)
                 return Approval(granted=True, by="terminal", scope=Scope.TURN)
+            if like_it and word in ("p", "pattern"):
+                return Approval(granted=True, by="terminal", scope=Scope.PATTERN, pattern=like_it)
             return Approval(granted=word in ("y", "yes"), by="terminal")
 
     async def answer(self, prompt: str, choices: Sequence[str]) -> str:

@@ -9,12 +9,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from toolwire.deliver.questions import QuestionJson, shown
+from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule
+from toolwire.deliver.questions import QuestionJson, plain, shown
 from toolwire.errors import Fenced, NotKept, StoreUnavailable
 from toolwire.gateway.faults import Fault, Refused
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.settings import Bounds
-from toolwire.protocol.approvals import Approval, Scope
+from toolwire.protocol.approvals import (
+    LONGEST_PATTERN_S,
+    PATTERN_S,
+    Approval,
+    ApprovalCard,
+    ApprovalState,
+    Scope,
+)
 from toolwire.record.contract import Store
 from toolwire.wire.arguments import read_json
 
@@ -25,7 +33,7 @@ PATH = "/v1/approvals"
 MOST_LISTED = 200
 _LONGEST_REASON = 2_000
 _BODY_BYTES = 1024 * 1024
-_SAID = frozenset({"granted", "reason", "arguments", "scope", "digest"})
+_SAID = frozenset({"granted", "reason", "arguments", "scope", "digest", "pattern", "hours"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +56,28 @@ class Approvals:
             Route(PATH, self.listed, methods=["GET"]),
             Route(f"{PATH}/{{id}}", self.one, methods=["GET"]),
             Route(f"{PATH}/{{id}}", self.answer, methods=["POST"]),
+            Route(f"{PATH}/{{id}}", self.revoke, methods=["DELETE"]),
         ]
 
     async def listed(self, request: Request) -> Response:
-        """The open questions, newest first; `state=all` also the others, `turn=ID` one turn's, `limit=N` so many."""
+        """The open questions, newest first; `state=all` also the others, `turn=ID` one turn's, `limit=N` so many.
+
+        `state=standing` lists the yeses for a pattern that still count.
+        """
         self._require_person(request)
-        only_open, limit = _only_open(request), _limit(request)
+        state, limit = _state(request), _limit(request)
         try:
             async with self._desk.open_store() as store:
                 if store is None:
                     return JSONResponse({"data": []})
-                turn = request.query_params.get("turn")
-                cards = await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
+                turn, only_open = request.query_params.get("turn"), state == "open"
+                if state == "standing":
+                    cards = await store.standing(limit=limit)
+                else:
+                    cards = await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
         except StoreUnavailable as lost:
             raise Refused(_unavailable(lost)) from None
-        return JSONResponse({"data": [shown(card, whole=False) for card in cards]})
+        return JSONResponse({"data": [_shown(card, whole=False) for card in cards]})
 
     async def one(self, request: Request) -> Response:
         """One question, with all of its arguments."""
@@ -74,21 +89,29 @@ class Approvals:
         by = self._require_person(request)
         body = await read_body(request.receive, request.headers, self._bounds)
         said = read_answer(body)
-        word = Approval(said["granted"], by, said["reason"], said["arguments"], said["scope"])
+        word = Approval(
+            said["granted"], by, said["reason"], said["arguments"], said["scope"], said["pattern"], said["lasts_s"]
+        )
         return JSONResponse(await self._asked(request.path_params["id"], word, said["digest"]))
 
-    async def _asked(self, approval_id: str, word: Approval | None, digest: str) -> QuestionJson:
+    async def revoke(self, request: Request) -> Response:
+        """Take back a yes for a pattern."""
+        by = self._require_person(request)
+        return JSONResponse(await self._asked(request.path_params["id"], None, "", revoked_by=by))
+
+    async def _asked(self, approval_id: str, word: Approval | None, digest: str, revoked_by: str = "") -> QuestionJson:
         """How a question stands, after this word about it if there is one. Raises Refused."""
         try:
             async with self._desk.open_store() as store:
                 if store is None:
                     raise Refused(Fault(404, "approval_not_found", "nobody was asked anything here"))
                 card = await store.approval(approval_id)
-                if word is not None:
-                    if digest and digest != card.digest:
-                        raise Refused(Fault(409, "other_digest", "this is not what was shown: its digest is another"))
+                if revoked_by:
+                    card = await store.revoke(approval_id, revoked_by)
+                elif word is not None:
+                    _require_fitting(card, word, digest)
                     card = await store.answer(approval_id, word)
-                return shown(card, whole=True)
+                return _shown(card, whole=True)
         except NotKept as missing:
             raise Refused(Fault(404, "approval_not_found", str(missing))) from None
         except Fenced as decided:
@@ -124,10 +147,38 @@ def read_answer(body: bytes) -> dict[str, Any]:
         raise Refused(_wrong("arguments must be an object: all arguments that the call shall have"))
     if not said["granted"] and (arguments is not None or scope is not Scope.ONCE):
         raise Refused(_wrong("a no is about the call as it is; leave out arguments and scope"))
-    return {**checked, "granted": said["granted"], "arguments": arguments, "scope": scope}
+    if (scope is Scope.PATTERN) != bool(checked["pattern"]) or (scope is Scope.PATTERN and arguments is not None):
+        raise Refused(_wrong('a yes for a pattern has scope "pattern", a pattern, and no arguments'))
+    return {**checked, "granted": said["granted"], "arguments": arguments, "scope": scope, "lasts_s": _lasts_s(said)}
 
 
-_TEXTS = {"reason": _LONGEST_REASON, "digest": 200}
+_TEXTS = {"reason": _LONGEST_REASON, "digest": 200, "pattern": LONGEST_PATTERN}
+
+
+def _lasts_s(said: Mapping[str, Any]) -> float:
+    hours = said.get("hours", PATTERN_S / 3600)
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= LONGEST_PATTERN_S / 3600:
+        raise Refused(_wrong(f"hours is a number up to {LONGEST_PATTERN_S / 3600:g}"))
+    return float(hours * 3600)
+
+
+def _require_fitting(card: ApprovalCard, word: Approval, digest: str) -> None:
+    """Refuse a word about something else than was shown, or for a pattern that this call does not have."""
+    if digest and digest != card.digest:
+        raise Refused(Fault(409, "other_digest", "this is not what was shown: its digest is another"))
+    if word.scope is Scope.PATTERN:
+        try:
+            pattern_rule(card.tool, card.arguments, word.pattern)
+        except ValueError as wrong:
+            raise Refused(_wrong(str(wrong))) from None
+
+
+def _shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
+    """The question, with the pattern that is allowed, or that could be."""
+    pattern = card.pattern
+    if card.state is ApprovalState.OPEN:
+        pattern = offered_pattern(card.tool, card.arguments)
+    return {**shown(card, whole=whole), "pattern": plain(pattern), "stands_until": card.stands_until}
 
 
 def _field(said: Mapping[str, Any], name: str, most: int) -> str:
@@ -144,11 +195,11 @@ def _scope(name: Any) -> Scope:
         raise Refused(_wrong(f"scope is one of {', '.join(Scope)}")) from None
 
 
-def _only_open(request: Request) -> bool:
+def _state(request: Request) -> str:
     state = request.query_params.get("state", "open")
-    if state not in ("open", "all"):
-        raise Refused(_wrong("state is open or all"))
-    return state == "open"
+    if state not in ("open", "all", "standing"):
+        raise Refused(_wrong("state is open, all or standing"))
+    return state
 
 
 def _limit(request: Request) -> int:

@@ -1,7 +1,7 @@
 """The settings by dotted key: what each one allows, in words, and how its text form is read."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -11,7 +11,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
-from toolwire.settings.schema import Profile, Section, Settings
+from toolwire.settings.schema import AgentSettings, Profile, Section, Settings
+
+NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings}
+"""Sections of which there are several, each by a name of the user's choosing."""
 
 SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -64,7 +67,7 @@ def _words(text: str) -> Any:
 
 @cache
 def known_keys() -> dict[str, Key]:
-    """Every key by its dotted name; the name of a profile is written NAME. Aliases come last."""
+    """Every key by its dotted name; the name of a profile or an agent is written NAME. Aliases come last."""
     keys = {key.name: key for key in _keys_of(Settings, "")}
     for alias, target, divisor in _ALIASES:
         keys[alias] = _alias(alias, keys[target], divisor)
@@ -95,8 +98,8 @@ def _alias(name: str, target: Key, divisor: int) -> Key:
 def _keys_of(section: type[Section], prefix: str) -> Iterator[Key]:
     for name, field in section.model_fields.items():
         dotted = prefix + (field.alias or name)
-        if dotted == "profiles":
-            yield from _keys_of(Profile, "profiles.NAME.")
+        if dotted in NAMED:
+            yield from _keys_of(NAMED[dotted], f"{dotted}.NAME.")
         elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
             yield from _keys_of(field.annotation, f"{dotted}.")
         else:
@@ -146,9 +149,9 @@ def _bounds(metadata: list[Any]) -> str:
 
 
 def pattern_of(path: tuple[str, ...]) -> str:
-    """The dotted key with the name of a profile replaced by NAME."""
-    if path[0] == "profiles" and len(path) > 1:
-        path = ("profiles", "NAME", *path[2:])
+    """The dotted key with the name of a profile or an agent replaced by NAME."""
+    if path[0] in NAMED and len(path) > 1:
+        path = (path[0], "NAME", *path[2:])
     return ".".join(path)
 
 

@@ -8,7 +8,7 @@ import platformdirs
 from pydantic import ValidationError
 
 from toolwire.errors import SettingsError
-from toolwire.settings.keys import known_keys, pattern_of
+from toolwire.settings.keys import NAMED, known_keys, pattern_of
 from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings
 from toolwire.settings.sources import (
     FILE_NAME,
@@ -72,7 +72,7 @@ def _user_entries(user_dir: Path | None) -> list[Entry]:
 
 
 def _merged(below: Entries, layer: list[Entry]) -> Entries:
-    return {**below, **{entry.path: entry for entry in _one_spelling(_profiles_named_as_before(layer, below))}}
+    return {**below, **{entry.path: entry for entry in _one_spelling(_named_as_before(layer, below))}}
 
 
 def _needs_trust(entry: Entry, under: Mapping[tuple[str, ...], Any], cwd: Path, folder: Path) -> bool:
@@ -110,12 +110,12 @@ def _without_alias(entry: Entry) -> Entry:
     return Entry(tuple(key.alias_of.split(".")), value, entry.origin)
 
 
-def _profiles_named_as_before(entries: list[Entry], merged: Mapping[tuple[str, ...], Entry]) -> list[Entry]:
+def _named_as_before(entries: list[Entry], merged: Mapping[tuple[str, ...], Entry]) -> list[Entry]:
     """Let a variable reach the profile `claude-agent` as CLAUDE_AGENT, since variables know no case and no hyphen."""
-    names = {_folded(path[1]): path[1] for path in merged if path[0] == "profiles"}
+    names = {(path[0], _folded(path[1])): path[1] for path in merged if path[0] in NAMED}
     return [
-        entry._replace(path=("profiles", names.get(entry.path[1], entry.path[1]), *entry.path[2:]))
-        if entry.path[0] == "profiles" and entry.origin.layer is Layer.ENVIRONMENT
+        entry._replace(path=(entry.path[0], names.get((entry.path[0], entry.path[1]), entry.path[1]), *entry.path[2:]))
+        if entry.path[0] in NAMED and entry.origin.layer is Layer.ENVIRONMENT
         else entry
         for entry in entries
     ]

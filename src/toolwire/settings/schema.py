@@ -1,7 +1,9 @@
 """Every setting: its name, type, default and meaning. Nothing here reads anything."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import IntEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -86,6 +88,16 @@ def _variable(name: str | None) -> str | None:
 
 def _rule(text: str) -> str:
     Rule.parse(text)
+    return text
+
+
+def _host_rule(text: str) -> str:
+    # Loaded where hosts are named: reading names of hosts needs tables that most commands do without.
+    rules: Any = import_module("toolwire.execute.egress.rules")
+    try:
+        rules.read_rule(text)
+    except ValueError as wrong:
+        raise ValueError(f"has a rule that cannot be read: {wrong}") from None
     return text
 
 
@@ -234,7 +246,9 @@ class GrantSettings(Section):
     tier: Literal["crawl", "walk", "run"] = Field(default="walk", description="The highest tier that may be used.")
     permissions: Words = Field(default=("file_read",), description="Permissions that tools may use.")
     roots: Words = Field(default=(".",), description="Folders that file tools may reach.")
-    network: Words = Field(default=(), description="Hosts that tools may talk to.")
+    network: Annotated[tuple[Annotated[str, AfterValidator(_host_rule)], ...], Field(strict=False)] = Field(
+        default=(), description="Hosts that tools may talk to."
+    )
     confirmed: Words = Field(default=(), description='Tools that need no further yes from a person; "*" is all.')
     autonomy: Literal["readonly", "supervised", "full"] = Field(
         default="supervised", description="What is done without asking: only looking, harmless things, or everything."
@@ -244,6 +258,18 @@ class GrantSettings(Section):
     )
     wary: bool = Field(
         default=True, description="Whether people are asked again once a turn has read what strangers may have written."
+    )
+
+
+class AgentSettings(Section):
+    """What one agent is granted in place of what `[grant]` says; as somebody's sub-agent never more than that one."""
+
+    tier: Literal["crawl", "walk", "run"] | None = Field(default=None, description="In place of grant.tier.")
+    permissions: Annotated[tuple[str, ...] | None, Field(strict=False)] = Field(
+        default=None, description="In place of grant.permissions."
+    )
+    autonomy: Literal["readonly", "supervised", "full"] | None = Field(
+        default=None, description="In place of grant.autonomy."
     )
 
 
@@ -265,6 +291,12 @@ class ApprovalSettings(Section):
         default=86_400.0, gt=0, le=31_536_000, allow_inf_nan=False,
         description="Seconds after which a question that nobody answered is a no.",
     )  # fmt: skip
+    questions: int = Field(
+        default=20,
+        ge=1,
+        le=1000,
+        description="Questions that a turn puts to people, and an agent leaves open, at most.",
+    )
     people: Words = Field(
         default=(), description="Variables of those tokens of `serve` that may answer; empty is all of them."
     )
@@ -296,6 +328,13 @@ class ModelChoice(NamedTuple):
     tools: WireFormats = WireFormats()
 
 
+_AS_GRANTED: Mapping[str, Callable[[Any], Any]] = {
+    "tier": lambda name: Tier[name.upper()],
+    "autonomy": lambda name: Autonomy[name.upper()],
+    "permissions": frozenset,
+}
+
+
 class Settings(Section):
     """All settings, checked, with the origin of each. Made by `load`; `Settings()` is the built-in layer alone."""
 
@@ -310,6 +349,7 @@ class Settings(Section):
     tools: ToolSettings = ToolSettings()
     search: SearchSettings = SearchSettings()
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
+    agents: dict[str, AgentSettings] = Field(default_factory=dict)
     store: StoreSettings = StoreSettings()
     budget: BudgetSettings = BudgetSettings()
     approval: ApprovalSettings = ApprovalSettings()
@@ -341,6 +381,18 @@ class Settings(Section):
             rules=tuple(Rule.parse(rule) for rule in self.grants.rules),
             wary=self.grants.wary,
         )
+
+    def granted_to(self, agent: str, grant: Grant) -> Grant:
+        """A grant with what `[agents.NAME]` says in its place, unless a flag or another stronger layer spoke last."""
+        own = self.agents.get(agent)
+        if own is None:
+            return grant
+        said = own.model_dump(exclude_none=True)
+        stronger = [
+            name for name in said if self.origin(f"grant.{name}").layer > self.origin(f"agents.{agent}.{name}").layer
+        ]
+        kept = {name: _AS_GRANTED[name](value) for name, value in said.items() if name not in stronger}
+        return replace(grant, **kept)
 
     def secrets(self, environ: Mapping[str, str]) -> Secrets:
         """The `tools.secrets` with their values. A variable that is not set is a secret that nobody has."""

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import platformdirs
 
 from toolwire.errors import SettingsError
-from toolwire.protocol.policy import Autonomy, Verdict
+from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
 from toolwire.settings.schema import SandboxEngine
 from toolwire.settings.sources import Entry
@@ -71,9 +71,7 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return not set(value) <= set(below)
         case ("grant", "rules"):  # a new yes, or a no that is gone
             new, gone = set(value) - set(below), set(below) - set(value)
-            return any(rule.startswith(Verdict.ALLOW) for rule in new) or any(
-                not rule.startswith(Verdict.ALLOW) for rule in gone
-            )
+            return any(map(_allows, new)) or not all(map(_allows, gone))
         case ("grant", "autonomy"):
             return Autonomy[value.upper()] > Autonomy[below.upper()]
         case ("grant", "wary"):
@@ -87,7 +85,13 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
         case ("grant", _):
             is_less = isinstance(value, list | tuple) and set(value) <= set(below)
             return value != below and not is_less
-        case ("approval", "expires_s"):
+        case ("agents", _, "autonomy"):  # whatever the user's own grant is, this is no more
+            return Autonomy[value.upper()] > Autonomy[(below or "readonly").upper()]
+        case ("agents", _, "tier"):
+            return Tier[value.upper()] > Tier[(below or "crawl").upper()]
+        case ("agents", _, "permissions"):
+            return not set(value) <= set(below or ())
+        case ("approval", "expires_s" | "questions"):
             return bool(value > below)
         case ("approval", _):  # somebody else would be told what is asked, or be the one who answers
             return bool(value != below)
@@ -96,6 +100,10 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
         case ("profiles", _, "provider"):  # the user's own profile would send its key to somebody else
             return below is not None and value != below
     return False
+
+
+def _allows(rule: str) -> bool:
+    return Rule.parse(rule).verdict is Verdict.ALLOW
 
 
 def is_trusted(file: Path, digest: str, environ: Mapping[str, str], state_dir: Path | None) -> bool:
