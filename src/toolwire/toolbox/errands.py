@@ -8,12 +8,12 @@ from typing import Annotated, TypedDict
 from pydantic import Field
 
 from toolwire.agent import Answer
-from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.delegation import LONGEST_S, SUB, Crew, Errand, new_thread
+from toolwire.toolbox.kinds import sending
 from toolwire.toolbox.sessions import (
     SessionArgument,
     agents_list_tool,
@@ -61,12 +61,8 @@ def teamwork(crew: Crew) -> tuple[Tool, ...]:
 def task_tool(crew: Crew) -> Tool:
     """The tool that lets another agent do a piece of work, and waits for its answer."""
 
-    @tool(
+    @sending(
         name="task",
-        tier=Tier.WALK,
-        effect=Effect.UNSAFE,
-        category="session",
-        needs={"session"},
         untrusted=True,
         timeout_s=USUAL_S,
         max_timeout_s=LONGEST_S,
@@ -88,12 +84,8 @@ def task_tool(crew: Crew) -> Tool:
 def sessions_send_tool(crew: Crew) -> Tool:
     """The tool that goes on with a session which an agent has spawned."""
 
-    @tool(
+    @sending(
         name="sessions_send",
-        tier=Tier.WALK,
-        effect=Effect.UNSAFE,
-        category="session",
-        needs={"session"},
         untrusted=True,
         timeout_s=USUAL_S,
         max_timeout_s=LONGEST_S,
@@ -120,12 +112,8 @@ def sessions_send_tool(crew: Crew) -> Tool:
 def sessions_spawn_tool(crew: Crew) -> Tool:
     """The tool that sets another agent to work in the background."""
 
-    @tool(
+    @sending(
         name="sessions_spawn",
-        tier=Tier.WALK,
-        effect=Effect.UNSAFE,
-        category="session",
-        needs={"session"},
         examples=({"prompt": "Read all of docs/ and list what is out of date."},),
     )
     async def sessions_spawn(context: Context, prompt: PromptArgument, agent: AgentArgument = "") -> SpawnOutput:

@@ -4,13 +4,13 @@ from typing import Annotated, TypedDict
 
 from pydantic import Field
 
-from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.excerpts import Excerpt, NotText, PastTheEnd, read_excerpt
+from toolwire.toolbox.kinds import looking
 from toolwire.toolbox.places import Place, contents, not_found, places, refusal, wrong
 
 PathArgument = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -29,13 +29,8 @@ class ReadOutput(TypedDict):
 def read_tool(files: FileOps) -> Tool:
     """The tool that reads text files through `files`."""
 
-    @tool(
+    @looking(
         name="read",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
         examples=({"path": "README.md"}, {"path": "src/main.py", "offset": 200, "limit": 100}),
     )
     def read(

@@ -5,17 +5,16 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Entry, FileOps
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files import PathArgument
+from toolwire.toolbox.kinds import looking, walking
 from toolwire.toolbox.patterns import LONGEST_PATTERN, glob
 from toolwire.toolbox.places import found, refusal, wrong
 from toolwire.toolbox.tree import Walk, starts
 
 MOST_LISTED = 1000
-WALK_TIME_S = 20.0
 
 PatternArgument = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN)]
 MostResults = Annotated[int, Field(ge=1, le=MOST_LISTED)]
@@ -39,13 +38,8 @@ class ListOutput(TypedDict):
 def list_tool(files: FileOps) -> Tool:
     """The tool that lists a folder through `files`."""
 
-    @tool(
+    @looking(
         name="list",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
         examples=({}, {"path": "src", "include_hidden": True}),
     )
     def list_folder(
@@ -81,14 +75,8 @@ class GlobOutput(TypedDict):
 def glob_tool(files: FileOps) -> Tool:
     """The tool that finds files by a pattern of paths through `files`."""
 
-    @tool(
+    @walking(
         name="glob",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
-        timeout_s=WALK_TIME_S,
         examples=({"pattern": "**/*.py"}, {"pattern": "test_*.{py,pyi}", "path": "tests", "max_results": 50}),
     )
     def glob_files(
@@ -140,14 +128,8 @@ class FindOutput(TypedDict):
 def find_tool(files: FileOps) -> Tool:
     """The tool that finds files and folders by name through `files`."""
 
-    @tool(
+    @walking(
         name="find",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
-        timeout_s=WALK_TIME_S,
         examples=({"pattern": "config"}, {"pattern": "*.toml", "type": "file"}),
     )
     def find(
@@ -192,13 +174,8 @@ class StatOutput(TypedDict):
 def stat_tool(files: FileOps) -> Tool:
     """The tool that describes a file through `files`."""
 
-    @tool(
+    @looking(
         name="stat",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
         examples=({"path": "README.md"},),
     )
     def stat(context: Context, path: PathArgument) -> StatOutput:

@@ -4,11 +4,11 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.applying import DoesNotApply, added, applied
+from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.patches import LONGEST_PATCH, BadPatch, FilePatch, read_patch
 from toolwire.toolbox.places import Place, destination, load, text_of, wrong
 from toolwire.toolbox.writing import digest, once
@@ -37,13 +37,9 @@ class PatchOutput(TypedDict):
 def apply_patch_tool(files: FileOps) -> Tool:
     """The tool that applies a patch through `files`."""
 
-    @tool(
+    @changing(
         name="apply_patch",
         description=DESCRIPTION,
-        tier=Tier.RUN,
-        effect=Effect.TRANSACTIONAL,
-        journaled=True,
-        category="file",
         writes=("workspace",),
         needs={"file_read", "file_write"},
         timeout_s=20,

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.calls import Image, Text, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files import PathArgument
+from toolwire.toolbox.kinds import looking
 from toolwire.toolbox.places import load, wrong
 
 LARGEST_IMAGE = 20 * 1024 * 1024
@@ -49,13 +49,8 @@ class Kind(NamedTuple):
 def image_tool(files: FileOps) -> Tool:
     """The tool that shows images of `files`. Making them smaller needs Pillow (the extra `images`)."""
 
-    @tool(
+    @looking(
         name="image",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
         timeout_s=20,
         examples=({"path": "logo.png"}, {"path": "photo.jpg", "action": "resize", "width": 800}),
         output_schema=TypeAdapter(ImageOutput).json_schema(),

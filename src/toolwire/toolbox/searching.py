@@ -5,12 +5,12 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from pydantic import Field
 
-from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileOps
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files import PathArgument
-from toolwire.toolbox.finding import WALK_TIME_S, MostResults, PatternArgument
+from toolwire.toolbox.finding import MostResults, PatternArgument
+from toolwire.toolbox.kinds import walking
 from toolwire.toolbox.patterns import Pattern, glob
 from toolwire.toolbox.ranking import Hit, best, rank, words_of
 from toolwire.toolbox.tree import Found, Walk, starts
@@ -39,14 +39,8 @@ class GrepOutput(TypedDict):
 def grep_tool(files: FileOps) -> Tool:
     """The tool that searches file contents for a pattern through `files`."""
 
-    @tool(
+    @walking(
         name="grep",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
-        reads=("file:{path}",),
-        needs={"file_read"},
-        timeout_s=WALK_TIME_S,
         examples=({"pattern": "def main"}, {"pattern": r"TODO|FIXME", "path": "src", "include": "*.py"}),
     )
     def grep(
@@ -111,14 +105,9 @@ class SearchOutput(TypedDict):
 def search_code_tool(files: FileOps) -> Tool:
     """The tool that looks for code by words through `files`, definitions first and tests last."""
 
-    @tool(
+    @walking(
         name="search_code",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="file",
         reads=("file:.",),
-        needs={"file_read"},
-        timeout_s=WALK_TIME_S,
         examples=({"query": "where are settings loaded"}, {"query": "parse reply", "language": "python", "limit": 5}),
     )
     def search_code(

@@ -17,6 +17,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
 from toolwire.toolbox.delegation import Crew
+from toolwire.toolbox.kinds import listening
 
 MOST_TURNS = 500
 LONGEST_TEXT = 4000
@@ -84,14 +85,8 @@ def agents_list_tool(crew: Crew) -> Tool:
 def sessions_list_tool(crew: Crew) -> Tool:
     """The tool that lists sessions."""
 
-    @tool(
+    @listening(
         name="sessions_list",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="session",
-        needs={"session"},
-        polling=True,
-        untrusted=True,
         examples=({}, {"state": "running", "limit": 5}),
     )
     async def sessions_list(
@@ -113,14 +108,8 @@ def sessions_list_tool(crew: Crew) -> Tool:
 def session_status_tool(crew: Crew) -> Tool:
     """The tool that tells how a session gets on."""
 
-    @tool(
+    @listening(
         name="session_status",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="session",
-        needs={"session"},
-        polling=True,
-        untrusted=True,
         examples=({}, {"session": "sub/0192/1/c1"}),
     )
     async def session_status(context: Context, session: Annotated[str, Field(max_length=500)] = "") -> SessionFacts:
@@ -141,14 +130,8 @@ def session_status_tool(crew: Crew) -> Tool:
 def sessions_history_tool(store: Store) -> Tool:
     """The tool that shows what was said in a session."""
 
-    @tool(
+    @listening(
         name="sessions_history",
-        tier=Tier.CRAWL,
-        effect=Effect.PURE,
-        category="session",
-        needs={"session"},
-        polling=True,
-        untrusted=True,
         examples=({"session": "tea-talk"}, {"session": "tea-talk", "limit": 5}),
     )
     async def sessions_history(

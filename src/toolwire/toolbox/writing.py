@@ -8,13 +8,13 @@ from typing import Annotated, Literal, TypedDict, TypeVar, cast
 import orjson
 from pydantic import Field
 
-from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files import PathArgument
+from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.places import Place, destination, load, refusal, text_of, wrong
 from toolwire.toolbox.replacing import replaced
 
@@ -37,12 +37,8 @@ class WriteOutput(TypedDict):
 def write_tool(files: FileOps) -> Tool:
     """The tool that creates or overwrites a text file through `files`."""
 
-    @tool(
+    @changing(
         name="write",
-        tier=Tier.RUN,
-        effect=Effect.TRANSACTIONAL,
-        journaled=True,
-        category="file",
         reads=("workspace",),
         writes=("file:{path}",),
         needs={"file_write"},
@@ -80,12 +76,8 @@ class EditOutput(TypedDict):
 def edit_tool(files: FileOps) -> Tool:
     """The tool that replaces an exact piece of text in a file through `files`."""
 
-    @tool(
+    @changing(
         name="edit",
-        tier=Tier.RUN,
-        effect=Effect.TRANSACTIONAL,
-        journaled=True,
-        category="file",
         reads=("workspace",),
         writes=("file:{path}",),
         needs={"file_read", "file_write"},
