@@ -168,6 +168,7 @@ class _Pretended:
         self.name = name
         self.usable = usable
         self.asked = 0
+        self.weaker: tuple[str, ...] = ()
 
     def probe(self) -> Report:
         return Report(self.name, usable=self.usable, reason="" if self.usable else "it is broken")

@@ -1,21 +1,31 @@
 """The default engine: bubblewrap, started as an ordinary user with nothing to see in its environment."""
 
-import hashlib
 import os
 import resource
 import shutil
 from pathlib import Path
 
-from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.inside import (
+    ENVIRONMENT,
+    HOME,
+    HOME_BYTES,
+    NAMES,
+    PROGRAMS,
+    TOOLCHAIN,
+    confine,
+    join,
+    profile,
+    require,
+)
 from toolwire.execute.sandbox.limits import UNCOUNTED, apply, missing
-from toolwire.execute.sandbox.plan import PERL, SCRIPT, Plan, helper
+from toolwire.execute.sandbox.plan import SCRIPT, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import trouble, version
+from toolwire.execute.sandbox.trial import examined
 from toolwire.execute.sandbox.workspace import (
     DOOR,
     STAGED_TMP,
@@ -29,11 +39,9 @@ from toolwire.execute.sandbox.workspace import (
     seal,
     stage,
 )
-from toolwire.protocol.operations import MIB, Command, ExecLimits
+from toolwire.protocol.operations import Command, ExecLimits
 
-HOME_BYTES = 64 * MIB
 INSIDE_USER = 1000
-TOOLCHAIN = ("/usr", "/etc/alternatives", "/etc/ssl/certs")
 _COPIED = ("/etc/ld.so.cache", "/etc/localtime")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 MADE_UP = {
@@ -41,17 +49,8 @@ MADE_UP = {
     "/etc/group": f"agent:x:{INSIDE_USER}:\nnogroup:x:65534:\n",
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/resolv.conf": "",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "/etc/nsswitch.conf": NAMES,
     "/etc/hostname": "sandbox\n",
-}
-ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/home/agent",
-    "LANG": "C.UTF-8",
-    "TMPDIR": TMP,
-    "USER": "agent",
-    "SHELL": "/bin/bash",
-    "TERM": "dumb",
 }
 
 
@@ -69,7 +68,7 @@ class Bubblewrap:
         protected: tuple[str, ...] = PROTECTED,
     ) -> None:
         self._cgroups = cgroups
-        self._program = shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") or ""
+        self._program = shutil.which(program, path=PROGRAMS) or ""
         self._readable = readable
         self._protected = protected
         self._files = {name: text.encode() for name, text in MADE_UP.items()} | _copies()
@@ -79,15 +78,10 @@ class Bubblewrap:
         self.weaker = (*missing(cgroups, self._landlock), *uncounted)
 
     def probe(self) -> Report:
-        if not self._program:
-            return Report(self.name, usable=False, reason="bwrap is not installed (Debian: apt install bubblewrap)")
-        if not os.access(PERL, os.X_OK):
-            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
-        reason = trouble(self)
-        return Report(self.name, not reason, version(self._program, "--version"), reason, self.weaker)
+        return examined(self, self._program, "bwrap is not installed (Debian: apt install bubblewrap)")
 
     def launch(self, command: Command) -> Box:
-        report_missing(self._program, self.name)
+        require(self._program, self.name)
         with Descriptors() as held:
             workspace = open_workspace(command.workspace, held, self._protected, writable=command.writable)
             workspace = lent(workspace, (*self._readable, *command.readable), held)
@@ -110,16 +104,14 @@ class Bubblewrap:
         launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))
         outside = held.keep(self._outside(command.limits, workspace, group, launcher).memory())
         passed = [*held.all, *([workspace.guard.root] if workspace.guard is not None else [])]
-        profile = self._profile(arguments, command)
-        box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, profile)
+        digest = self._profile(arguments, command)
+        box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, digest)
         box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
         return box
 
     def _outside(self, limits: ExecLimits, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
         """From our process to bubblewrap: into the groups, out of root, under the limits."""
-        plan = Plan()
-        for door in group.doors:
-            plan.write(door, "0")
+        plan = join(Plan(), group)
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
@@ -129,13 +121,11 @@ class Bubblewrap:
 
     def _inside(self, command: Command, workspace: Workspace) -> Plan:
         """From bubblewrap to the command: where it works, what it may touch."""
-        plan = ignore_stand_ins(Plan(), workspace, "/home/agent")
+        plan = ignore_stand_ins(Plan(), workspace, HOME)
         plan.limit(resource.RLIMIT_NPROC, command.limits.processes)
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
-        if self._landlock:
-            writable = [TMP, "/home/agent", "/dev", "/proc", *(["/workspace"] if command.writable else [])]
-            landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
+        confine(plan, command, self._landlock)
         return plan.exec(command.argv)
 
     def _arguments(self, command: Command, workspace: Workspace, held: Descriptors) -> list[str | int]:
@@ -154,7 +144,7 @@ class Bubblewrap:
             words += ["--perms", "0444", "--file", held.keep(memory(content, "made-up")), path]
         words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
         words += ["--size", str(HOME_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
-        words += ["--size", str(HOME_BYTES), "--tmpfs", "/home/agent"]
+        words += ["--size", str(HOME_BYTES), "--tmpfs", HOME]
         if os.geteuid() == 0:
             words += ["--bind", STAGED_TMP, TMP]
         else:
@@ -167,20 +157,9 @@ class Bubblewrap:
         return [*words, "--remount-ro", "/", "--seccomp", held.keep(memory(seccomp.program(machine()), "seccomp"))]
 
     def _profile(self, arguments: list[str | int], command: Command) -> str:
-        """A digest of everything that confines the command; the same profile has the same digest."""
-        digest = hashlib.sha256()
+        """The digest of what confines the command, without what differs from box to box."""
         words = ("fd" if isinstance(one, int) else "door" if one == command.door else one for one in arguments)
-        for part in (*words, SCRIPT):
-            digest.update(part.encode("utf-8", "replace") + b"\0")
-        digest.update(
-            seccomp.program(machine()) + repr((self._landlock, self._protected, self.weaker, command.limits)).encode()
-        )
-        return digest.hexdigest()[:16]
-
-
-def report_missing(program: str, engine: str) -> None:
-    if not program:
-        raise SandboxUnavailable(f"the sandbox engine {engine} is not installed; `toolwire doctor` says what is")
+        return profile(*words, SCRIPT, repr((self._landlock, self._protected, self.weaker, command.limits)))
 
 
 def _mounts(command: Command, workspace: Workspace) -> list[str | int]:

@@ -88,9 +88,10 @@ class Box:
 
 
 class Engine(Protocol):
-    """One way to confine a command."""
+    """One way to confine a command. `weaker` says which of its promises do not hold on this machine."""
 
     name: str
+    weaker: tuple[str, ...]
 
     def probe(self) -> Report:
         """Look whether a command can really be run here, by running one. May take a while; the answer is kept."""

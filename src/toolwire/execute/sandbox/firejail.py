@@ -1,6 +1,5 @@
 """For machines that already have firejail. Its profiles are never read; everything is said here."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -8,15 +7,15 @@ from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT, report_missing
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, PROGRAMS, join, profile, require
 from toolwire.execute.sandbox.limits import apply, missing
-from toolwire.execute.sandbox.plan import PERL, Plan, helper
+from toolwire.execute.sandbox.plan import Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import trouble, version
+from toolwire.execute.sandbox.trial import examined
 from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
@@ -51,20 +50,15 @@ class Firejail:
 
     def __init__(self, cgroups: Cgroups, *, program: str = "firejail") -> None:
         self._cgroups = cgroups
-        self._program = shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") or ""
+        self._program = shutil.which(program, path=PROGRAMS) or ""
         self._landlock = landlock.abi()
         self.weaker = (*NOT_GIVEN, *missing(cgroups, self._landlock))
 
     def probe(self) -> Report:
-        if not self._program:
-            return Report(self.name, usable=False, reason="firejail is not installed (Debian: apt install firejail)")
-        if not os.access(PERL, os.X_OK):
-            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
-        reason = trouble(self)
-        return Report(self.name, not reason, version(self._program, "--version"), reason, self.weaker)
+        return examined(self, self._program, "firejail is not installed (Debian: apt install firejail)")
 
     def launch(self, command: Command) -> Box:
-        report_missing(self._program, self.name)
+        require(self._program, self.name)
         if command.door and os.geteuid() != 0:
             raise SandboxUnavailable(
                 "only root can give a command in firejail a way to granted hosts; use bubblewrap or podman"
@@ -87,16 +81,13 @@ class Firejail:
         words = self._arguments(workspace, command.readable)
         launcher = (self._program, *words, "--", *helper(inside, streams.to_status))
         outside = held.keep(self._outside(command, workspace, group, launcher).memory())
-        text = repr((words, self._landlock, self.weaker, command.limits, command.writable))
-        profile = hashlib.sha256(text.encode() + seccomp.program(machine())).hexdigest()[:16]
-        box = Box.of(helper(outside, streams.to_status), held.all, streams, self.name, profile)
+        digest = profile(repr((words, self._landlock, self.weaker, command.limits, command.writable)))
+        box = Box.of(helper(outside, streams.to_status), held.all, streams, self.name, digest)
         box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
         return box
 
     def _outside(self, command: Command, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
-        plan, limits = Plan(), command.limits
-        for door in group.doors:
-            plan.write(door, "0")
+        plan, limits = join(Plan(), group), command.limits
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
@@ -148,4 +139,4 @@ def _hidden(folder: Path, readable: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _home() -> str:
-    return "/home/agent" if os.geteuid() == 0 else str(Path.home())
+    return HOME if os.geteuid() == 0 else str(Path.home())

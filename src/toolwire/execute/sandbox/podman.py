@@ -1,7 +1,6 @@
 """Containers: slower to start, with an own root filesystem; this machine's programs are lent to it, read-only."""
 
 import fcntl
-import hashlib
 import os
 import resource
 import shutil
@@ -11,15 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT, HOME_BYTES, TOOLCHAIN, report_missing
 from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, HOME_BYTES, NAMES, TOOLCHAIN, confine, profile, require
 from toolwire.execute.sandbox.limits import UNCOUNTED, no_core
-from toolwire.execute.sandbox.plan import PERL, Plan, helper
+from toolwire.execute.sandbox.plan import Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import trouble, version
+from toolwire.execute.sandbox.trial import examined
 from toolwire.execute.sandbox.workspace import (
     DOOR,
     STAGED_TMP,
@@ -38,7 +37,7 @@ _FIRST_FREE = 100
 _INNER_PLAN, _INNER_STATUS = 3, 4
 _FOLDERS = "usr proc sys dev tmp home/agent workspace run/toolwire var etc/alternatives etc/ssl/certs"
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
-_MADE_UP = {"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "etc/group": "nogroup:x:65534:\n"}
+_MADE_UP = {"etc/nsswitch.conf": NAMES, "etc/group": "nogroup:x:65534:\n"}
 _FLAGS = (
     "--rm --interactive --network=none --read-only --cap-drop=all --security-opt=no-new-privileges --hostname=sandbox "
     "--no-hosts --log-driver=none --cgroupns=private --ipc=private --pid=private --uts=private --read-only-tmpfs=false "
@@ -58,16 +57,12 @@ class Podman:
         self._runtime = runtime or ("runc" if shutil.which("runc", path=_PATH) else "")
         self._rootfs = rootfs or _usual_place()
         self._landlock = landlock.abi()
-        self.weaker = () if os.geteuid() == 0 else (UNCOUNTED,)
+        self.weaker: tuple[str, ...] = () if os.geteuid() == 0 else (UNCOUNTED,)
 
     def probe(self) -> Report:
-        if not self._program:
-            return Report(self.name, usable=False, reason="podman is not installed (Debian: apt install podman runc)")
-        if not os.access(PERL, os.X_OK):
-            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
-        self.sweep()
-        reason = trouble(self)
-        return Report(self.name, not reason, version(self._program, "--version"), reason, self.weaker)
+        if self._program:
+            self.sweep()
+        return examined(self, self._program, "podman is not installed (Debian: apt install podman runc)")
 
     def sweep(self) -> None:
         """Remove containers that an ended process has left behind."""
@@ -77,7 +72,7 @@ class Podman:
             self._podman("rm", "--force", "--time", "0", "--ignore", *left)
 
     def launch(self, command: Command) -> Box:
-        report_missing(self._program, self.name)
+        require(self._program, self.name)
         _build(self._rootfs)
         with Descriptors() as held:
             workspace = open_workspace(command.workspace, held, PROTECTED, writable=command.writable)
@@ -119,12 +114,10 @@ class Podman:
         return plan.become(("/usr/bin/env", "-i", *surroundings, self._program, *runtime, *words))
 
     def _inside(self, command: Command, workspace: Workspace) -> Plan:
-        plan = ignore_stand_ins(Plan(), workspace, "/home/agent")
+        plan = ignore_stand_ins(Plan(), workspace, HOME)
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
-        if self._landlock:
-            writable = [TMP, "/home/agent", "/dev", "/proc", *(["/workspace"] if command.writable else [])]
-            landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
+        confine(plan, command, self._landlock)
         plan.set({**ENVIRONMENT, **command.env})
         return plan.no_new_privileges().seccomp(seccomp.program(machine())).exec(command.argv)
 
@@ -145,7 +138,7 @@ class Podman:
             words += ["--ulimit", f"{name}={most}:{most}"]
         if limits.cpu_s:
             words += ["--ulimit", f"cpu={limits.cpu_s}:{limits.cpu_s + 1}"]
-        words += ["--tmpfs", f"/home/agent:size={HOME_BYTES},mode=1777"]
+        words += ["--tmpfs", f"{HOME}:size={HOME_BYTES},mode=1777"]
         words += ["--user", f"{workspace.user}:{workspace.group}"]
         if os.geteuid() == 0:
             words += ["--volume", f"{STAGED_TMP}:{TMP}"]
@@ -158,7 +151,7 @@ class Podman:
 
     def _profile(self, words: list[str]) -> str:
         fixed = [word for word in words if not word.startswith(("--pidfile", PREFIX)) and not word.endswith(f":{DOOR}")]
-        return hashlib.sha256("\0".join(fixed).encode() + seccomp.program(machine())).hexdigest()[:16]
+        return profile(*fixed)
 
     def _remove(self, name: str, pidfile: Path) -> None:
         """What podman keeps about a container that it could not remove itself, because it was killed."""

@@ -1,20 +1,19 @@
 """The engine `none`: no walls. Chosen explicitly or not at all; still out of root and under the limits there are."""
 
-import hashlib
 import os
 import resource
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.bubblewrap import ENVIRONMENT
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.inside import ENVIRONMENT, join, profile
 from toolwire.execute.sandbox.limits import apply, missing
-from toolwire.execute.sandbox.plan import PERL, SCRIPT, Plan, helper
+from toolwire.execute.sandbox.plan import SCRIPT, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.trial import trouble
+from toolwire.execute.sandbox.trial import examined
 from toolwire.execute.sandbox.workspace import (
     STAGED_TMP,
     TMP,
@@ -55,10 +54,7 @@ class Unconfined:
         return PROTECTED if os.geteuid() == 0 else ()
 
     def probe(self) -> Report:
-        if not os.access(PERL, os.X_OK):
-            return Report(self.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
-        reason = trouble(self)
-        return Report(self.name, not reason, "", reason, self.weaker)
+        return examined(self)
 
     def launch(self, command: Command) -> Box:
         if command.door:
@@ -79,16 +75,13 @@ class Unconfined:
     def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
         streams = held.streams(command.stdin, workspace.user)
         plan = held.keep(self._plan(command, workspace, group).memory())
-        text = SCRIPT + repr((self._landlock, self.weaker, command.limits, command.writable))
-        profile = hashlib.sha256(text.encode() + seccomp.program(machine())).hexdigest()[:16]
-        box = Box.of(helper(plan, streams.to_status), held.all, streams, self.name, profile)
+        digest = profile(SCRIPT, repr((self._landlock, self.weaker, command.limits, command.writable)))
+        box = Box.of(helper(plan, streams.to_status), held.all, streams, self.name, digest)
         box.group, box.weaker, box.undo = group, self.weaker, [workspace.close]
         return box
 
     def _plan(self, command: Command, workspace: Workspace, group: Group) -> Plan:
-        plan, limits = Plan(), command.limits
-        for door in group.doors:
-            plan.write(door, "0")
+        plan, limits = join(Plan(), group), command.limits
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
