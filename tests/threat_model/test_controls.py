@@ -1,4 +1,4 @@
-"""The attacks of eight threats against careless ways of doing the same: here they succeed."""
+"""The attacks of nine threats against careless ways of doing the same: here they succeed."""
 
 import asyncio
 import gzip
@@ -117,6 +117,16 @@ def _behind_a_token(answer: Callable[[Request], Awaitable[Response]]) -> Callabl
         return await answer(request)
 
     return guarded
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}])
+async def test_T58_control_a_server_that_does_not_ask_answers_any_page_under_any_name(headers: dict[str, str]) -> None:
+    transport = httpx2.ASGITransport(app=Starlette(routes=[Route("/", _shown)]))
+
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.get("/", headers=headers)
+
+    assert (answer.status_code, answer.text) == (200, "a secret")
 
 
 async def test_T60_control_where_each_route_has_a_guard_of_its_own_a_forgotten_one_is_open() -> None:

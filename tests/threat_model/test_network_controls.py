@@ -1,14 +1,16 @@
-"""What the attacks of T42, T43 and T47 do to a proxy that reads names only, and to a browser without a box."""
+"""What the attacks of T38 to T47 do to a client, a reader and a proxy that are not careful, and to a bare browser."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from playwright.async_api import async_playwright
 
-from tests.egress.network import Heard, serving
+from tests.egress.network import Heard, saying, serving
 from tests.egress.test_proxy import HELLO, Certificates, certificates, get, socket_path, talk, through
 from tests.toolbox.test_browser import shop
 from toolwire.execute.egress.places import read_authority, read_url
@@ -72,6 +74,31 @@ async def test_T43_control_a_proxy_that_does_not_read_tls_carries_it_to_another_
 
     assert said.endswith(b"hello")
     assert len(server.heard) == 1
+
+
+async def test_T38_control_a_client_that_judges_the_first_address_only_is_led_inside_with_its_key() -> None:
+    async with serving(HELLO) as inside:
+        away = saying(b"", f"location: http://localhost:{inside.port}/admin", status="302 Found")
+        async with serving(away) as server, httpx2.AsyncClient(follow_redirects=True, trust_env=False) as client:
+            address = f"http://127.0.0.1:{server.port}/"
+            assert urlsplit(address).hostname == "127.0.0.1"  # the one that is allowed
+            answer = await client.get(address, headers={"x-api-key": "secret"})
+
+    assert answer.text == "hello"
+    assert inside.heard[0].line == "GET /admin HTTP/1.1"
+    assert inside.heard[0].headers["x-api-key"] == "secret"
+
+
+async def test_T39_control_a_check_and_a_browser_read_two_hosts_from_one_address() -> None:
+    urls = ["http://good.test\\@evil.test/", "http://evil.test\\.good.test/", "http://good\uff0etest/"]
+    async with asyncio.timeout(60), async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=found(), args=["--no-sandbox"])
+        page = await browser.new_page()
+        gone_to = [await page.evaluate("url => new URL(url).hostname", url) for url in urls]
+        await browser.close()
+
+    assert [urlsplit(url).hostname for url in urls] == ["evil.test", "evil.test\\.good.test", "good\uff0etest"]
+    assert gone_to == ["good.test", "evil.test", "good.test"]
 
 
 @pytest.mark.parametrize("address", ["file:{file}", "view-source:http://127.0.0.1:{port}/", "http://127.0.0.1:{port}/"])
