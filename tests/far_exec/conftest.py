@@ -4,7 +4,6 @@ import asyncio
 import getpass
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -79,31 +78,24 @@ async def _openssh(folder: Path) -> AsyncIterator[int]:
         "PermitRootLogin prohibit-password", "KbdInteractiveAuthentication no",
     )  # fmt: skip
     (folder / "config").write_text("\n".join(settings), encoding="utf-8")
-    process = _start(SSHD, folder / "config")
+    process = await _start(SSHD, folder / "config")
+    assert process.stderr is not None
     try:
         async with asyncio.timeout(10):
-            while not await _listens(port):  # noqa: ASYNC110 - it says nowhere else that it is ready
-                await asyncio.sleep(0.02)
+            while b"Server listening" not in (said := await process.stderr.readline()):
+                assert said, "the server ended"
+        reading = asyncio.ensure_future(process.stderr.read())
         yield port
     finally:
         process.terminate()
-        process.wait(10)
+        await process.wait()
+    await reading
 
 
-def _start(program: str, config: Path) -> "subprocess.Popen[bytes]":
+async def _start(program: str, config: Path) -> asyncio.subprocess.Process:
     if getpass.getuser() == "root":
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # without it the server of Debian does not start
-    return subprocess.Popen([program, "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL)
-
-
-async def _listens(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    await writer.wait_closed()
-    return True
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # noqa: ASYNC240 - without it Debian's server does not start
+    return await asyncio.create_subprocess_exec(program, "-D", "-e", "-f", str(config), stderr=asyncio.subprocess.PIPE)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import asyncssh
 import pytest
 
 from tests.far_exec.conftest import Server
+from tests.named_pipes import hearing
 from toolwire import Agent
 from toolwire.errors import ToolFailure
 from toolwire.execute.far_exec import FarExec
@@ -20,16 +21,6 @@ from toolwire.toolbox.shell import bash_tool
 
 def command(workspace: Path, text: str, **more: object) -> Command:
     return Command(shell(text), str(workspace), **more)  # type: ignore[arg-type]
-
-
-async def gone(workspace: Path, name: str) -> None:
-    """Wait until the command no longer counts in a file."""
-    file = workspace / name
-    async with asyncio.timeout(10):
-        before = b""
-        while (now := file.read_bytes() if file.exists() else b"") != before or not now:
-            before = now
-            await asyncio.sleep(0.3)
 
 
 @pytest.mark.feature("F062")
@@ -85,24 +76,23 @@ async def test_a_long_output_keeps_its_ends_its_size_and_its_digest(far: FarExec
 
 
 async def test_a_command_whose_time_is_up_is_ended_there(far: FarExec, workspace: Path) -> None:
-    text = "while :; do echo >> ticks; sleep 0.1; done"
-    ran = await far.run(command(workspace, text, limits=ExecLimits(1.0)))
+    async with asyncio.timeout(20), hearing(workspace / "alive") as alive:
+        ran = await far.run(command(workspace, "exec 9> alive; sleep 50 & wait", limits=ExecLimits(1.0)))
 
-    assert ran.limit == "wall"
-    await gone(workspace, "ticks")
+        assert ran.limit == "wall"
+        assert await alive.read() == b"", "the pipe ends when nothing of it is left"
 
 
 async def test_a_canceled_command_is_ended_there_with_all_that_it_started(far: FarExec, workspace: Path) -> None:
-    text = "(setsid bash -c 'while :; do echo >> ticks; sleep 0.1; done' &); sleep 50"
-    running = asyncio.ensure_future(far.run(command(workspace, text)))
-    async with asyncio.timeout(20):
-        while not (workspace / "ticks").exists():  # noqa: ASYNC110 - another machine writes it
-            await asyncio.sleep(0.05)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    text = "(setsid bash -c 'exec 9> alive; echo begun >&9; sleep 50' &); sleep 50"
+    async with asyncio.timeout(20), hearing(workspace / "alive") as alive:
+        running = asyncio.ensure_future(far.run(command(workspace, text)))
+        assert await alive.readline() == b"begun\n"
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
 
-    await gone(workspace, "ticks")
+        assert await alive.read() == b""
 
 
 async def test_several_commands_run_at_once(far: FarExec, workspace: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.named_pipes import hearing
 from toolwire.protocol.records import AuditRow
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.warm import HOT_ROWS, KEPT_DAYS
@@ -56,16 +57,16 @@ async def test_the_last_warm_row_carries_the_digest_of_the_whole_chain(tmp_path:
 
 
 async def test_rows_of_calls_are_written_while_the_store_is_open(tmp_path: Path) -> None:
-    async with await SqliteStore.at(tmp_path / "home", clock=lambda: NOW) as store:
-        await store.open(a_card(), [a_row("allowed")])
-        await store.close(a_card(), success(), [a_row("ended")])
+    async with await SqliteStore.at(tmp_path / "home", clock=lambda: 0.0) as store:
+        logs = tmp_path / "home" / "logs"
+        logs.mkdir()
+        async with asyncio.timeout(5), hearing(logs / "audit-1970-01-01.jsonl", for_long=True) as written:
+            await store.open(a_card(), [a_row("allowed")])
+            await store.close(a_card(), success(), [a_row("ended")])
 
-        file = tmp_path / "home" / "logs" / "audit-1970-01-01.jsonl"
-        async with asyncio.timeout(5):
-            while not file.exists() or file.read_bytes().count(b"\n") < 2:  # noqa: ASYNC110 - another thread writes it
-                await asyncio.sleep(0.01)
+            events = [json.loads(await written.readline())["event"] for _ in range(2)]
 
-    assert [row["event"] for row in warm(tmp_path / "home", file.name)] == ["allowed", "ended"]
+    assert events == ["allowed", "ended"]
 
 
 async def test_a_refused_change_leaves_no_warm_row(tmp_path: Path) -> None:

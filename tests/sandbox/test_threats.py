@@ -70,16 +70,16 @@ async def test_T23_control_they_can_be_where_nothing_is_protected(host: Host, na
 
 async def test_T23_stand_ins_for_missing_names_go_with_the_last_box(box: Sandbox, workspace: Path) -> None:
     """While one box is open, the end of another must not uncover what both protect."""
-    long = Command(shell("until test -e go; do sleep 0.01; done; mkdir -p .toolwire/x || echo refused"), str(workspace))
+    text = "echo open; until test -e go; do sleep 0.01; done; mkdir -p .toolwire/x || echo refused"
+    opened = asyncio.Event()
     async with asyncio.timeout(20):
-        running = asyncio.create_task(box.run(long))
-        while not (workspace / ".toolwire").exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
+        running = asyncio.create_task(box.run(Command(shell(text), str(workspace)), lambda *_: opened.set()))
+        await opened.wait()
         await box.run(Command(("/bin/true",), str(workspace)))
         (workspace / "go").touch()
         ran = await running
 
-    assert ran.stdout.text == "refused\n"
+    assert ran.stdout.text == "open\nrefused\n"
     assert names(workspace) == ["go"]
 
 
