@@ -1,26 +1,58 @@
 """The stores under test, and small values to keep in them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from toolwire.record.contract import Store
+from toolwire.record.hrana import HranaConnection
+from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
+
+from .hrana_server import hrana_server
 
 NOW = 1_700_000_000.0
 
 OpenStore = Callable[[], Awaitable[SqliteStore]]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "libsql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    if request.param == "memory":
-        yield MemoryStore(clock=lambda: NOW)
+    match request.param:
+        case "memory":
+            yield MemoryStore(clock=lambda: NOW)
+        case "sqlite":
+            async with await SqliteStore.at(tmp_path / "home", clock=lambda: NOW) as opened:
+                yield opened
+        case _:
+            with libsql_server(tmp_path) as url:
+                async with await LibsqlStore.on(url, tmp_path / "home", clock=lambda: NOW) as opened:
+                    yield opened
+
+
+@contextmanager
+def libsql_server(folder: Path) -> Iterator[str]:
+    """A server with an empty database: the one that a variable names, or one of our own."""
+    if url := os.environ.get("TEST_LIBSQL_URL"):
+        emptied(url)
+        yield url
         return
-    async with await SqliteStore.at(tmp_path / "home", clock=lambda: NOW) as opened:
-        yield opened
+    with hrana_server(folder / "server.db") as server:
+        yield server.url
+
+
+def emptied(url: str) -> None:
+    connection = HranaConnection(url)
+    connection.execute("PRAGMA user_version = 0")
+    connection.execute("PRAGMA foreign_keys = OFF")
+    for kind, name in connection.execute("SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL").fetchall():
+        if kind == "table":
+            connection.execute(f'DROP TABLE IF EXISTS "{name}"')
+    connection.close()
 
 
 @pytest.fixture

@@ -47,6 +47,8 @@ HARMFUL = {
     "search.key_env": '[search]\nkey_env = "AWS_SECRET"',
     "search.folder": '[search]\nfolder = "../elsewhere"',
     "store.home": '[store]\nhome = "../elsewhere"',
+    "store.url": '[store]\nkind = "libsql"\nurl = "libsql://evil.example"',
+    "store.token_env": '[store]\ntoken_env = "AWS_SECRET"',
     "approval.expires_s": "[approval]\nexpires_s = 900000",
     "approval.questions": "[approval]\nquestions = 1000",
     "agents.cli.autonomy": '[agents.cli]\nautonomy = "supervised"',

@@ -127,7 +127,7 @@ def _answered(
     except Suspended as waits:
         raise waits.saying(f"{how_to_answer(waits)}\nThen go on with: {flags.resume_line(waits.turn_id)}") from None
     except (ModelError, StoreUnavailable) as error:
-        if not relay.turn_id or place.settings.store.kind == "memory":
+        if not relay.turn_id or not place.settings.store.lasts:
             raise
         line = flags.resume_line(relay.turn_id)
         raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error

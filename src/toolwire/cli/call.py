@@ -180,7 +180,7 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
             limits=place.settings.limits(),
             store=store,
             approve=person.approver,
-            suspends=place.settings.store.kind == "sqlite",
+            suspends=place.settings.store.lasts,
             tell=tell,
             approval_s=place.settings.approval.expires_s,
             questions=place.settings.approval.questions,

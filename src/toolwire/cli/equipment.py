@@ -93,7 +93,7 @@ class _Team:
             store=company.store,
             executor=self._executor,
             approve=company.person.approver,
-            suspends=settings.store.kind == "sqlite",
+            suspends=settings.store.lasts,
             tell=company.tell,
             approval_s=settings.approval.expires_s,
             questions=settings.approval.questions,

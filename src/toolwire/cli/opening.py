@@ -54,7 +54,9 @@ class Place:
     @property
     def kept(self) -> bool:
         """Whether there is a store to read."""
-        return self.settings.store.kind == "sqlite" and (self.home / STORE_FILE).is_file()
+        return self.settings.store.kind == "libsql" or (
+            self.settings.store.kind == "sqlite" and (self.home / STORE_FILE).is_file()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def workplace_of(place: Place, store: Store | None = None) -> Workplace:
     """What the settings give to the tools of groups."""
     chosen = place.settings.tools
     return Workplace(
-        chosen.engine, store, home=place.home, keeps=place.settings.store.kind == "sqlite",
+        chosen.engine, store, home=place.home, keeps=place.settings.store.lasts,
         search=lambda: _search_of(place), models=chosen.models, scripts=chosen.browser_scripts,
         most_bytes=chosen.workspace_bytes,
     )  # fmt: skip
@@ -148,14 +150,25 @@ def _search_of(place: Place) -> Any:
 @asynccontextmanager
 async def store_of(place: Place) -> AsyncIterator[Store]:
     """The store of the settings, closed at the end."""
-    if place.settings.store.kind == "memory":
+    if not place.settings.store.lasts:
         yield MemoryStore()
         return
-    store = await SqliteStore.at(place.home)
+    store = await (_far_store(place) if place.settings.store.kind == "libsql" else SqliteStore.at(place.home))
     try:
         yield store
     finally:
         await store.close_store()
+
+
+async def _far_store(place: Place) -> SqliteStore:
+    chosen = place.settings.store
+    if chosen.url is None:
+        raise SettingsError("store.kind = libsql needs the address of the server: set store.url")
+    token = place.environ.get(chosen.token_env, "") if chosen.token_env else ""
+    opened: SqliteStore = await import_module("toolwire.record.libsql").LibsqlStore.on(
+        chosen.url, place.home, token=token
+    )
+    return opened
 
 
 @dataclass(frozen=True, slots=True)

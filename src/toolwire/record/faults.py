@@ -24,7 +24,7 @@ _SENTENCES = {
 _PRIMARY = 0xFF
 
 
-def translated(error: Exception, path: Path) -> Exception:
+def translated(error: Exception, path: Path | str) -> Exception:
     """What the caller should see: our own words for foreign errors, anything else unchanged."""
     match error:
         case StoreError():
@@ -38,7 +38,7 @@ def translated(error: Exception, path: Path) -> Exception:
             return error
 
 
-def _of_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
+def _of_sqlite(error: sqlite3.Error, path: Path | str) -> StoreError:
     sentence = _SENTENCES.get(getattr(error, "sqlite_errorcode", -1) & _PRIMARY)
     if sentence is None:
         return StoreError(f"{path} refused a change ({error})")

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Reader:
     """Answers questions from one consistent view of the store each."""
 
-    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, path: Path | str, connect: Callable[[], sqlite3.Connection]) -> None:
         self._path = path
         self._connect = connect
         self._connection: sqlite3.Connection | None = None

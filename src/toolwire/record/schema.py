@@ -141,6 +141,11 @@ _IDENTITY = """
     SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
            (SELECT count(*) FROM sqlite_master)
 """
+SERVER_IDENTITY = f"""
+    SELECT (SELECT user_version FROM pragma_user_version),
+           CASE WHEN EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'turns') THEN {APPLICATION_ID} ELSE 0 END,
+           (SELECT count(*) FROM sqlite_master)
+"""  # noqa: S608 -- our own number; a server keeps no application id, so our tables must do
 
 _FORMATS = (
     """
@@ -217,13 +222,19 @@ def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
     return connection
 
 
-def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Sequence[str]] = STEPS) -> None:
+def migrate(
+    connection: sqlite3.Connection,
+    path: Path | str,
+    steps: Sequence[Sequence[str]] = STEPS,
+    *,
+    identity: str = _IDENTITY,
+) -> None:
     """Bring the tables up to date, one transaction a step. Raises StoreUnavailable for a file we must not touch."""
-    while _version(connection, path, len(steps)) < len(steps):
+    while _version(connection, path, len(steps), identity) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have taken this step while we waited for the lock.
-            done = _version(connection, path, len(steps))
+            done = _version(connection, path, len(steps), identity)
             if done < len(steps):
                 _take(connection, steps[done], done + 1)
             connection.execute("COMMIT")
@@ -239,8 +250,8 @@ def _take(connection: sqlite3.Connection, statements: Sequence[str], version: in
     connection.execute(f"PRAGMA user_version = {version:d}")
 
 
-def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
-    version, application, tables = connection.execute(_IDENTITY).fetchone()
+def _version(connection: sqlite3.Connection, path: Path | str, newest: int, identity: str = _IDENTITY) -> int:
+    version, application, tables = connection.execute(identity).fetchone()
     if tables and application != APPLICATION_ID:
         raise StoreUnavailable(f"{path} is another program's database; move it away, or choose another home")
     if version > newest:

@@ -6,6 +6,7 @@ the thread has nothing to do, is committed on the spot; where that takes long, i
 
 import asyncio
 import contextlib
+import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -32,12 +33,15 @@ LONGEST_PAUSE_S = 1.0
 class Writer:
     """Applies changes from any number of event loops."""
 
-    def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection], audited: Audited) -> None:
+    def __init__(
+        self, path: Path | str, connect: Callable[[], sqlite3.Connection], audited: Audited, *, near: bool = True
+    ) -> None:
+        """`near` says that a commit is quick enough for the loop to wait for it."""
         self._path = path
         self._far = _Pen(connect, audited)
         self._near = _Pen(connect, audited)
         self._near_lock = threading.Lock()
-        self._near_again_at = 0.0
+        self._near_again_at = 0.0 if near else math.inf
         self._near_long = 0
         self._pending: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
         self._queue: SimpleQueue[Waiting | None] = SimpleQueue()

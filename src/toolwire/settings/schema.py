@@ -70,6 +70,17 @@ def _plain_url(url: str | None) -> str | None:
     return url
 
 
+def _store_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"libsql", "https", "http"} or not parts.hostname:
+        raise ValueError("must be the address of a libSQL server, such as libsql://host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not contain a user name or password; name a variable in token_env instead")
+    return url
+
+
 def _hook(url: str | None) -> str | None:
     if url is not None and "@" in urlsplit(url).netloc:
         raise ValueError("must not contain a user name or password; sign it with webhook_key_env instead")
@@ -275,7 +286,18 @@ class AgentSettings(Section):
 
 class StoreSettings(Section):
     home: str = Field(default=".toolwire", min_length=1, description="Folder that keeps turns, records and results.")
-    kind: Literal["sqlite", "memory"] = Field(default="sqlite", description="What keeps them.")
+    kind: Literal["sqlite", "memory", "libsql"] = Field(default="sqlite", description="What keeps them.")
+    url: Annotated[str | None, AfterValidator(_store_url)] = Field(
+        default=None, description="Address of the libSQL server, such as libsql://host; kind = libsql needs one."
+    )
+    token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds its token."
+    )
+
+    @property
+    def lasts(self) -> bool:
+        """Whether what is kept outlives the process."""
+        return self.kind != "memory"
 
 
 class BudgetSettings(Section):

@@ -1,0 +1,73 @@
+"""The store in a libSQL server: the same tables, asked over HTTP."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from toolwire.record import schema
+from toolwire.record.artifacts import Artifacts
+from toolwire.record.faults import translated
+from toolwire.record.hrana import HranaConnection, http_address
+from toolwire.record.owners import Owners
+from toolwire.record.reader import Reader
+from toolwire.record.sqlite import SqliteStore
+from toolwire.record.warm import WarmLog
+from toolwire.record.writer import Writer
+
+
+class LibsqlStore(SqliteStore):
+    """Keeps turns, calls, the audit log and metrics in a libSQL server such as sqld or Turso.
+
+    Large bodies, the warm log and who is alive stay in a local folder, so one machine at a time should use a database:
+    another one that resumes a turn takes it over, and whoever had it is fenced. Open with `await LibsqlStore.on(…)`.
+    """
+
+    @classmethod
+    async def on(
+        cls,
+        url: str,
+        home: Path,
+        *,
+        token: str = "",
+        clock: Callable[[], float] = time.time,
+        patience_s: float = 10.0,
+    ) -> "LibsqlStore":
+        """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError."""
+        return await asyncio.to_thread(cls._reach, url, home, token, clock, patience_s)
+
+    @classmethod
+    def _reach(cls, url: str, home: Path, token: str, clock: Callable[[], float], patience_s: float) -> "LibsqlStore":
+        address = http_address(url)
+        connect = partial(_connected, url, token, patience_s)
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
+        except OSError as error:
+            raise translated(error, home) from error
+        try:
+            _prepare(connect, address)
+        except BaseException as error:
+            owners.close()
+            if isinstance(error, sqlite3.Error):
+                raise translated(error, address) from error
+            raise
+        warm = WarmLog(home / "logs", clock)
+        writer = Writer(address, connect, warm.add, near=False)  # a server may be far, and the loop must not wait
+        return cls(writer, Reader(address, connect), owners, artifacts, warm, clock)
+
+
+def _connected(url: str, token: str, patience_s: float) -> sqlite3.Connection:
+    # The store executes statements and reads rows; of that the other connection can do all.
+    return cast(sqlite3.Connection, HranaConnection(url, token, patience_s=patience_s))
+
+
+def _prepare(connect: Callable[[], sqlite3.Connection], address: str) -> None:
+    connection = connect()
+    try:
+        schema.migrate(connection, address, identity=schema.SERVER_IDENTITY)
+    finally:
+        connection.close()

@@ -1,0 +1,140 @@
+"""A libSQL server on loopback, made of Python's own SQLite: Hrana 2 over HTTP, as strict as sqld about statements."""
+
+import base64
+import json
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+REFUSED = ("pragma journal_size_limit", "pragma wal_autocheckpoint", "pragma application_id", "pragma busy_timeout")
+"""What sqld 0.24.32 calls an unsupported statement."""
+_NAMES = {sqlite3.SQLITE_CONSTRAINT: "SQLITE_CONSTRAINT", sqlite3.SQLITE_BUSY: "SQLITE_BUSY"}
+
+
+class HranaServer(ThreadingHTTPServer):
+    """Keeps its streams by their batons; each is a connection to one file."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, token: str = "") -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.path = path
+        self.token = token
+        self.streams: dict[str, sqlite3.Connection] = {}
+        self.posts = 0
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"libsql://127.0.0.1:{self.server_address[1]}?tls=0"
+
+    def forget_streams(self) -> None:
+        """Roll back and end every stream, as a server does that was started again."""
+        for connection in self.streams.values():
+            connection.close()
+        self.streams.clear()
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        baton = body["baton"]
+        with self.lock:
+            self.posts += 1
+            known = self.streams.pop(baton, None) if baton else self._connected()
+        if known is None:
+            return {"error": "The stream has expired due to inactivity"}
+        results = [_done(known, request) for request in body["requests"]]
+        if body["requests"][-1]["type"] == "close":
+            known.close()
+            return {"baton": None, "base_url": None, "results": results}
+        following = secrets.token_hex(8)
+        self.streams[following] = known
+        return {"baton": following, "base_url": None, "results": results}
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+
+def _done(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, Any]:
+    if request["type"] == "close":
+        return {"type": "ok", "response": {"type": "close"}}
+    sql, args = request["stmt"]["sql"], [_read(value) for value in request["stmt"]["args"]]
+    if sql.lower().startswith(REFUSED):
+        return {"type": "error", "error": {"message": "unsupported statement", "code": "SQL_PARSE_ERROR"}}
+    try:
+        cursor = connection.execute(sql, args)
+        rows = [[_written(value) for value in row] for row in cursor.fetchall()]
+    except sqlite3.Error as wrong:
+        name = _NAMES.get(wrong.sqlite_errorcode & 0xFF, "SQLITE_ERROR")
+        return {"type": "error", "error": {"message": f"SQLite error: {wrong}", "code": name}}
+    columns = [{"name": one[0], "decltype": None} for one in cursor.description or ()]
+    count = max(cursor.rowcount, 0)
+    result = {"cols": columns, "rows": rows, "affected_row_count": count, "last_insert_rowid": str(cursor.lastrowid)}
+    return {"type": "ok", "response": {"type": "execute", "result": result}}
+
+
+def _read(value: dict[str, Any]) -> Any:
+    match value["type"]:
+        case "integer":
+            return int(value["value"])
+        case "blob":
+            return base64.b64decode(value["base64"])
+        case _:
+            return value.get("value")
+
+
+def _written(value: Any) -> dict[str, Any]:
+    match value:
+        case None:
+            return {"type": "null"}
+        case int():
+            return {"type": "integer", "value": str(value)}
+        case float():
+            return {"type": "float", "value": value}
+        case bytes():
+            return {"type": "blob", "base64": base64.b64encode(value).decode().rstrip("=")}
+        case _:
+            return {"type": "text", "value": value}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: HranaServer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.server.token and self.headers["authorization"] != f"Bearer {self.server.token}":
+            self._send(401, {"error": "Unauthorized"})
+            return
+        answer = self.server.answer(body)
+        self._send(400 if "error" in answer else 200, answer)
+
+    def _send(self, status: int, answer: dict[str, Any]) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def hrana_server(path: Path, token: str = "") -> Iterator[HranaServer]:
+    with HranaServer(path, token) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="hrana-server")
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+            server.forget_streams()
