@@ -49,7 +49,7 @@ def _may_run_again(one: Accepted) -> bool:
 
 
 class Batch:
-    """The calls of one step while they run: how many at once, and how long people were waited for."""
+    """Calls that run, of one step or of one agent: how many at once, and how long people were waited for."""
 
     peak = 0
     waited_s = 0.0
@@ -89,6 +89,11 @@ class Batch:
             self._give_up(place)
             raise
         self._arrive()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any call runs or waits."""
+        return self._running > 0 or bool(self._waiting)
 
     def leave(self) -> None:
         self._running -= 1
@@ -133,6 +138,8 @@ class Hub(Protocol):
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
+
+    def share(self, agent: str) -> Batch: ...
 
 
 class Journey:
@@ -215,6 +222,9 @@ class Journey:
         hub, card = self._hub, one.card
         if (place := self._batch.place()) is not None:
             await self._batch.wait(place)
+        share = hub.share(self._turn.agent)
+        if (place := share.place()) is not None:
+            await self._wait_for_share(share, place)
         try:
             if one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
@@ -231,6 +241,7 @@ class Journey:
                 result = await self._executed(allowed, context)
         finally:
             self._batch.leave()
+            share.leave()
         if context.boxes:
             engine, profile = context.boxes[-1]
             result = changed(result, engine=engine, profile=profile)
@@ -241,6 +252,13 @@ class Journey:
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
         return await returned(hub, self._turn.limits, allowed, result)
+
+    async def _wait_for_share(self, share: Batch, place: "asyncio.Future[None]") -> None:
+        try:
+            await share.wait(place)
+        except BaseException:
+            self._batch.leave()
+            raise
 
     async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""

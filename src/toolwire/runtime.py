@@ -32,11 +32,17 @@ from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
+IN_FLIGHT = 32
+_MOST_SHARES = 1_000
 _SEAL_BYTES = 32
 
 
 class Runtime:
-    """Takes calls through their journey. Shared by all turns of a process."""
+    """Takes calls through their journey. Shared by all turns of a process.
+
+    Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
+    none takes all threads and boxes from another.
+    """
 
     def __init__(
         self,
@@ -49,6 +55,7 @@ class Runtime:
         tell: Tell | None = None,
         approval_s: float = APPROVAL_S,
         questions: int = QUESTIONS,
+        in_flight: int = IN_FLIGHT,
         secrets: Secrets = NO_SECRETS,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: str(uuid7()),
@@ -61,6 +68,7 @@ class Runtime:
         self.tell = tell
         self.approval_s = approval_s
         self.questions = questions
+        self.in_flight = in_flight
         self.secrets = secrets
         self.clock = clock
         self.new_id = new_id
@@ -68,6 +76,7 @@ class Runtime:
         self.seal = os.urandom(_SEAL_BYTES)
         self._offer: tuple[Grant | None, tuple[Tool, ...]] = (None, ())
         self._running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
+        self._shares: dict[str, Batch] = {}
 
     def change_tools(self, toolbox: Toolbox) -> None:
         """Know other tools from now on."""
@@ -158,6 +167,15 @@ class Runtime:
 
     async def close(self) -> None:
         await self.executor.close()
+
+    def share(self, agent: str) -> Batch:
+        """The places that the calls of an agent have."""
+        share = self._shares.get(agent)
+        if share is None:
+            if len(self._shares) >= _MOST_SHARES:
+                self._shares = {name: kept for name, kept in self._shares.items() if kept.busy}
+            share = self._shares[agent] = Batch(self.in_flight)
+        return share
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision:
         """The decision about an accepted call with other arguments."""

@@ -129,6 +129,19 @@ async def test_T59_who_speaks_is_known_by_the_token_alone(store: MemoryStore) ->
     assert {answer["by"] for answer in both.json()["answers"]} == {"ANN", "BOB"}
 
 
+@pytest.mark.parametrize("claim", ["by", "scopes", "tier", "permissions", "autonomy", "people", "policy", "under"])
+async def test_T59_no_field_of_an_answer_gives_rights(store: MemoryStore, claim: str) -> None:
+    assert fault(await asking(store)("/ask-1", {"granted": True, claim: "admin"})) == (400, "bad_answer")
+
+
+@pytest.mark.parametrize("header", ["toolwire.caller", "x-caller", "x-role", "x-scopes", "x-forwarded-user", "cookie"])
+async def test_T59_no_header_but_the_token_says_who_speaks(store: MemoryStore, header: str) -> None:
+    people = frozenset({"ANN"})
+
+    assert fault(await asking(store)("", headers={header: "ANN"})) == (401, "invalid_token")
+    assert fault(await asking(store, people=people)("", headers=BOB | {header: "ANN"})) == (403, "not_asked")
+
+
 @pytest.mark.parametrize(
     ("access", "headers", "told"),
     [

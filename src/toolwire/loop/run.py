@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from toolwire.define.canonical import digest
+from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import Fenced, StoreError
 from toolwire.journey import Accepted, Batch, Emit
@@ -191,7 +192,7 @@ class Runner:
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
-        reply = minted(turn, reply)
+        reply = minted(turn, unquoted(reply, turn.messages) if reply.calls else reply)
         if turn.limits.tokens is not None and not reply.usage.total_tokens:
             reply = changed(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:

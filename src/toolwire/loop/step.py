@@ -189,7 +189,8 @@ def _unreadable(reply: Reply) -> str:
             ending = "" if problem.message[-1:] in ".!?" else "."
             return f"{problem.message}{ending} If you meant to call a tool, repeat the call in the proper format."
     if not reply.content.strip():
-        return "Your reply was empty. Answer the user, or call a tool."
+        quoted = next((problem.message for problem in reply.problems if problem.code == "quoted"), "")
+        return f"{quoted or 'Your reply was empty.'} Answer the user, or call a tool."
     return ""
 
 
