@@ -89,7 +89,7 @@ class _Team:
             self._model(choice),
             self.toolbox,
             grant=grant,
-            limits=settings.limits(),
+            limits=settings.limits(choice.profile),
             store=company.store,
             executor=self._executor,
             approve=company.person.approver,

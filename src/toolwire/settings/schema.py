@@ -384,11 +384,12 @@ class Settings(Section):
         """Where the value of a dotted key such as `loop.iterations` came from."""
         return self._origins.get(key, BUILT_IN)
 
-    def limits(self) -> Limits:
-        """The `[loop]` section as the limits of a turn, with what the chosen profile says about results."""
+    def limits(self, profile: str = "") -> Limits:
+        """The `[loop]` section as the limits of a turn, with what this or the chosen profile says about results."""
         limits = Limits(**self.loop.model_dump(exclude={"enabled"}), tools_enabled=self.loop.enabled)
         by_model = self.origin("model").layer > self.origin("profile").layer
-        own = None if self.profile is None or by_model else self.profiles[self.profile].result_chars
+        name = profile or ("" if by_model else self.profile)
+        own = self.profiles[name].result_chars if name else None
         return limits if own is None else changed(limits, result_chars=own)
 
     def grant(self, cwd: Path) -> Grant:
