@@ -238,7 +238,8 @@ KERNEL = (
     Probe(
         "line_discipline",
         "have the kernel load a module for a terminal",
-        'perl -e \'open(T, "+<", "/dev/ptmx"); ioctl(T, 0x5423, pack("i", 3)); print "ESCAPED\\n" unless $!{EPERM}\'',
+        'perl -e \'$n = pack("i", 3); open(T, "+<", "/dev/ptmx"); ioctl(T, 0x5423, $n); '
+        'print "ESCAPED\\n" unless $!{EPERM}\'',
         "T28",
     ),
     Probe(
