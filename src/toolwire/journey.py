@@ -23,7 +23,7 @@ from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, quick
 from toolwire.record.contract import Store
-from toolwire.returning import returned
+from toolwire.returning import is_plain, returned
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
@@ -251,7 +251,8 @@ class Journey:
             result = changed(result, untrusted=True)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
-        return await returned(hub, self._turn.limits, allowed, result)
+        limits = self._turn.limits
+        return result if is_plain(result, limits) else await returned(hub, limits, allowed, result)
 
     async def _wait_for_share(self, share: Batch, place: "asyncio.Future[None]") -> None:
         try:

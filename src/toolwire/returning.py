@@ -23,8 +23,18 @@ class Hub(Protocol):
     seal: bytes
 
 
+def is_plain(result: ToolResult, limits: Limits) -> bool:
+    """Whether the model sees the very result, as it sees most of them, so that nothing has to be kept."""
+    return (
+        result.error is None
+        and not (limits.envelope and result.name in command_views.COMMANDS)
+        and fits(result, limits.result_chars)
+        and visible_result(result) is result
+    )
+
+
 async def returned(hub: Hub, limits: Limits, allowed: Allowed, result: ToolResult) -> ToolResult:
-    """The result as the model sees it. Most are the very same, and nothing is kept for them."""
+    """The result as the model sees it."""
     shown = visible_result(result)
     if result.error is not None and result.error.code is Code.INVALID_OUTPUT:
         return await _set_aside(hub, result)

@@ -40,7 +40,7 @@ class View:
 
 def view_of(result: ToolResult, arguments: Mapping[str, Any]) -> View | None:
     """The result of a command as lines; None for every other result, and for a tool that only has a command's name."""
-    make = _VIEWS.get(result.name)
+    make = COMMANDS.get(result.name)
     if make is None or not result.ok or not isinstance(result.structured, dict):
         return None
     return make(result.name, result.structured, arguments)
@@ -137,7 +137,7 @@ def _running(cmd: str, value: dict[str, Any], _: Mapping[str, Any]) -> View | No
     return None
 
 
-_VIEWS: Mapping[str, Callable[[str, dict[str, Any], Mapping[str, Any]], View | None]] = {
+COMMANDS: Mapping[str, Callable[[str, dict[str, Any], Mapping[str, Any]], View | None]] = {
     "grep": _matches,
     "search_code": _matches,
     "codesearch": _matches,
@@ -147,6 +147,7 @@ _VIEWS: Mapping[str, Callable[[str, dict[str, Any], Mapping[str, Any]], View | N
     "read_file": _reading,
     "bash": _running,
 }
+"""The tools whose output is made of lines, and how each becomes a view."""
 
 
 def _rows(value: dict[str, Any], name: str) -> list[dict[str, Any]] | None:
