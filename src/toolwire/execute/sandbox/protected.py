@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox import nested
 
 _ALWAYS = """
 .git/hooks .git/config .gitmodules .toolwire toolwire.toml .mcp.json .vscode .github/workflows .claude .cursor .codex
@@ -56,12 +57,14 @@ class Guard:
     stand_ins: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
+    trusted: frozenset[str] | None = None
 
     def close(self) -> None:
         """Take the stand-ins away, unless another box still needs them; the last one to leave does it."""
         for name in self.unwanted:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.root)
+        self._hold_back()
         try:
             fcntl.flock(self.root, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in self.stand_ins:
@@ -71,6 +74,16 @@ class Guard:
                 raise
         finally:
             os.close(self.root)
+
+    def _hold_back(self) -> None:
+        """Move aside what git would now take for a repository and was none when the box was opened."""
+        if self.trusted is None:
+            return
+        for path in nested.submodules(self.root):
+            if path not in self.trusted and nested.is_populated(self.root, path):
+                nested.hold_back(self.root, path)
+        if nested.BARE not in self.trusted and nested.is_bare(self.root):
+            nested.hold_back(self.root, "", "HEAD")
 
 
 def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = True) -> Guard:
@@ -82,6 +95,8 @@ def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = Tr
         for name in (*names, *(_obeyed_by_git(found.root, workspace) if names else ())):
             _look(found, name.split("/"), make=make and name not in spared)
         found.unwanted = [name for name in _TRAPS if _is_missing(found, name)]
+        if names:
+            _seal_submodules(found)
     except BaseException:
         found.close()
         raise
@@ -100,6 +115,16 @@ def _lock(root: int) -> None:
             time.sleep(0.001)
         else:
             return
+
+
+def _seal_submodules(found: Guard) -> None:
+    """Protect the configuration of repositories within the repository, and remember which there are."""
+    there = [path for path in nested.submodules(found.root) if nested.is_populated(found.root, path)]
+    for path in there:
+        for name in (".git/config", ".git/hooks", ".git/config.worktree", ".git/commondir"):
+            _look(found, f"{path}/{name}".split("/"), make=False)
+    bare = {nested.BARE} if nested.is_bare(found.root) else set()
+    found.trusted = frozenset(there) | bare
 
 
 def _obeyed_by_git(root: int, workspace: str) -> list[str]:

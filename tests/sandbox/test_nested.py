@@ -1,0 +1,118 @@
+"""Repositories that a box plants for the operator's own git: T23 and T34, with a real git on both sides of the wall."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import Open, git, names
+from toolwire.execute.sandbox.nested import submodules
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.protocol.operations import Command, shell
+
+PLANT = """
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c
+export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c
+git init -q {path} && echo y > {path}/g && git -C {path} add g && git -C {path} commit -qm 1
+git -C {path} config core.fsmonitor "touch {marker}; false"
+git add {path} 2>/dev/null
+"""
+WAYS = {
+    "plain": "",
+    "deep": "",
+    "version 4": "git update-index --index-version 4",
+    "split": "git update-index --split-index",
+    "by a file": "mv {path}/.git elsewhere && echo 'gitdir: ../elsewhere' > {path}/.git",
+    "by a time that was set back": "touch -d @1 .git/index",
+}
+BARE = """
+git init -q --bare x && mv x/* . && rmdir x && git config -f config core.bare false
+git config -f config core.worktree . && git config -f config core.fsmonitor "touch {marker}; false"
+"""
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    git("init", "-q", str(workspace))
+    (workspace / "file").write_text("x")
+    git("-C", str(workspace), "add", "file")
+    return workspace
+
+
+async def looked_at(workspace: Path) -> None:
+    """What an operator does next."""
+    await Open().run(Command(("/usr/bin/git", "status"), str(workspace)))
+    await Open().run(Command(("/usr/bin/git", "diff"), str(workspace)))
+
+
+def planting(way: str, marker: Path) -> Command:
+    path = "a/b/sub" if way == "deep" else "sub"
+    text = f"mkdir -p a/b\n{PLANT}\n{WAYS[way]}".format(path=path, marker=marker)
+    return Command(shell(text), str(marker.parent / "workspace"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_T23_a_repository_planted_in_the_index_is_not_obeyed_outside(
+    box: Sandbox, repository: Path, tmp_path: Path, way: str
+) -> None:
+    await box.run(planting(way, tmp_path / "marker"))
+    await looked_at(repository)
+
+    assert not (tmp_path / "marker").exists()
+    planted = repository / ("a/b/sub" if way == "deep" else "sub")
+    assert [name.partition("-")[0] for name in names(planted)] == [".git.held", "g"], "nothing of it is lost"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_T23_control_without_a_box_it_is(repository: Path, tmp_path: Path, way: str) -> None:
+    await Open().run(planting(way, tmp_path / "marker"))
+    (tmp_path / "marker").unlink(missing_ok=True)
+    await looked_at(repository)
+
+    assert (tmp_path / "marker").exists()
+
+
+async def test_T23_a_repository_that_was_there_before_stays_and_its_configuration_is_sealed(
+    box: Sandbox, repository: Path, tmp_path: Path
+) -> None:
+    marker = tmp_path / "marker"
+    await Open().run(Command(shell(PLANT.format(path="sub", marker="/dev/null")), str(repository)))
+    mine = (repository / "sub" / ".git" / "config").read_text()
+    attack = f"git -C sub config core.fsmonitor 'touch {marker}; false'; mv sub/.git sub/x"
+
+    await box.run(Command(shell(f"{attack}; echo z > sub/new; git -C sub add new"), str(repository)))
+    await looked_at(repository)
+
+    assert not marker.exists()
+    assert (repository / "sub" / ".git" / "config").read_text() == mine
+    assert names(repository / "sub") == [".git", "g", "new"]
+
+
+async def test_T23_a_workspace_made_into_a_repository_without_a_git_folder_is_not_obeyed(
+    box: Sandbox, workspace: Path, tmp_path: Path
+) -> None:
+    marker, other = tmp_path / "marker", tmp_path / "other"
+    other.mkdir()
+    words = shell(BARE.format(marker=marker))
+
+    await box.run(Command(words, str(workspace)))
+    await looked_at(workspace)
+    assert not marker.exists()
+    assert "HEAD" not in names(workspace)
+
+    await Open().run(Command(words, str(other)))
+    await looked_at(other)
+    assert marker.exists(), "the control: without a box it is"
+
+
+@pytest.mark.parametrize(
+    "index",
+    [b"", b"DIRC", b"DIRC\0\0\0\2\xff\xff\xff\xff" + b"\0\0\xe0\0" * 50_000, b"DIRC\0\0\0\4\xff\xff\xff\xff\xe0" * 999],
+)
+def test_any_index_can_be_read(repository: Path, index: bytes) -> None:
+    (repository / ".git" / "index").write_bytes(index)
+    root = os.open(repository, os.O_RDONLY)
+    try:
+        assert submodules(root) == []
+    finally:
+        os.close(root)
