@@ -34,7 +34,8 @@ def names(folder: Path) -> set[str]:
 
 async def ran(workspace: Path, text: str, most: int = MIB, **more: Any) -> Ran:
     async with asyncio.timeout(60):
-        return await QuotaExec(local_sandbox(), most).run(Command(shell(text), str(workspace), **more))
+        box = local_sandbox()
+        return await QuotaExec(box, most, engine=box.choice).run(Command(shell(text), str(workspace), **more))
 
 
 async def test_one_file_grows_no_further_than_there_is_room(workspace: Path) -> None:
@@ -47,7 +48,7 @@ async def test_one_file_grows_no_further_than_there_is_room(workspace: Path) -> 
 async def test_a_command_that_writes_file_after_file_is_ended(workspace: Path) -> None:
     text = "echo begun; i=0; while :; do i=$((i+1)); head -c 65536 /dev/zero > f$i; done"
     ended = await ran(workspace, text)
-    assert (ended.limit, ended.exit_code) == ("workspace", None)
+    assert (ended.limit, ended.exit_code, ended.engine) == ("workspace", None, "bubblewrap")
     assert ended.stdout.text == "begun\n"
     assert "the workspace holds more than the 1,048,576 bytes that it may" in ended.stderr.text
     before = names(workspace)

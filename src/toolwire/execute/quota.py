@@ -56,13 +56,23 @@ def used_bytes(folder: str, enough: int) -> int:
 
 
 class QuotaExec:
-    """Runs commands as `ops` does, and ends one whose workspace holds more than `most` bytes."""
+    """Runs commands as `ops` does, and ends one whose workspace holds more than `most` bytes.
+
+    `engine` says which engine a command with some wish runs in, for those that cannot say it themselves any more.
+    """
 
     def __init__(
-        self, ops: ExecOps, most: int, *, measure: Measure = used_bytes, look_every_s: float = LOOK_EVERY_S
+        self,
+        ops: ExecOps,
+        most: int,
+        *,
+        engine: Callable[[str], str] = str,
+        measure: Measure = used_bytes,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._ops = ops
         self._most = most
+        self._engine = engine
         self._measure = measure
         self._look_every_s = look_every_s
 
@@ -80,7 +90,7 @@ class QuotaExec:
                 work.cancel()
                 await asyncio.wait((work,))
         if over:
-            return heard.ended(self._sentence("ended"))
+            return replace(heard.ended(self._sentence("ended")), engine=self._engine(command.engine))
         ran = work.result()
         if tight and ran.limit == "file_size":
             return replace(ran, limit=LIMIT)

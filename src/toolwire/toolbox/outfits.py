@@ -173,7 +173,7 @@ def _sandbox(place: Workplace) -> Any:
 def sandbox_of(engine: str, most_bytes: int | None) -> Any:
     """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes."""
     ops = import_module("toolwire.execute.sandbox.engines").local_sandbox(floor=engine, default=engine)
-    return ops if most_bytes is None else _quota().QuotaExec(ops, most_bytes)
+    return ops if most_bytes is None else _quota().QuotaExec(ops, most_bytes, engine=ops.choice)
 
 
 def _quota() -> Any:
