@@ -126,7 +126,7 @@ class HranaConnection:
         answer = self._post({"baton": self._baton, "requests": [*requests, _CLOSE] if closes else requests})
         if not closes:
             self._baton = answer.get("baton")
-            self._base = _next_address(answer.get("base_url")) or self._base
+            self._base = _next_address(answer.get("base_url"), self._address) or self._base
         results = answer.get("results")
         if not isinstance(results, list) or len(results) < len(requests):
             raise StoreUnavailable(f"{self._address} did not answer as a libSQL server does; check the address")
@@ -162,10 +162,11 @@ def _bounded(response: httpx2.Response) -> bytes:
     return b"".join(pieces)
 
 
-def _next_address(given: Any) -> str | None:
-    """Where a server wants the rest of a stream."""
+def _next_address(given: Any, first: str) -> str | None:
+    """Where a server wants the rest of a stream. The token goes along, so never to a place without TLS."""
     found = given if isinstance(given, str) else ""
-    return found.rstrip("/") if urlsplit(found).scheme in ("http", "https") else None
+    schemes = ("https",) if first.startswith("https:") else ("http", "https")
+    return found.rstrip("/") if urlsplit(found).scheme in schemes else None
 
 
 def _statement(sql: str, parameters: Sequence[Any]) -> dict[str, Any]:
