@@ -17,7 +17,7 @@ from toolwire.errors import SettingsError
 from toolwire.gateway.approvals import Approvals, Desk
 from toolwire.gateway.asked import ToolLists, read_asked
 from toolwire.gateway.calls import Ids
-from toolwire.gateway.door import Door, Scope, headers_of
+from toolwire.gateway.door import Door, Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream, Turned
 from toolwire.gateway.faults import Fault, Refused, error_body
 from toolwire.gateway.flow import Send, while_connected
@@ -37,7 +37,7 @@ PATHS = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic", "/v1/res
 
 def new_call_id() -> str:
     """A call id that every provider accepts: nine letters and digits."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(9))
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in secrets.token_bytes(9))
 
 
 def make_app(
@@ -99,7 +99,7 @@ class Chat:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         entry = scope["toolwire.entry"]
-        headers = headers_of(scope)
+        headers = scope["toolwire.headers"]
         body = await read_body(receive, headers, self._bounds)
         asked = read_asked(body, self._dialect, self._lists)
         entry.model, entry.stream = asked.model, asked.stream

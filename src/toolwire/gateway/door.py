@@ -43,7 +43,7 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = headers_of(scope)
+        headers = scope["toolwire.headers"] = headers_of(scope)
         entry = Entry(request_id(headers, self._mint), scope["method"], scope["path"][:200])
         scope["toolwire.entry"] = entry
         begun = time.perf_counter()

@@ -1,6 +1,6 @@
 """Routes that clients expect beside chat and that the gateway has nothing to add to: they pass as they are."""
 
-from toolwire.gateway.door import Scope, headers_of
+from toolwire.gateway.door import Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream
 from toolwire.gateway.faults import Fault, Refused, of_answer
 from toolwire.gateway.flow import Send, while_connected
@@ -24,7 +24,7 @@ class Passed:
         if isinstance(self._source, ByModel):
             raise Refused(Fault(404, "not_served", f"{self._path} needs an upstream server; this gateway asks a model"))
         entry: Entry = scope["toolwire.entry"]
-        headers = headers_of(scope)
+        headers = scope["toolwire.headers"]
         body = await read_body(receive, headers, self._bounds)
         sent = self._source.keys(headers, self._dialect) | {"x-request-id": entry.id}
         await while_connected(self._pass(self._source, sent, body, send), receive, lambda: entry.answered)
