@@ -7,6 +7,7 @@ of the host that the examination puts in. Scripts need bash, coreutils and perl,
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from toolwire.execute.sandbox.seccomp import DENIED
 from toolwire.execute.sandbox.syscalls import machine, number
 from toolwire.protocol.operations import MIB, ExecLimits
 
@@ -36,6 +37,14 @@ def _call(name: str, arguments: str, threat: str = "T28") -> Probe:
         'print "ESCAPED\\n" unless $r == -1 && ($!{EPERM} || $!{ENOSYS} || $!{EACCES})\''
     )
     return Probe(f"syscall_{name}", f"call {name}", script if which is not None else ":", threat)
+
+
+def _every_denied_call() -> str:
+    numbers = [which for name in DENIED if (which := number(name, machine())) is not None]
+    return (
+        f"perl -e 'for ({', '.join(map(str, numbers))}) {{ $r = syscall($_, -1, 0, 0, 0, 0); "
+        'print "ESCAPED $_\\n" unless $r == -1 && ($!{EPERM} || $!{ENOSYS}) }\''
+    )
 
 
 def _family(name: str, family: int, kind: int = 3) -> Probe:
@@ -223,6 +232,7 @@ KERNEL = (
     _call("fanotify_init", "0, 0"),
     _call("personality", "0x0040000"),
     _call("clone3", "0, 0"),
+    Probe("every_denied_call", "make any call that is on our list", _every_denied_call(), "T28"),
     Probe(
         "old_numbers",
         "call the kernel by the numbers of 32-bit programs",

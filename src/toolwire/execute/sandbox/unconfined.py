@@ -27,6 +27,7 @@ from toolwire.execute.sandbox.workspace import (
 from toolwire.protocol.operations import Command
 
 UNSCOPED = "abstract sockets, and processes of the box's user, are in reach (landlock older than version 6)"
+SHARED = "shared memory of this user is in reach, and what a command leaves in it stays (only root can part it)"
 _SCOPED = 6
 _NEW_IPC_NAMESPACE = 0x08000000
 NOT_GIVEN = (
@@ -46,7 +47,7 @@ class Unconfined:
         self._cgroups = cgroups
         self._landlock = landlock.abi()
         alive = () if cgroups.holds else ("a process that leaves its session survives the command (no cgroup)",)
-        near = () if self._landlock >= _SCOPED else (UNSCOPED,)
+        near = (*(() if self._landlock >= _SCOPED else (UNSCOPED,)), *(() if os.geteuid() == 0 else (SHARED,)))
         self.weaker = (*NOT_GIVEN, *near, *alive, *missing(cgroups, self._landlock))
 
     def _protected(self) -> tuple[str, ...]:
