@@ -21,7 +21,7 @@ from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
+from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
@@ -57,7 +57,8 @@ class Agent:
     `model` is a `provider:model` string or anything with an `ask` method; `tools` are functions, tools or toolboxes;
     `approve` is asked before tools that need a person's word; with `suspends`, a call that nobody has spoken about yet
     raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed, within
-    `approval_s`; `tell` hears of each such question as it opens; a turn puts at most `questions` to people;
+    `approval_s`; `tell` hears of each such question as it opens; a turn puts at most `questions` to people; what the
+    agents named in `accounts` use counts against the day's `budget`, too;
     `intervene` may speak or stop before each model call; `news` may give other tools before each turn, such as those of
     skills that came or changed.
     """
@@ -79,6 +80,7 @@ class Agent:
         questions: int = QUESTIONS,
         secrets: Secrets = NO_SECRETS,
         budget: Budget | None = None,
+        accounts: Sequence[str] = (),
         intervene: Intervene | None = None,
         tier_by_intent: bool = False,
         news: News | None = None,
@@ -98,6 +100,7 @@ class Agent:
         self.grant = grant or Grant()
         self.limits = limits or Limits()
         self.budget = budget
+        self.accounts = tuple(accounts)
         self.name = name
         self.project = project
         self._intervene = intervene
@@ -177,7 +180,9 @@ class Agent:
         """Limits and grant cut down to what is left of the day. Raises `BudgetSpent`."""
         if self.budget is None:
             return self.limits, grant
-        spent = await self.store.spent(self.name, self.runtime.clock())
+        spent = Spending()
+        for name in dict.fromkeys((self.name, *self.accounts)):
+            spent += await self.store.spent(name, self.runtime.clock())
         left = within_budget(self.limits, grant, self.budget, spent)
         if left is None:
             raise BudgetSpent(

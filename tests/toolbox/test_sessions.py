@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,18 @@ import pytest
 
 from toolwire import Agent, Grant, MemoryStore, Tier, Tool, tool
 from toolwire.define.conformance import report
+from toolwire.errors import BudgetSpent, ToolFailure
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Request, ResultsMessage, Usage
+from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Autonomy
 from toolwire.protocol.tools import Effect
-from toolwire.protocol.turns import Budget, Limits
+from toolwire.protocol.turns import Budget, Limits, Purse
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
-from toolwire.toolbox.delegation import DEEPEST, TAINTED, Crew, Worker
+from toolwire.toolbox.delegation import DEEPEST, TAINTED, Crew, Errand, Worker
 from toolwire.toolbox.errands import teamwork
 
 MAY = frozenset({"session", "file_read", "shell"})
@@ -208,6 +211,59 @@ async def test_all_agents_together_stay_within_the_budget_of_a_day(store: Store)
     assert (first.ok, second.ok) == (True, False)
     assert "budget of today" in second.text
     assert office.made[0].limits.tokens == 600
+
+
+async def test_what_runs_and_has_not_ended_counts_for_the_budget_of_a_day(store: Store) -> None:
+    office = Office(store, reader=["One."])
+    office.crew(office.worker("reader"), budget=Budget(tokens=1000, calls=10))
+    asks = says("", call("wipe"), usage=Usage(300, 0)), says("", call("task", prompt="1"), usage=Usage(300, 0))
+
+    async with asyncio.timeout(5):
+        await office.boss(*asks, "Done.").ask("Go.")
+
+    [reader] = office.made
+    assert (reader.limits.tokens, reader.grant.max_calls) == (400, 9)
+
+
+async def test_what_sub_agents_use_counts_for_whoever_has_them_on_account(store: Store) -> None:
+    office = Office(store, reader=[says("One.", usage=Usage(600, 10))])
+    office.crew(office.worker("reader"))
+    await office.call("task", prompt="1")
+
+    careful = Agent(ScriptedModel("Never."), store=store, name="boss", budget=Budget(tokens=600), accounts=("reader",))
+    with pytest.raises(BudgetSpent, match="610 tokens"):
+        await careful.ask("More?")
+    alone = Agent(ScriptedModel("Yes."), store=store, name="boss", budget=Budget(tokens=600))
+    assert (await alone.ask("More?")).text == "Yes."
+
+
+async def test_another_process_goes_on_with_what_is_left_of_the_purse(store: Store) -> None:
+    """The question is resumed elsewhere: its sub-agents have what is left, not everything again."""
+    asking = Context("c1", "turn-1", grant=replace(WIDE, max_calls=8))
+    ended = []
+    for number in range(4):
+        office = Office(store, reader=[says("Done.", usage=Usage(60, 0))])
+        worker = office.worker("reader")
+        crew = Crew(store, [worker], tokens=100)
+        try:
+            await crew.run(Errand(worker, "Go.", f"sub/turn-1/1/{number}", asking), 5)
+        except ToolFailure as failure:
+            ended.append(str(failure))
+        else:
+            [agent] = office.made
+            ended.append(f"{agent.grant.max_calls} calls, {agent.limits.tokens} tokens")
+
+    used_up = "what agents may use for this question is used up; go on without"
+    assert ended == ["4 calls, 50 tokens", "4 calls, 20 tokens", used_up, used_up]
+
+
+async def test_those_who_work_at_the_same_time_share_calls_and_tokens(store: Store) -> None:
+    opening = Purse(8, 100, 3)
+    shares = await asyncio.gather(*(store.draw("root", opening, 6) for _ in range(4)))
+
+    assert shares == [Purse(4, 50, 1), Purse(2, 25, 1), Purse(1, 13, 1), None]
+    await store.give_back("root", 4, -10)
+    assert await store.draw("other", Purse(8, None), 3) == Purse(3, None, 1)
 
 
 async def test_a_grant_of_few_calls_is_halved_for_each_who_starts(store: Store) -> None:

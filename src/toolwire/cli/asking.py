@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent, Answer
-from toolwire.cli.equipment import Company, equipped
+from toolwire.cli.equipment import GENERAL, Company, equipped
 from toolwire.cli.opening import AGENT, STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
@@ -119,6 +119,7 @@ async def agent_of(
             questions=place.settings.approval.questions,
             secrets=place.settings.secrets(place.environ),
             budget=Budget(**place.settings.budget.model_dump()),
+            accounts=(GENERAL, *place.settings.profiles),
             intervene=person.intervene if flags.step else None,
             news=place.skills.news,
             name=AGENT,

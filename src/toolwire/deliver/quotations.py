@@ -19,9 +19,12 @@ def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
     Where strangers may have written the result, blanks and escapes make no difference. A call in a provider's own field
     is never a quotation. Costs nothing where no call came in text.
     """
-    written = [call for call in reply.calls if call.format != NATIVE and call.name in str(call.raw)]
-    if not written:
+    for call in reply.calls:
+        if call.format != NATIVE:
+            break
+    else:
         return reply
+    written = [call for call in reply.calls if call.format != NATIVE and call.name in str(call.raw)]
     results = [result for said in messages if isinstance(said, ResultsMessage) for result in said.results]
     quoted = [call for call in written if _is_quoted(str(call.raw).strip(), results)]
     if not quoted:

@@ -65,6 +65,33 @@ class Spending:
     tokens: int = 0
     cost_usd: float = 0.0
 
+    def __add__(self, other: "Spending") -> "Spending":
+        return Spending(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """What all sub-agents of one question may still use together: calls, tokens, and how many more may begin."""
+
+    calls: int
+    tokens: int | None = None
+    agents: int = 32
+
+    def share(self, most: int) -> "Purse | None":
+        """What the next one may use: half of what is left, since others may begin meanwhile; None if nothing is."""
+        if self.agents < 1 or min(self.calls, most) < 1 or (self.tokens is not None and self.tokens < 1):
+            return None
+        return Purse(min((self.calls + 1) // 2, most), None if self.tokens is None else (self.tokens + 1) // 2, 1)
+
+    def without(self, share: "Purse") -> "Purse":
+        """The purse after somebody took a share and began."""
+        return self.given_back(-share.calls, -(share.tokens or 0), -1)
+
+    def given_back(self, calls: int, tokens: int, agents: int = 0) -> "Purse":
+        """The purse after somebody ended who has used so much less than the share, or more."""
+        return Purse(self.calls + calls, None if self.tokens is None else self.tokens + tokens, self.agents + agents)
+
 
 @quick
 @dataclass(frozen=True, slots=True)

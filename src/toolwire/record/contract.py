@@ -8,7 +8,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Spending, Turn
+from toolwire.protocol.turns import Purse, Spending, Turn
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
 
@@ -231,6 +231,17 @@ class Store(Protocol):
 
     async def spent(self, agent: str, at: float) -> Spending:
         """What an agent's turns that ended on the day (UTC) of this time have used."""
+        ...
+
+    async def draw(self, root: str, opening: Purse, most: int) -> Purse | None:
+        """Take a share, of at most so many calls, out of the purse of a question; None when it is used up.
+
+        The first to draw opens it.
+        """
+        ...
+
+    async def give_back(self, root: str, calls: int, tokens: int) -> None:
+        """Put back what was not used of a share; what was used beyond it is less than nothing."""
         ...
 
     async def keep(self, data: bytes) -> str:

@@ -13,7 +13,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, Spending, Turn
+from toolwire.protocol.turns import Ending, Purse, Spending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record import refusals, story
 from toolwire.record.chain import BEGINNING, AuditChain, link, walk
@@ -68,6 +68,7 @@ class MemoryStore:
         self._bodies: dict[str, bytes] = {}
         self._approvals: dict[str, ApprovalCard] = {}
         self._spent: dict[tuple[str, int], Spending] = {}
+        self._purses: dict[str, Purse] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -241,6 +242,17 @@ class MemoryStore:
 
     async def spent(self, agent: str, at: float) -> Spending:
         return self._spent.get((agent, day_of(at)), Spending())
+
+    async def draw(self, root: str, opening: Purse, most: int) -> Purse | None:
+        purse = self._purses.get(root, opening)
+        share = purse.share(most)
+        if share is not None:
+            self._purses[root] = purse.without(share)
+        return share
+
+    async def give_back(self, root: str, calls: int, tokens: int) -> None:
+        if root in self._purses:
+            self._purses[root] = self._purses[root].given_back(calls, tokens)
 
     async def keep(self, data: bytes) -> str:
         handle = f"sha256:{hashlib.sha256(data).hexdigest()}"

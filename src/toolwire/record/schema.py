@@ -200,7 +200,20 @@ _STANDING = (
     "CREATE INDEX approvals_standing ON approvals (stands_until) WHERE stands_until > 0",
 )
 
-STEPS: Sequence[Sequence[str]] = (_BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING)
+_PURSES = (
+    """
+    CREATE TABLE purses (
+        root TEXT NOT NULL PRIMARY KEY,
+        calls INTEGER NOT NULL,
+        tokens INTEGER,
+        agents INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+STEPS: Sequence[Sequence[str]] = (
+    _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES,
+)  # fmt: skip
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:

@@ -14,8 +14,8 @@ from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Spending, Turn
-from toolwire.record import changes, reads, refusals, schema
+from toolwire.protocol.turns import Purse, Spending, Turn
+from toolwire.record import changes, purses, reads, refusals, schema
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import OpenCard
@@ -193,6 +193,12 @@ class SqliteStore:
 
     async def spent(self, agent: str, at: float) -> Spending:
         return await self._reader.read(reads.spent, agent, day_of(at))
+
+    async def draw(self, root: str, opening: Purse, most: int) -> Purse | None:
+        return await self._writer.write(partial(purses.draw, root=root, opening=opening, most=most))
+
+    async def give_back(self, root: str, calls: int, tokens: int) -> None:
+        await self._writer.write(partial(purses.give_back, root=root, calls=calls, tokens=tokens))
 
     async def keep(self, data: bytes) -> str:
         return await self._on_files(partial(self._artifacts.keep, data))

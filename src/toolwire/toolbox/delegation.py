@@ -18,11 +18,12 @@ from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure, Toolwir
 from toolwire.loop.events import CallStarted, Event
 from toolwire.loop.limits import within_budget
 from toolwire.loop.step import was_tainted
+from toolwire.protocol.chat import Message, Reply, ResultsMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
-from toolwire.protocol.turns import Budget, Limits, Spending
+from toolwire.protocol.turns import Budget, Limits, Purse, Spending
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 
@@ -63,20 +64,11 @@ class Errand:
         return origin(self.context)[0]
 
 
-@dataclass(slots=True)
-class _Purse:
-    """What all sub-agents under one root may still use."""
-
-    calls: int
-    tokens: int | None
-    started: int = 0
-
-
 class Crew:
     """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
 
-    `tokens` is how many all sub-agents of one question may use together; `budget` is what the asking agent and all
-    workers may use together in a day.
+    `tokens` is how many all sub-agents of one question may use together, whichever process runs them; `budget` is what
+    the asking agent and all workers may use together in a day, with what those have used who are still at it.
     """
 
     def __init__(
@@ -94,7 +86,6 @@ class Crew:
         self._tokens = tokens
         self._budget = budget
         self._clock = clock
-        self._purses: dict[str, _Purse] = {}
         self._background: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> "Crew":
@@ -122,31 +113,28 @@ class Crew:
             raise ToolFailure(f"say which agent; {hint}", code=Code.NOT_FOUND)
         raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
 
-    async def run(self, errand: Errand, seconds: float) -> Answer:
+    async def run(self, errand: Errand, seconds: float, share: Purse | None = None) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
         tainted = await self._tainted(errand)
         spent = await self._spent(errand.context)
-        purse = self._purse(errand)
-        grant = _share(purse, narrowed(errand.context.grant, errand.worker.grant))
+        purse = share or await self._share(errand)
+        grant = changed(narrowed(errand.context.grant, errand.worker.grant), max_calls=purse.calls)
         agent = self._agent(errand, grant, purse, seconds)
         self._charge(agent, spent)
         if grant.wary and tainted:
             agent.grant = changed(agent.grant, rules=(*grant.rules, _wariness(agent.toolbox)))
-        purse.started += 1
-        purse.calls -= grant.max_calls
         answer = await _asked(agent, errand)
-        purse.calls += max(grant.max_calls - answer.turn.calls, 0)
-        if purse.tokens is not None:
-            purse.tokens -= answer.usage.total_tokens
+        unused = (purse.tokens or 0) - answer.usage.total_tokens
+        await self.store.give_back(errand.root, purse.calls - answer.turn.calls, unused)
         return answer
 
-    def start(self, errand: Errand) -> None:
-        """Let a worker answer in the background. Raises ToolFailure when too many do already."""
+    async def start(self, errand: Errand) -> None:
+        """Let a worker answer in the background. Raises ToolFailure when too many do already, or nothing is left."""
         if len(self._background) >= MOST_AT_ONCE:
             raise ToolFailure(f"{MOST_AT_ONCE} agents are at work already; wait for one", code=Code.UNAVAILABLE)
-        _share(self._purse(errand), errand.context.grant)
+        share = await self._share(errand)
         unwatched = replace(errand, context=changed(errand.context, report=_nobody_watches))
-        task = asyncio.create_task(self._work(unwatched), name="toolwire-sub-agent")
+        task = asyncio.create_task(self._work(unwatched, share), name="toolwire-sub-agent")
         self._background[errand.thread] = task
         task.add_done_callback(lambda _: self._background.pop(errand.thread, None))
 
@@ -159,15 +147,26 @@ class Crew:
         if task := self._background.get(thread):
             await asyncio.wait((task,))
 
-    async def _work(self, errand: Errand) -> None:
+    async def _work(self, errand: Errand, share: Purse) -> None:
         try:
-            await self.run(errand, LONGEST_S)
+            await self.run(errand, LONGEST_S, share)
         except ToolFailure as failure:
             while len(self.failures) >= _MOST_KEPT:
                 del self.failures[next(iter(self.failures))]
             self.failures[errand.thread] = str(failure)
 
-    def _agent(self, errand: Errand, grant: Grant, purse: _Purse, seconds: float) -> Agent:
+    async def _share(self, errand: Errand) -> Purse:
+        """A share of what the question has left. Raises ToolFailure when that is nothing."""
+        _require_depth(errand)
+        allowed = errand.context.grant.max_calls
+        opening = Purse(allowed, self._tokens, MOST_UNDER_ONE_ROOT)
+        most = min(allowed, errand.worker.grant.max_calls)
+        purse = await self.store.draw(errand.root, opening, most)
+        if purse is None:
+            raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
+        return purse
+
+    def _agent(self, errand: Errand, grant: Grant, purse: Purse, seconds: float) -> Agent:
         """A new agent, held to its grant and limits whatever its maker has set."""
         agent = errand.worker.make(grant)
         agent.grant, agent.name, agent.project = grant, errand.worker.name, errand.context.project
@@ -175,12 +174,29 @@ class Crew:
         return agent
 
     async def _spent(self, context: Context) -> Spending:
-        """What everyone together has used today."""
+        """What everyone together has used today, with what those have used who are still at it."""
         spent = Spending()
-        for name in {context.agent, *self.workers} if self._budget else ():
-            one = await self.store.spent(name, self._clock())
-            spent = Spending(spent.calls + one.calls, spent.tokens + one.tokens, spent.cost_usd + one.cost_usd)
+        if self._budget is None:
+            return spent
+        for name in {context.agent, *self.workers}:
+            spent += await self.store.spent(name, self._clock())
+        root, _ = origin(context)
+        under = [
+            one.id
+            for one in await self.store.turns(limit=_MOST_KEPT, state="running")
+            if one.thread.startswith(f"{SUB}{_plain(root)}/")
+        ]
+        for turn_id in dict.fromkeys([root, context.turn_id, *under]):
+            spent += await self._so_far(turn_id)
         return spent
+
+    async def _so_far(self, turn_id: str) -> Spending:
+        """What a turn has used that has not ended; one that has is in the day's sum already."""
+        try:
+            kept = await self.store.turn(turn_id)
+        except NotKept:
+            return Spending()
+        return Spending() if kept.state == "ended" else sum(map(_used, kept.events), Spending())
 
     def _charge(self, agent: Agent, spent: Spending) -> None:
         """Cut an agent's limits down to what is left of the day. Raises ToolFailure."""
@@ -190,14 +206,6 @@ class Crew:
         if left is None:
             raise ToolFailure("the budget of today is used up; go on without other agents", code=Code.UNAVAILABLE)
         agent.limits, agent.grant = left
-
-    def _purse(self, errand: Errand) -> _Purse:
-        root, depth = origin(errand.context)
-        if depth > DEEPEST:
-            raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
-        while len(self._purses) >= _MOST_KEPT:
-            del self._purses[next(iter(self._purses))]
-        return self._purses.setdefault(root, _Purse(errand.context.grant.max_calls, self._tokens))
 
     async def _tainted(self, errand: Errand) -> bool:
         """Whether strangers may have had a hand in what is asked for now, or was before in this thread."""
@@ -242,11 +250,18 @@ def _nobody_watches(message: str, fraction: float | None) -> None:
     """The call that started a sub-agent in the background is over."""
 
 
-def _share(purse: _Purse, grant: Grant) -> Grant:
-    """Half of the calls that are left, so that others can start meanwhile. Raises ToolFailure when none are."""
-    if purse.calls < 1 or purse.started >= MOST_UNDER_ONE_ROOT or (purse.tokens is not None and purse.tokens < 1):
-        raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
-    return changed(grant, max_calls=min(grant.max_calls, (purse.calls + 1) // 2))
+def _require_depth(errand: Errand) -> None:
+    if origin(errand.context)[1] > DEEPEST:
+        raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
+
+
+def _used(said: Message) -> Spending:
+    match said:
+        case Reply(usage=usage):
+            return Spending(0, usage.total_tokens, usage.cost_usd or 0.0)
+        case ResultsMessage(results):
+            return Spending(len(results))
+    return Spending()
 
 
 def _within(limits: Limits, seconds: float, tokens: int | None) -> Limits:

@@ -124,7 +124,7 @@ def sessions_spawn_tool(crew: Crew) -> Tool:
             agent: Who is to do it, of those in agents_list; may be left out where there is only one.
         """
         errand = Errand(crew.worker(agent), prompt, new_thread(context), context)
-        crew.start(errand)
+        await crew.start(errand)
         return {"session": errand.thread, "agent": errand.worker.name}
 
     return sessions_spawn
