@@ -35,7 +35,7 @@ OLDEST_SQLITE = (3, 35)
 _CONNECT_S = 0.5
 _ENOUGH_GIB = 1.0
 _NARROWEST = 30
-_IN_FORCE, _FULL = ("journal_mode", "synchronous"), 2
+_IN_FORCE, _FULL = ("PRAGMA journal_mode", "PRAGMA synchronous"), 2
 _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _STYLES = {"ok": "green", "warn": "yellow", "missing": "dim", "unsafe": "bold red", "broken": "bold red"}
 
@@ -141,7 +141,7 @@ def _durability(file: Path) -> Finding:
     connection = connect(file, busy_timeout_s=1)
     try:
         connection.execute("CREATE TABLE probe (x)")
-        (journal,), (level,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in _IN_FORCE)
+        (journal,), (level,) = (connection.execute(asked).fetchone() for asked in _IN_FORCE)
     finally:
         connection.close()
     if (journal, level) != ("wal", _FULL):
