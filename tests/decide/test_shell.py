@@ -100,10 +100,45 @@ def test_no_way_of_writing_it_hides_which_command_runs(text: str, command: tuple
         "coproc rm x",
         "ls\rrm x",
         "# a\\\nrm x",
+        "echo ${HOME%$(rm x)}",
+        "echo ${HOME##$(rm x)}",
+        "echo ${HOME^^$(rm x)}",
+        'echo "${HOME%`rm x`}"',
+        "echo ${HOME/`rm x`/}",
+        "echo ${x:-`rm x`}",
+        "echo ${x:-<(rm x)}",
+        "echo ${x:-${y:-`rm x`}}",
+        "echo \"${x:-'$(rm x)'}\"",
+        "echo `echo \\`rm x\\``",
+        "cat <<E\n`rm x`\nE",
+        "cat <<-E\n\t$(rm x)\n\tE",
+        "cat <<$E\n$(rm x)\n$E",
+        "test -v 'a[$(rm x)]'",
+        "test ${x:--v} 'a[$(rm x)]'",
+        "printf -v 'a[$(rm x)]' y",
+        "read 'a[$(rm x)]'",
     ],
 )
 def test_syntax_that_can_hide_an_effect_is_in_doubt(text: str) -> None:
     assert read_shell(text).doubt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat <<'E'\n`rm x` $(rm x)\nE",
+        "cat <<\\E\n$(rm x)\nE",
+        "cat <<E\nhello $USER\nE",
+        "echo 'a `b` $(c)'",
+        "echo \\`a",
+        'echo "a \\$(b)"',
+        "echo ${x:-y} ${x%.txt} ${x##*/}",
+        "printf '%s' \"$x\"",
+        "test -f a",
+    ],
+)
+def test_what_the_shell_takes_as_it_stands_is_in_no_doubt(text: str) -> None:
+    assert read_shell(text).doubt == ""
 
 
 @pytest.mark.parametrize(

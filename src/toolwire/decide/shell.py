@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from toolwire.decide.shell_syntax import hidden_effect, is_plain
-from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, word
+from toolwire.decide.shell_syntax import hidden_effect, is_plain, left_unread
+from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.protocol.values import quick
 
 __all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell"]
@@ -117,6 +117,8 @@ class _Reader:
                 self.doubts.append("it sets variables")
         if node.is_named and not is_plain(node):
             self.plain = False
+        if left_unread(node):
+            self.doubts.append("a part of it is made when it runs, in a way that is not looked into")
 
     def _command(self, node: Any) -> None:
         words = [word(child) for child in node.children if child.type not in _NOT_WORDS]
@@ -148,6 +150,8 @@ class _Reader:
             self.doubts.append("a command's name is made when it runs")
         elif name in _OPAQUE:
             self.opaque = self.opaque or f"{name!r} runs other commands"
+        if names_variables(name, words[1:]):
+            self.doubts.append(f"{name!r} can run what the name of a variable holds")
         known = words[0].rpartition("/")[0] in _SYSTEM_FOLDERS
         self.commands.append((name if known else words[0], *words[1:]))
 

@@ -1,5 +1,6 @@
 """The syntax of a shell text around its commands: what does nothing by itself, and what can hide an effect. Pure."""
 
+import re
 from typing import Any
 
 _PLAIN = frozenset(
@@ -24,6 +25,37 @@ def is_plain(node: Any) -> bool:
     if node.type == "comment":
         return node.prev_sibling is None or node.start_point[0] > node.prev_sibling.end_point[0]
     return node.type in _PLAIN
+
+
+def left_unread(node: Any) -> bool:
+    """Whether the shell would expand something in a part that the tree took for plain text."""
+    match node.type:
+        case "command_substitution":  # of nested backquotes the tree sees the outer ones only
+            return bool(node.children[0].type == "`" and b"\\`" in node.text)
+        case "heredoc_body" if _is_open(node):
+            return b"`" in node.text or (not node.child_count and _expands(node))
+        case "heredoc_content" if _is_open(node.parent):
+            return _expands(node)
+        case "word" | "regex" if node.parent.type == "expansion":
+            return _expands(node) or b"<(" in node.text or b">(" in node.text
+        case "raw_string":  # within an expansion within double quotes, single ones quote nothing
+            return node.parent.type == "expansion" and _expands(node)
+        case "word" | "regex" | "string_content" | "extglob_pattern" | "number" | "special_character":
+            return not node.child_count and _expands(node)
+    return False
+
+
+_EXPANDS = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$[({[])")
+
+
+def _expands(node: Any) -> bool:
+    return _EXPANDS.search(node.text) is not None
+
+
+def _is_open(body: Any) -> bool:
+    """Whether the text of a here-document is expanded: it is unless some of its delimiter is quoted."""
+    start = next((one for one in body.parent.children if one.type == "heredoc_start"), None)
+    return start is None or not any(mark in start.text for mark in (b"'", b'"', b"\\"))
 
 
 def hidden_effect(node: Any) -> str:

@@ -37,6 +37,18 @@ def after_wrapper(words: Sequence[str]) -> list[str] | None:
     return rest
 
 
+def names_variables(name: str, words: Sequence[str]) -> bool:
+    """Whether a command is given a variable's name that may have a subscript, in which the shell runs commands."""
+    if name in _SETS:
+        return any("[" in each or UNKNOWN in each for each in words)
+    if name in {"test", "["}:
+        return any(each in {"-v", "-R"} or UNKNOWN in each[:1] for each in words)
+    return name == "printf" and any(each.startswith("-v") or UNKNOWN in each[:1] for each in words[:1])
+
+
+_SETS = frozenset("read mapfile readarray getopts unset let declare typeset local export readonly wait".split())
+
+
 def after_options(words: Sequence[str], flags: str, valued: str) -> list[str] | None:
     """What follows the options of a command, which stand before everything else; None where one is not known."""
     rest = list(words)
