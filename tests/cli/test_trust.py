@@ -58,6 +58,19 @@ def test_a_trusted_project_works_until_its_file_changes(cloned: Stage) -> None:
     assert cloned.run("call", "shout", "words=hi").code == Exit.USAGE
 
 
+@pytest.mark.parametrize("name", ["tree_sitter", "html", "tomllib", "platformdirs"])
+def test_T23_a_file_beside_trusted_tools_is_never_taken_for_a_module_of_ours(cloned: Stage, name: str) -> None:
+    """Tools may write to the project; what toolwire imports later must not be found there."""
+    cloned.run("trust")
+    (cloned.folder / f"{name}.py").write_text("import os\nos.open('ran-planted', os.O_CREAT)\n")
+    cloned.settings('[tools]\nmodules = ["evil:shout"]\ngroups = ["shell"]\n')
+    cloned.run("trust")
+
+    assert cloned.run("explain", "bash", "command=ls").code == Exit.DONE
+    assert cloned.run("call", "shout", "words=hi").out == "HI\n"
+    assert not (cloned.folder / "ran-planted").exists()
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", Exit.DONE), ("n", Exit.USAGE), ("", Exit.USAGE)])
 def test_at_a_terminal_the_person_is_asked_once(cloned: Stage, answer: str, code: Exit) -> None:
     with Terminal(cloned, "call", "shout", "words=hi") as terminal:

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -239,21 +239,28 @@ def _timed(tool: Tool, timeout_s: float) -> Tool:
 
 
 def _own_tools(place: Place) -> Iterable[Tool]:
-    if place.settings.tools.modules:
-        _make_importable(place)
-    for path in place.settings.tools.modules:
-        yield from _tools_at(path, f"tools.modules ({place.settings.origin('tools.modules')})")
+    if not place.settings.tools.modules:
+        return ()
+    origin = f"tools.modules ({place.settings.origin('tools.modules')})"
+    with _importable(place):
+        return [tool for path in place.settings.tools.modules for tool in _tools_at(path, origin)]
 
 
-def _make_importable(place: Place) -> None:
+@contextmanager
+def _importable(place: Place) -> Iterator[None]:
     """Modules of the project can be named without being installed; those of the user's own file lie beside it.
 
-    A name from the user's file is never looked for in the project: code that came with it would run unasked.
+    A name from the user's file is never looked for in the project: code that came with it would run unasked. And only
+    now, after everything that is installed: tools may write to the project, and what is imported later is not theirs.
     """
     is_users_own = place.settings.origin("tools.modules").layer is Layer.USER_FILE
-    for folder in (user_folder(),) if is_users_own else (place.cwd, place.home.parent):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
+    folders = (user_folder(),) if is_users_own else (place.cwd, place.home.parent)
+    added = [str(folder) for folder in folders if str(folder) not in sys.path]
+    sys.path.extend(added)
+    try:
+        yield
+    finally:
+        sys.path[:] = [folder for folder in sys.path if folder not in added]
 
 
 def _tools_at(path: str, origin: str) -> Iterable[Tool]:
