@@ -1,6 +1,9 @@
 """Secrets: in no card, no event and no result, wherever a tool puts them."""
 
 import base64
+import html
+import json
+import textwrap
 from typing import Any
 from urllib.parse import quote
 
@@ -86,6 +89,48 @@ def test_T67_no_spelling_of_a_secret_comes_through(text: str) -> None:
     assert "[secret PASSWORD]" in result.text
     for form in (VALUE, quote(VALUE, safe=""), VALUE.encode().hex(), base64.b64encode(VALUE.encode()).decode()[4:-4]):
         assert form not in repr(result)
+
+
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n-----END KEY-----\n"
+ODD = 'p"ä\\ss/w<o>rd&1'
+TOKEN = "sk-" + "Zx9" * 30
+MANY = Secrets({"KEY": Secret(KEY), "ODD": Secret(ODD), "TOKEN": Secret(TOKEN)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(ODD),
+        json.dumps(ODD, ensure_ascii=False),
+        repr(ODD),
+        html.escape(ODD),
+        quote(ODD, safe="/"),
+        quote(ODD, safe="").lower(),
+        KEY.strip(),
+        KEY.splitlines()[1],
+        KEY.replace("\n", "\r\n"),
+        textwrap.indent(KEY, "    "),
+        json.dumps(KEY),
+        base64.encodebytes(TOKEN.encode()).decode(),
+        base64.b32encode(TOKEN.encode()).decode(),
+        TOKEN[:40] + "\n" + TOKEN[40:],
+        TOKEN.encode().hex(" "),
+        TOKEN.encode().hex(":"),
+        " ".join(TOKEN),
+        "\u200b".join(TOKEN),
+        "\n".join(TOKEN[at : at + 16] for at in range(0, len(TOKEN), 16)),
+    ],
+)
+def test_T67_a_secret_is_found_where_it_was_quoted_wrapped_or_taken_apart(text: str) -> None:
+    said = MANY.clean(f"before {text} after")
+    assert "[secret " in said
+    assert said.startswith("before ")
+    assert said.endswith(" after")
+    assert not any(line in said for line in (*KEY.splitlines()[1:3], ODD, TOKEN, TOKEN[:16]))
+
+
+def test_a_short_secret_is_not_looked_for_across_words() -> None:
+    assert Secrets({"WORD": Secret("is that")}).clean("isthat is  that") == "isthat is  that"
 
 
 @given(st.text(max_size=50))
