@@ -58,6 +58,17 @@ def test_a_trusted_project_works_until_its_file_changes(cloned: Stage) -> None:
     assert cloned.run("call", "shout", "words=hi").code == Exit.USAGE
 
 
+def test_a_module_that_changed_since_it_was_trusted_is_not_run(cloned: Stage) -> None:
+    """A tool with a right to write could otherwise have its own code run at the next start."""
+    assert cloned.run("trust").code == Exit.DONE
+    assert cloned.run("call", "shout", "words=hi").out == "HI\n"
+    module = cloned.folder / "evil.py"
+    module.write_text(module.read_text() + "Path('planted').touch()\n")
+    told = cloned.run("call", "shout", "words=hi")
+    assert (told.code, "toolwire trust" in told.err) == (Exit.USAGE, True)
+    assert not (cloned.folder / "planted").exists()
+
+
 @pytest.mark.parametrize("name", ["tree_sitter", "html", "tomllib", "platformdirs"])
 def test_T23_a_file_beside_trusted_tools_is_never_taken_for_a_module_of_ours(cloned: Stage, name: str) -> None:
     """Tools may write to the project; what toolwire imports later must not be found there."""

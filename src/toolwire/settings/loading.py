@@ -60,7 +60,8 @@ def load(
         own = [entry for entry in entries if entry.origin.layer is Layer.PROJECT_FILE]
         under = {path: _with_full_paths(entry, None, environ).value for path, entry in below.items()}
         wants = [entry for entry in own if _needs_trust(entry, under, cwd, project.parent)]
-        if wants and not is_trusted(project, digest := digest_of(content), environ, state_dir):
+        digest = digest_of(content, wants, (cwd, project.parent))
+        if wants and not is_trusted(project, digest, environ, state_dir):
             raise Untrusted(project, digest, wants)
     return settings
 

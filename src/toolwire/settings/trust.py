@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +22,7 @@ from toolwire.settings.sources import Entry
 
 VARIABLE = "TOOLWIRE_TRUST"
 ENGINES = get_args(SandboxEngine)
+MOST_SOURCES = 2_000
 _LONGEST_SHOWN = 200
 
 
@@ -40,8 +42,36 @@ def state_folder() -> Path:
     return Path(platformdirs.user_state_dir("toolwire", appauthor=False))
 
 
-def digest_of(content: bytes) -> str:
-    return sha256(content).hexdigest()
+def digest_of(content: bytes, wants: Iterable[Entry], folders: Iterable[Path]) -> str:
+    """The digest of a settings file and of the modules it names, where these lie in one of the folders.
+
+    Tools may write to a project, so a word for its modules is for their content too. Raises SettingsError.
+    """
+    whole = sha256(content)
+    named = (path for entry in wants if entry.path == ("tools", "modules") for path in entry.value)
+    tops = dict.fromkeys(path.partition(":")[0].partition(".")[0] for path in named)
+    places = dict.fromkeys(folder.resolve() for folder in folders)
+    for file in (file for top in tops for folder in places for file in _sources(folder, top)):
+        whole.update(b"\0" + sha256(os.fsencode(file)).digest() + sha256(_source(file)).digest())
+    return whole.hexdigest()
+
+
+def _sources(folder: Path, top: str) -> list[Path]:
+    """The source files of a module or package in a folder. Raises SettingsError for more than one can look at."""
+    package = folder / top
+    found = [file for file in (folder / f"{top}.py",) if file.is_file()]
+    if package.is_dir():
+        found += islice(sorted(package.rglob("*.py")), MOST_SOURCES + 1)
+    if len(found) > MOST_SOURCES:
+        raise SettingsError(f"{package} has more than {MOST_SOURCES} files; tools.modules must name a smaller package")
+    return found
+
+
+def _source(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as wrong:
+        raise SettingsError(f"{file} cannot be read: {wrong.strerror}") from None
 
 
 def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) -> bool:
