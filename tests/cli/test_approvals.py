@@ -48,7 +48,8 @@ def test_a_single_call_waits_is_approved_with_other_arguments_and_goes_on(painte
 def test_a_no_is_an_answer_and_a_second_word_comes_too_late(painter: Inside, tmp_path: Path) -> None:
     painter("call", "paint", "colour=red")
     [asked] = painter("approvals", "--json").json
-    assert painter("approve", asked["id"], "--deny", "--reason", "not red").code == Exit.DONE
+    no = painter("approve", asked["id"], "--deny", "--reason", "not red")
+    assert (no.code, f"toolwire call --resume {asked['turn_id']}" in no.out + no.err) == (Exit.DONE, True)
     late = painter("approve", asked["id"])
     assert (late.code, "it is rejected" in late.err) == (Exit.FAILED, True)
     assert painter("call", "--resume").code == Exit.FAILED

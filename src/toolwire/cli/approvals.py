@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from toolwire.agent import run_sync
+from toolwire.agent import NO_MODEL, run_sync
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, here, store_of
@@ -105,7 +105,8 @@ def approve(
     else:
         _show(screen, card)
         if card.state is not ApprovalState.OPEN and not revoke:
-            screen.tell(f"Go on with: toolwire ask --resume {card.turn_id}", "dim")
+            verb = run_sync(_verb(place, card.turn_id))
+            screen.tell(f"Go on with: toolwire {verb} --resume {card.turn_id}", "dim")
     return Exit.DONE
 
 
@@ -121,6 +122,12 @@ async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
         return []
     async with store_of(place) as store:
         return await store.standing(limit=limit)
+
+
+async def _verb(place: Place, turn_id: str) -> str:
+    """The command that takes up this turn: a question, or a single call."""
+    async with _kept(place) as store:
+        return "call" if (await store.turn(turn_id)).opening.model == NO_MODEL else "ask"
 
 
 async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalCard:
