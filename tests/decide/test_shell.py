@@ -154,3 +154,23 @@ def test_a_copy_of_a_stream_writes_no_file_and_nothing_is_written_nowhere(text: 
 )
 def test_a_word_is_what_the_shell_would_hand_over(text: str, word: str) -> None:
     assert read_shell(text).commands[0][1:] == (word,)
+
+
+@pytest.mark.threat("T1")
+@pytest.mark.parametrize("letter", ["\U000c0000", "\U00028000", "\U0010ffff", "\ud800", "é"])
+@pytest.mark.parametrize("before", ["${", "${!", "$", "", "<<", "[[ a =~ ", "a=", "case ", "$(("])
+def test_no_letter_takes_the_process_with_it(before: str, letter: str) -> None:
+    """The parser reads outside of its tables for some letters, and would end the whole process."""
+    read_shell(f"{before}{letter}")
+    read_shell(f"echo {before}{letter} a }}")
+
+
+@pytest.mark.parametrize("text", ["git commit -m 'grün'", 'echo "日本" grün', "rm ñ", "gît status", "echo \ud800x"])
+def test_words_in_any_script_are_read_as_they_are(text: str) -> None:
+    name, *rest = text.replace("'", "").replace('"', "").split()
+    assert read_shell(text).commands == ((name, *rest),)
+
+
+@pytest.mark.parametrize(("text", "doubted"), [("é=1; ls", False), ("$é", True), ("echo {aéb}", False)])
+def test_letters_of_other_scripts_are_no_part_of_names(text: str, doubted: bool) -> None:
+    assert bool(read_shell(text).doubt) is doubted

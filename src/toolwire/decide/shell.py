@@ -54,10 +54,10 @@ def read_shell(text: str) -> Reading:
     if len(text) > LONGEST:
         return Reading(doubt=f"the text is longer than {LONGEST} characters")
     joined = _CONTINUED.sub(r"\1", text)
-    tree = parser.parse(joined.encode("utf-8", "replace"))
+    tree = parser.parse(_NOT_ASCII.sub(".", joined).encode())
     if tree.root_node.has_error:
         return Reading(doubt="the text is not valid shell")
-    reader = _Reader()
+    reader = _Reader(joined)
     if any(not (char.isprintable() or char in "\t\n") for char in text):
         reader.doubts.append("it has characters that are not seen")
     if joined != text and any(mark in text for mark in ("'", "<<", "#")):
@@ -69,6 +69,9 @@ def read_shell(text: str) -> Reading:
 
 # What the shell takes out before it reads on: a backslash at the end of a line, unless it is itself escaped.
 _CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
+# The parser reads past its tables, and may take the process with it, where a letter is none of these. To the shell
+# all others are letters of a word; a full stop stands for each, and what it stands for is read from the text.
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _BLANK_WORD = re.compile(r"(?:^|\s)\\\s")  # the tree leaves out a word that begins with an escaped blank
 
 
@@ -85,7 +88,8 @@ def _parser() -> Any:
 class _Reader:
     """Collects what a syntax tree says."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self.text = text
         self.commands: list[tuple[str, ...]] = []
         self.written: list[str] = []
         self.doubts: list[str] = []
@@ -121,16 +125,19 @@ class _Reader:
             self.doubts.append("a part of it is made when it runs, in a way that is not looked into")
 
     def _command(self, node: Any) -> None:
-        words = [word(child) for child in node.children if child.type not in _NOT_WORDS]
+        words = [word(child, self.text) for child in node.children if child.type not in _NOT_WORDS]
         if any(child.type == "variable_assignment" for child in node.children):
             self.doubts.append("a command gets variables of its own")
         if node.parent.type == "redirected_statement":  # what follows a redirection belongs to the command again
             for redirect in node.parent.children:
-                words += map(word, _destinations(redirect)[1:])
+                words += [word(one, self.text) for one in _destinations(redirect)[1:]]
         self._unwrapped(words)
 
     def _redirect(self, node: Any) -> None:
-        marks, places = {child.type for child in node.children}, list(map(word, _destinations(node)[:1]))
+        marks, places = (
+            {child.type for child in node.children},
+            [word(one, self.text) for one in _destinations(node)[:1]],
+        )
         copies = all(place.isdecimal() or place == "-" for place in places)
         if (marks & _WRITES and places != [NOWHERE]) or (">&" in marks and not copies):
             self.written += places

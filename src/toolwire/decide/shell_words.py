@@ -62,23 +62,27 @@ def after_options(words: Sequence[str], flags: str, valued: str) -> list[str] | 
     return rest[1:] if rest[:1] == ["--"] else rest
 
 
-def word(node: Any) -> str:
-    """A word as the shell would hand it over, or with UNKNOWN in it where only running it would tell."""
+def word(node: Any, text: str) -> str:
+    """A word as the shell would hand it over, or with UNKNOWN in it where only running it would tell.
+
+    `text` is the whole text, of which each character has one byte in the tree.
+    """
+    written = text[node.start_byte : node.end_byte]
     match node.type:
         case "word" | "number" | "special_character":
-            return _bare(node.text.decode("utf-8", "replace"))
+            return _bare(written)
         case "string_content":
-            return _IN_QUOTES.sub(r"\1", node.text.decode("utf-8", "replace"))
+            return _IN_QUOTES.sub(r"\1", written)
         case "raw_string":
-            return str(node.text.decode("utf-8", "replace")[1:-1])
+            return written[1:-1]
         case "command_name":
-            return word(node.children[0]) if node.child_count == 1 else UNKNOWN
+            return word(node.children[0], text) if node.child_count == 1 else UNKNOWN
         case "string" if all(child.type in _LITERAL for child in node.children):
-            return _IN_QUOTES.sub(r"\1", node.text.decode("utf-8", "replace")[1:-1])
+            return _IN_QUOTES.sub(r"\1", written[1:-1])
         case "string":
-            return "".join(word(child) for child in node.children if child.type != '"')
+            return "".join(word(child, text) for child in node.children if child.type != '"')
         case "concatenation":
-            return "".join(map(word, node.children))
+            return "".join(word(child, text) for child in node.children)
     return UNKNOWN
 
 
