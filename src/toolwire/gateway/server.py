@@ -5,6 +5,7 @@ import errno
 import signal
 import socket
 
+import sniffio
 import uvicorn
 from starlette.applications import Starlette
 
@@ -58,6 +59,8 @@ def serve_until_stopped(app: Starlette, sock: socket.socket) -> None:
     server = server_of(app)
     # The server raises the signal again once it has ended; by then it has been obeyed.
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # The HTTP client asks dozens of times for each request which library it runs under; this is the short answer.
+    sniffio.current_async_library_cvar.set("asyncio")
     try:
         asyncio.run(server.serve(sockets=[sock]))
     except KeyboardInterrupt:
