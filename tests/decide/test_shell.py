@@ -156,7 +156,7 @@ def test_a_word_is_what_the_shell_would_hand_over(text: str, word: str) -> None:
     assert read_shell(text).commands[0][1:] == (word,)
 
 
-@pytest.mark.threat("T1")
+@pytest.mark.threat("T26")
 @pytest.mark.parametrize("letter", ["\U000c0000", "\U00028000", "\U0010ffff", "\ud800", "é"])
 @pytest.mark.parametrize("before", ["${", "${!", "$", "", "<<", "[[ a =~ ", "a=", "case ", "$(("])
 def test_no_letter_takes_the_process_with_it(before: str, letter: str) -> None:
