@@ -1,6 +1,7 @@
 """Calls that are only quoted: what a tool gave, and the model repeats word for word, is nobody's request. Pure."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from html import unescape
 
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
@@ -39,6 +40,7 @@ def _is_quoted(text: str, results: Iterable[ToolResult]) -> bool:
     return any(squeezed in _squeezed(result.text) if result.untrusted else text in result.text for result in results)
 
 
+@lru_cache(maxsize=256)  # every step of a turn looks at the same results again
 def _squeezed(text: str) -> str:
     for escape, char in _ESCAPED.items():
         text = text.replace(escape, char)
