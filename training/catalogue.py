@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cache
 
-from training import entities, families
+from training import composed, entities, families
 from training.families import Family
 from training.naming import Made, make
 from training.values import DATA, Draw
@@ -45,7 +45,7 @@ def weight(family: Family) -> float:
     if family.name in OFTEN:
         return OFTEN[family.name]
     if family.seed:
-        return 0.5
+        return 0.75
     return 0.12 if "." in family.name else 0.8
 
 
@@ -81,7 +81,7 @@ def around(
     names = {made.tool.name.lower() for made in needed}
     groups: set[str] = set()
     listed = list(needed)
-    for family in _candidates(needed, rng, count, seeds):
+    for family in _candidates(needed, rng, count, seeds, held):
         if len(listed) >= count:
             break
         if family.group in closed or family.group in groups or (family.held and not held):
@@ -95,9 +95,12 @@ def around(
     return listed
 
 
-def _candidates(needed: list[Made], rng: Draw, count: int, seeds: bool) -> list[Family]:
+def _candidates(needed: list[Made], rng: Draw, count: int, seeds: bool, held: bool) -> list[Family]:
     every = world().all
     near = [family for made in needed for family in _relatives(made.family, rng)]
+    acts = [act for made in needed for act in composed.neighbours(made.family.name, rng, rng.randint(0, 4))]
+    acts += [composed.pick(rng, held=None if held else False) for _ in range(count if rng.random() < 0.7 else 0)]
+    invented = [composed.compose(act, rng) for act in acts if held or not act.held]
     if seeds:
         common = [family for family in every if family.name in OFTEN and family.seed]
         rng.shuffle(common)
@@ -105,7 +108,8 @@ def _candidates(needed: list[Made], rng: Draw, count: int, seeds: bool) -> list[
         mixed = common[: rng.randint(count // 2, count)] + others + common
     else:
         mixed = rng.choices(every, [0.15 if "." in family.name else 0.6 for family in every], k=3 * count)
-    return near + mixed
+    mixed[::2] = [*invented[4:], *mixed[::2]][: len(mixed[::2])]
+    return near + invented[:4] + mixed
 
 
 def _relatives(family: Family, rng: Draw) -> list[Family]:

@@ -6,6 +6,7 @@ from training.calling import again, lookup, recall, several, single
 from training.chains import chain, relay
 from training.making import Dialogue, Maker, lines
 from training.requests import ask
+from training.sourced import sourced
 from training.talking import about, part_of, talking
 from training.troubles import asking, failing, injected, refusing
 
@@ -14,13 +15,14 @@ __all__ = ["Dialogue", "Maker", "dialogue"]
 MIX: tuple[tuple[Callable[[Maker], Dialogue], float], ...] = (
     (single, 48),
     (several, 10),
-    (chain, 7),
+    (chain, 6),
     (again, 5),
     (lookup, 2),
     (relay, 4),
     (recall, 1),
-    (failing, 6),
-    (talking, 9),
+    (sourced, 6),
+    (failing, 8),
+    (talking, 12),
     (refusing, 6.5),
     (asking, 2),
     (injected, 3),

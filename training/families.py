@@ -20,11 +20,16 @@ HELD_FRAMES = 50
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One thing a request says: its first name is used in frames, the others are names that a tool may use."""
+    """One thing a request says: its first name is used in frames, the others are names that a tool may use.
+
+    With a `label`, the tool calls it that and nothing else; `about` describes it.
+    """
 
     names: tuple[str, ...]
     kind: str
     must: bool
+    about: str = ""
+    label: str = ""
 
     @property
     def name(self) -> str:
@@ -72,8 +77,8 @@ class Family:
 
 
 def frame_of(line: str, family: str) -> Frame:
-    """`text => key=value; key=value`."""
-    text, _, fixed = line.partition(" => ")
+    """`text => key=value; key=value`; `\\n` in the text is a line break."""
+    text, _, fixed = line.replace("\\n", "\n").partition(" => ")
     pairs = [pair.partition("=") for pair in fixed.split("; ") if pair]
     digest = hashlib.sha256(f"{family}:{text}".encode()).digest()
     return Frame(text, {key.strip(): _literal(value) for key, _, value in pairs}, digest[0] % HELD_FRAMES == 0)
@@ -106,6 +111,7 @@ def load(folder: Path = DATA / "families") -> list[Family]:
     for family in read:
         if family.more:
             found[family.name].frames += family.frames
+            found[family.name].slots |= family.slots
     return [_checked(family) for family in found.values()]
 
 

@@ -78,7 +78,7 @@ def _unpacked_q4_1(blocks: Array) -> Array:
 
 
 def write_adapter(path: Path, tensors: Mapping[str, Array], *, alpha: float, name: str) -> None:
-    """A LoRA adapter for llama.cpp, its tensors in 16 bits."""
+    """A LoRA adapter for llama.cpp, its tensors in 8 bits (Q8_0), which processors multiply faster than 16."""
     fields: list[tuple[str, int, Any]] = [
         ("general.type", _STRING, "adapter"),
         ("general.architecture", _STRING, "llama"),
@@ -93,15 +93,25 @@ def write_adapter(path: Path, tensors: Mapping[str, Array], *, alpha: float, nam
             _put_text(file, key)
             file.write(struct.pack("<I", kind))
             _put_text(file, value) if kind == _STRING else file.write(struct.pack("<f", value))
+        packed = {key: _packed(tensor) for key, tensor in tensors.items()}
         offset = 0
         for key, tensor in tensors.items():
             _put_text(file, key)
-            file.write(struct.pack("<IQQIQ", 2, tensor.shape[1], tensor.shape[0], 1, offset))
-            offset += -(-tensor.size * 2 // ALIGNMENT) * ALIGNMENT
+            file.write(struct.pack("<IQQIQ", 2, tensor.shape[1], tensor.shape[0], 8, offset))
+            offset += -(-len(packed[key]) // ALIGNMENT) * ALIGNMENT
         file.write(b"\0" * (-file.tell() % ALIGNMENT))
-        for tensor in tensors.values():
-            file.write(np.ascontiguousarray(tensor, np.float16).tobytes())
+        for data in packed.values():
+            file.write(data)
             file.write(b"\0" * (-file.tell() % ALIGNMENT))
+
+
+def _packed(tensor: Array) -> bytes:
+    """Blocks of 32 numbers with their scale; the rows must be a multiple of that."""
+    blocks = np.ascontiguousarray(tensor, np.float32).reshape(-1, 32)
+    scale = (np.abs(blocks).max(1, keepdims=True) / 127).astype(np.float16)
+    steps = np.divide(blocks, scale, out=np.zeros_like(blocks), where=scale > 0)
+    numbers = np.clip(np.round(steps), -127, 127).astype(np.int8)
+    return np.concatenate([scale.view(np.uint8), numbers.view(np.uint8)], axis=1).tobytes()
 
 
 def _put_text(file: BinaryIO, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
+from training import composed
 from training.catalogue import around, size, world
 from training.families import Family
 from training.naming import Made, make
@@ -15,7 +16,8 @@ from training.outcomes import Outcome, outcome
 from training.requests import Ask, ask
 from training.values import DATA, Draw, draw
 
-SWAPPED = set("place path host url id ticker word domain server symbol dir branch dish".split())
+COMPOSED = 0.3
+SWAPPED = set("place path host url id ticker word domain server symbol dir branch dish of person room product".split())
 
 
 @dataclass(slots=True)
@@ -58,6 +60,9 @@ class Maker:
     tools: int | None = None
 
     def family(self) -> Family:
+        if self.rng.random() < COMPOSED:
+            act = composed.pick(self.rng, held=self.held_tools)
+            return composed.compose(act, self.rng, held=None if self.held_tools else self.held_frames)
         if self.held_tools:
             return self.rng.choice([family for family in world().all if family.held and family.frames])
         return world().pick(self.rng)

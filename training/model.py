@@ -88,10 +88,12 @@ class Model(nn.Module):
                 yield f"blk.{number}.{name}.weight.lora_b", layer.b
 
     def start_from(self, adapter: Weights) -> None:
-        """Go on from an adapter that was trained before."""
+        """Go on from an adapter that was trained before, of this rank or a smaller one (at the same alpha / rank)."""
         with torch.no_grad():
             for name, tensor in self.adapters():
-                tensor.copy_(torch.from_numpy(adapter.load(name)))
+                known = torch.from_numpy(adapter.load(name))
+                rows, columns = known.shape
+                tensor[:rows, :columns].copy_(known)
 
     def _turn(self, places: Tensor) -> tuple[Tensor, Tensor]:
         steps = self.base ** (-torch.arange(0, 64, 2, device=places.device, dtype=torch.float32) / 64)

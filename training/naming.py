@@ -74,15 +74,19 @@ def _properties(roles: list[Role], inputs: Mapping[str, str]) -> tuple[dict[str,
     for role in roles:
         outer, _, inner = inputs[role.name].partition(".")
         if not inner:
-            properties[outer] = schema_of(role.kind)
+            properties[outer] = _schema(role)
         else:
             nested = properties.setdefault(outer, {"type": "object", "properties": {}, "required": []})
-            nested["properties"][inner] = schema_of(role.kind)
+            nested["properties"][inner] = _schema(role)
             if role.must:
                 nested["required"].append(inner)
         if role.must and outer not in required:
             required.append(outer)
     return properties, required
+
+
+def _schema(role: Role) -> dict[str, Any]:
+    return schema_of(role.kind) | ({"description": role.about} if role.about else {})
 
 
 STYLES = ("snake", "snake", "snake", "kebab", "camel", "flat")
@@ -109,7 +113,7 @@ def _tool_name(family: Family, style: str, rng: Draw) -> str:
 
 
 def _input_name(role: Role, style: str, rng: Draw) -> str:
-    name = role.name if rng.random() < 0.45 else rng.choice(role.names)
+    name = role.label or (role.name if rng.random() < 0.45 else rng.choice(role.names))
     return ".".join(styled(part, "camel" if style == "camel" else "snake") for part in name.split("."))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from training.numbers import plain_number
 from training.requests import Ask
-from training.values import Draw, draw, plain_number, words
+from training.values import Draw, draw, words
 
 Fields = dict[str, Any]
 DONE = ("Done.", "That's done.", "OK, done.", "It worked.")

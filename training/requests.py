@@ -1,16 +1,18 @@
 """A request for a family's tool: the frame, what is said in it, and what it means."""
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from training.families import Family, Frame
 from training.naming import Made
-from training.values import Draw, Value, draw
+from training.values import Draw, Value, draw, schema_of
 from training.wording import worded
 
 TRIES = 20
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 DIFFERENT = (("from", "to"), ("a", "b"), ("old_text", "new_text"), ("source", "dest"), ("origin", "destination"))
 ORDERED = (("min", "max"), ("start", "end"))
 
@@ -44,7 +46,26 @@ def ask(family: Family, rng: Draw, *, held: bool | None = False, frames: list[Fr
             break
     said = {role: text for role, (text, _) in values.items()}
     known = {role: value for role, (_, value) in values.items()}
-    return Ask(family, frame, said, known | {key: fill(value, known) for key, value in frame.fixed.items()})
+    return Ask(family, frame, said, known | _fixed(family, frame, known))
+
+
+def revalued(asked: Ask, role: str, said: str, value: Any) -> Ask:
+    """The same request with another value for one role, and for what the wording makes of it."""
+    known = {**{key: asked.values[key] for key in asked.said}, role: value}
+    values = known | _fixed(asked.family, asked.frame, known)
+    return replace(asked, said={**asked.said, role: said}, values=values)
+
+
+def _fixed(family: Family, frame: Frame, known: Mapping[str, Any]) -> dict[str, Any]:
+    """What the wording itself means, with what was said put in; numbers stay numbers."""
+    values = {key: fill(template, known) for key, template in frame.fixed.items()}
+    return {key: _typed(value, family.roles[key].kind) for key, value in values.items()}
+
+
+def _typed(value: Any, kind: str) -> Any:
+    if not isinstance(value, str) or schema_of(kind).get("type") not in ("integer", "number"):
+        return value
+    return json.loads(value) if _NUMBER.fullmatch(value) else value
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:

@@ -2,22 +2,53 @@
 
 from collections.abc import Sequence
 
+from training import composed
+from training.catalogue import world
+from training.families import Family
 from training.making import Dialogue, Maker, lines
+from training.naming import make
+from training.values import draw
 from training.wording import worded
 
 
 def talking(maker: Maker) -> Dialogue:
     """Conversation that needs no tool."""
-    without = frozenset[str]()
+    luck, without = maker.rng.random(), frozenset[str]()
+    if luck < 0.3:
+        return remarking(maker)
     source = "talk"
-    if maker.rng.random() < 0.25:
-        source, without = "facts", frozenset({"websearch", "expert", "llm", "delegate", "codesearch", "edge"})
+    if luck < 0.6:
+        source, without = "facts", frozenset({"expert", "llm", "delegate", "codesearch", "edge"})
     talk = Dialogue("talk", maker.offer([], maker.seeds(), without))
     for line in maker.rng.sample(part_of(lines(source), maker.held_frames), maker.rng.choice([1, 1, 1, 2])):
         said, answer = line.split(" => ")
         talk.user(worded(said[:1].upper() + said[1:], {}, maker.rng))
         talk.says(answer)
     return talk
+
+
+def remarking(maker: Maker) -> Dialogue:
+    """A remark about what a tool on offer is for, without any wish."""
+    family, remark, said = _about_act(maker) if maker.rng.random() < 0.6 else _about_thing(maker)
+    talk = Dialogue("talk", maker.offer([make(family, maker.rng)], maker.seeds()))
+    talk.user(worded(remark[:1].upper() + remark[1:], said, maker.rng))
+    talk.says(maker.rng.choice(lines("replies")))
+    return talk
+
+
+def _about_act(maker: Maker) -> tuple[Family, str, dict[str, str]]:
+    act = composed.pick(maker.rng, held=maker.held_tools)
+    remark = maker.rng.choice(act.idle)
+    said = {role.name: draw(role.kind, maker.rng)[0] for role in act.roles if f"{{{role.name}}}" in remark}
+    return composed.compose(act, maker.rng), remark, said
+
+
+def _about_thing(maker: Maker) -> tuple[Family, str, dict[str, str]]:
+    able = [family for family in world().all if "." in family.name and not family.seed and not family.held]
+    family = maker.rng.choice(able)
+    one = family.name.split(".")[0]
+    many = world().by_name[f"{one}.list"].names[-1].removesuffix(" list")
+    return family, maker.rng.choice(lines("remarks")), {"one": one, "many": many}
 
 
 def part_of(every: Sequence[str], held: bool | None) -> list[str]:

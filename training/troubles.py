@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from training.catalogue import rivals, world
+from training.corrections import retried
 from training.families import Family
-from training.making import Dialogue, Maker, failure, lines, result, swappable
+from training.making import Dialogue, Maker, failure, lines, result
 from training.naming import Made
 from training.outcomes import document
 from training.requests import ask
-from training.wording import worded
+from training.wording import is_order, worded
 
 READERS = ("read", "webfetch", "bash", "read_file", "websearch", "grep", "todoread", "sessions_history")
 INFORMING = {"weather", "stock", "news", "score", "movie", "timein", "directions", "distance", "flights", "websearch"}
+BUSY = ("busy, please call once more", "temporary failure, retry now", "interrupted, call again")
 REFUSALS = (
     "I can't do that with these tools.",
     "I can't do that with the tools I have.",
@@ -34,18 +36,17 @@ IGNORED = (
 
 
 def failing(maker: Maker) -> Dialogue:
-    """A call that fails: admit it plainly, or try what the error suggests."""
+    """A call that fails: admit it plainly, or do what the error says would be right."""
     asked = maker.ask(maker.family())
     made = maker.made(asked, seeds := maker.seeds())
     talk = Dialogue("failing", maker.offer([made], seeds))
+    if maker.rng.random() < 0.75 and retried(maker, asked, talk, made):
+        return talk
     talk.user(asked.request(maker.rng))
     talk.calls((made, asked.arguments(made)))
-    role = swappable(asked)
-    if role and maker.rng.random() < 0.5:
-        other = maker.swapped(asked, role)
-        what = maker.rng.choice(["no such", "unknown", "not found:", "there is no"])
-        talk.gets(failure(made, f"{what} {role} {asked.values[role]!r}; did you mean {other.values[role]!r}?"))
-        maker.served(talk, other, made)
+    if maker.rng.random() < 0.08:
+        talk.gets(failure(made, maker.rng.choice(BUSY)))
+        maker.served(talk, asked, made)
         return talk
     message = maker.rng.choice(lines("errors"))
     talk.gets(failure(made, message))
@@ -56,7 +57,7 @@ def failing(maker: Maker) -> Dialogue:
 def refusing(maker: Maker) -> Dialogue:
     """A wish that none of the tools can fulfil."""
     asked = maker.ask(maker.family())
-    while not asked.family.cannot and "outside" not in asked.family.tags:
+    while not (asked.family.cannot or "outside" in asked.family.tags) or not _is_wish(asked.frame.text):
         asked = maker.ask(maker.family())
     general = {"delegate", "expert", "llm", "edge", "nodes"}
     if asked.family.group in INFORMING or asked.family.seed:
@@ -72,6 +73,13 @@ def refusing(maker: Maker) -> Dialogue:
     talk.user(asked.request(maker.rng))
     talk.says(_refusal(maker, asked.family))
     return talk
+
+
+def _is_wish(text: str) -> bool:
+    """Whether it asks for something in so many words: a remark would be answered in another way than by a refusal."""
+    return (
+        is_order(text) or text.endswith("?") or text.startswith(("I need", "I want", "I'd like", "we need", "{", "a "))
+    )
 
 
 def _refusal(maker: Maker, family: Family) -> str:

@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from training import quantities
+from training.numbers import plain_number, spoken
+
 DATA = Path(__file__).parent / "data"
 
+_ARTICLE = re.compile("^(the|a|an|my|our) ")
 Value = tuple[str, Any]
 Draw = random.Random
-
-ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
-ONES += "seventeen eighteen nineteen".split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
 
 @cache
@@ -28,6 +28,9 @@ def draw(kind: str, rng: Draw) -> Value:
     """A value of that kind: `int 1 10`, `list food 2 4`, `low=low,not urgent; high=high`, or the name of a list."""
     if "=" in kind:
         return _choice(kind, rng)
+    if kind.startswith("of "):
+        text = _thing(rng) if rng.random() < 0.22 else rng.choice(kind[3:].split(",")).strip()
+        return text, _ARTICLE.sub("", text)
     name, *bounds = kind.split()
     maker = _MAKERS.get(name)
     if maker is not None:
@@ -38,28 +41,9 @@ def draw(kind: str, rng: Draw) -> Value:
     return text, text
 
 
-def in_words(number: int) -> str:
-    """Twenty-three for 23; up to 9999."""
-    if number < 0:
-        return f"minus {in_words(-number)}"
-    if number < 20:
-        return ONES[number]
-    if number < 100:
-        tens, ones = divmod(number, 10)
-        return TENS[tens - 2] + (f"-{ONES[ones]}" if ones else "")
-    size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
-    head, rest = divmod(number, size)
-    joint = " and " if rest and rest < 100 else " "
-    return f"{in_words(head)} {name}{joint + in_words(rest) if rest else ''}"
-
-
 def choices(kind: str) -> tuple[str, ...]:
     """The values of an enum kind."""
     return tuple(part.split("=")[0].strip() for part in kind.split(";"))
-
-
-def plain_number(value: float) -> int | float:
-    return int(value) if float(value).is_integer() else value
 
 
 def _fail(kind: str) -> str:
@@ -77,14 +61,6 @@ def _int(rng: Draw, low: str = "1", high: str = "100", *_: str) -> Value:
     if rng.random() < 0.3 and top >= 20:
         number = min(top, max(int(low), round(number, -1)))
     return spoken(number, rng), number
-
-
-def spoken(number: int, rng: Draw) -> str:
-    """A whole number as somebody might write it."""
-    luck = rng.random()
-    if (luck < 0.1 and abs(number) <= 100) or (luck < 0.02 and abs(number) < 10_000):
-        return in_words(number)
-    return f"{number:,}" if abs(number) >= 1000 and luck > 0.85 else str(number)
 
 
 def _number(rng: Draw, low: str = "0", high: str = "100", digits: str = "1") -> Value:
@@ -122,6 +98,8 @@ _SPOKEN_TIMES = {
 def _seconds(rng: Draw, most: str = "300") -> Value:
     """A stretch of time, said in any unit, as seconds."""
     limit = float(most)
+    if rng.random() < 0.5:
+        return quantities.measure(rng, "duration", "seconds", "1", most)
     if rng.random() < 0.12:
         said, value = rng.choice([pair for pair in _SPOKEN_TIMES.items() if pair[1] <= limit])
         return said, value
@@ -176,6 +154,22 @@ def _dir(rng: Draw) -> Value:
     parts = [rng.choice(words("folder")) for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
     path = rng.choice(["", "", "", "/", "./", "~/"]) + "/".join(parts) + rng.choice(["", "", "", "/"])
     return path, path
+
+
+def _thing(rng: Draw) -> str:
+    """Something that may stand anywhere: only its place in the request says what it is."""
+    noun = rng.choice(words("thing")).removesuffix("s")
+    return rng.choice(
+        [
+            rng.choice(words("product")),
+            rng.choice(words("device")),
+            f"{rng.choice(words('adj'))} {noun}",
+            _made_up(rng).capitalize(),
+            f"{noun} {rng.randint(1, 40)}",
+            f"{_made_up(rng)} {noun}",
+            f"the {rng.choice(words('adj'))} {noun}",
+        ]
+    )
 
 
 def _made_up(rng: Draw) -> str:
@@ -262,6 +256,8 @@ def _isodate(rng: Draw) -> Value:
 
 
 def _time(rng: Draw) -> Value:
+    if rng.random() < 0.4:
+        return quantities.measure(rng, "clock", "said", "5", "23")
     hour, minute = rng.randint(1, 12), rng.choice([0, 0, 15, 30, 45, rng.randint(1, 59)])
     text = rng.choice(
         [
@@ -317,7 +313,9 @@ def _composed(rng: Draw) -> str:
 
 
 def _text(rng: Draw) -> Value:
-    """A thing somebody would say or write down."""
+    """A thing somebody would say or write down; now and then several sentences, or lines."""
+    if rng.random() < 0.14:
+        return _long(rng)
     text = rng.choice(words("sentence")) if rng.random() < 0.4 else _composed(rng)
     if rng.random() < 0.1:
         text = f"{rng.choice(words('person'))}: {text}"
@@ -325,6 +323,22 @@ def _text(rng: Draw) -> Value:
         text = text[:1].upper() + text[1:]
     if rng.random() < 0.1:
         text = text.upper() if rng.random() < 0.3 else f"{text}{rng.choice(['!', ' 🎉', ' :)', '?', ' – ok', '...'])}"
+    return text, text
+
+
+def _long(rng: Draw) -> Value:
+    pieces = [rng.choice(words("sentence")) if rng.random() < 0.6 else _composed(rng) for _ in range(rng.randint(2, 4))]
+    full = [piece[:1].upper() + piece[1:].rstrip(".") for piece in pieces]
+    text = rng.choice(
+        [
+            ". ".join(full) + ".",
+            ". ".join(full) + ".",
+            "\n".join(pieces),
+            "\n".join(f"- {piece}" for piece in pieces),
+            "\n".join(f"{number}. {piece}" for number, piece in enumerate(pieces, 1)),
+            f"{full[0]},\n{full[1]}.\n{rng.choice(words('person'))}",
+        ]
+    )
     return text, text
 
 
@@ -402,6 +416,7 @@ _MAKERS: dict[str, Callable[..., Value]] = {
     "ticker": _coin,
     "glob": _glob,
     "text": _text,
+    "measure": quantities.measure,
 }
 
 _SHAPES: dict[str, dict[str, Any]] = {
@@ -420,6 +435,8 @@ def schema_of(kind: str) -> dict[str, Any]:
         return {"type": "string", "enum": list(choices(kind))}
     if name == "list":
         return {"type": "array", "items": schema_of(" ".join(rest[:1]))}
+    if name == "measure":
+        return {"type": quantities.schema_of(*rest[:2])}
     if name in _SHAPES:
         return dict(_SHAPES[name])
     return {"type": _NUMERIC.get(name, "string")}

@@ -7,6 +7,7 @@ from training.values import DATA, Draw, words
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 _SLOT = re.compile(r"(\{[\w.]+\})")
+_DOUBLED = re.compile(r"\b(?:the|a|an) ((?:a|the|our|my|any) )")
 QUOTES = (('"', '"'), ('"', '"'), ("'", "'"), ("“", "”"), ("`", "`"), ("«", "»"))
 
 
@@ -22,6 +23,7 @@ def worded(frame: str, said: dict[str, str], rng: Draw, *, alone: bool = True) -
     text = _quoted(text, opening, closing, rng)
     pieces = [_rough(piece, rng, sloppy, low) if not _SLOT.fullmatch(piece) else piece for piece in _SLOT.split(text)]
     text = re.sub(r"\{([\w.]+)\}", lambda slot: said[slot[1]], "".join(pieces))
+    text = _DOUBLED.sub(r"\1", text)
     return f"{rng.choice(words('context'))} {text}" if alone and rng.random() < 0.04 else text
 
 
@@ -81,7 +83,7 @@ def _rough(piece: str, rng: Draw, sloppy: bool, low: bool) -> str:
     piece = piece.lower() if low else piece
     if not sloppy:
         return piece
-    return " ".join(_typo(word, rng) if rng.random() < 0.15 else word for word in piece.split(" "))
+    return " ".join(typo(word, rng) if rng.random() < 0.15 else word for word in piece.split(" "))
 
 
 @cache
@@ -96,7 +98,8 @@ def _other(word: str, rng: Draw) -> str:
     return rng.choice(others) if others and rng.random() < 0.07 else word
 
 
-def _typo(word: str, rng: Draw) -> str:
+def typo(word: str, rng: Draw) -> str:
+    """The word with a slip of the finger; short words and those with digits stay."""
     if len(word) < 4 or not word.isalpha():
         return word
     at = rng.randint(1, len(word) - 2)
