@@ -1,9 +1,19 @@
-"""The mean of two adapters, where the second went on from the first: `python -m training.blend FIRST SECOND OUT`."""
+"""The mean of two adapters, where the second went on from the first: `python -m training.blend FIRST SECOND OUT`.
+
+The first may have a smaller rank; what it lacks counts as nothing.
+"""
 
 import argparse
 from pathlib import Path
 
-from training.gguf import Weights, write_adapter
+import numpy as np
+
+from training.gguf import Array, Weights, write_adapter
+
+
+def widened(tensor: Array, shape: tuple[int, ...]) -> Array:
+    """The tensor in the corner of a larger one of zeros."""
+    return np.pad(tensor, [(0, wanted - had) for had, wanted in zip(tensor.shape, shape, strict=True)])
 
 
 def main() -> None:
@@ -12,8 +22,9 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
     first, second = Weights(given.first), Weights(given.second)
-    mean = {name: (first.load(name) + second.load(name)) / 2 for name in first.tensors}
-    write_adapter(given.out, mean, alpha=first.fields["adapter.lora.alpha"], name=first.fields["general.name"])
+    padded = {name: widened(first.load(name), tensor.shape) for name, tensor in second.tensors.items()}
+    mean = {name: (tensor + second.load(name)) / 2 for name, tensor in padded.items()}
+    write_adapter(given.out, mean, alpha=second.fields["adapter.lora.alpha"], name=second.fields["general.name"])
 
 
 if __name__ == "__main__":

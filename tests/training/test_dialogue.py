@@ -48,6 +48,22 @@ def test_a_tool_is_one_line_with_its_inputs_and_the_first_sentence_of_its_purpos
     )
 
 
+def test_an_input_tells_its_unit_or_format_where_the_name_does_not() -> None:
+    inputs = {
+        "wait": {"type": "integer", "description": "How long to wait (minutes)"},
+        "timeout_minutes": {"type": "integer", "description": "in minutes"},
+        "day": {"type": "string", "description": "The day, YYYY-MM-DD."},
+        "born": {"type": "string", "format": "date"},
+        "share": {"type": "number", "description": "0 to 1"},
+        "note": {"type": "string", "description": "what was said minutes ago"},
+    }
+    tool = Tool("plan", "Plan it", {"type": "object", "properties": inputs, "required": list(inputs)})
+    assert tool_line(tool) == (
+        "plan(wait: int minutes, timeout_minutes: int, day: YYYY-MM-DD, born: YYYY-MM-DD, share: number 0-1, note)"
+        " — Plan it"
+    )
+
+
 def test_the_built_in_tools_fit_a_line_each() -> None:
     assert system_block(standard()).splitlines()[:2] == [
         "calculator(expression) — Compute an arithmetic expression",

@@ -26,6 +26,15 @@ OPENING = "<|im_start|>assistant\n"
 CLOSING = "<|im_end|>"
 
 _KINDS = {"integer": "int", "boolean": "bool"}
+ABOUT_CHARS = 200
+# What the description of an input may say that its name does not: the unit of a number, the format of a text.
+_UNITS = frozenset(
+    "ms milliseconds seconds minutes hours days weeks months years mg grams kg kilograms tonnes mm cm centimetres"
+    " centimeters metres meters km kilometres kilometers miles ml millilitres milliliters litres liters percent celsius"
+    " fahrenheit degrees cents euros dollars eur usd gbp bytes kb mb gb pixels watts kwh rpm hz 0-1".split()
+)
+_FORMATS = {"yyyy-mm-dd": "YYYY-MM-DD", "hh:mm": "HH:MM"}
+_STANDARDS = {"date": "YYYY-MM-DD", "time": "HH:MM"}
 
 
 def render(messages: Sequence[Message], tools: Sequence[Tool]) -> str:
@@ -136,9 +145,26 @@ def _inputs(schema: Any, depth: int = 0) -> str:
 
 
 def _input(name: str, schema: Any, must: bool, depth: int) -> str:
-    kind = _kind(schema, depth)
+    kind, hint = _kind(schema, depth), _hint(name, schema)
     named = f"{_cut(name, NAME_CHARS)}{'' if must else '?'}"
-    return named if kind == "string" else f"{named}: {kind}"
+    told = " ".join(part for part in ("" if kind == "string" else kind, hint) if part)
+    return f"{named}: {told}" if told else named
+
+
+def _hint(name: str, schema: Any) -> str:
+    """The unit or format that an input's description tells and its name does not; empty if there is none."""
+    if not isinstance(schema, Mapping) or schema.get("type") not in ("string", "integer", "number"):
+        return ""
+    about = schema.get("description")
+    words = (about if isinstance(about, str) else "")[:ABOUT_CHARS].lower().replace("0 to 1", "0-1").split()
+    told = (word.strip("()[].,;:'\"") for word in words)
+    if schema["type"] == "string":
+        found = next(
+            (_FORMATS[word] for word in told if word in _FORMATS), _STANDARDS.get(str(schema.get("format")), "")
+        )
+        return "" if "enum" in schema else found
+    unit = next((word for word in told if word in _UNITS), "")
+    return "" if unit in name.lower() else unit
 
 
 def _kind(schema: Any, depth: int) -> str:
