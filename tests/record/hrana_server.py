@@ -105,6 +105,7 @@ def _written(value: Any) -> dict[str, Any]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes, and the second must not wait for a receipt
     server: HranaServer
 
     def do_POST(self) -> None:
