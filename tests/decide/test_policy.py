@@ -102,6 +102,75 @@ def test_a_text_that_cannot_be_told_is_asked_about_where_some_commands_are(text:
     assert judged("bash", rule(ALLOW, "bash"), command=text) is Allowed
 
 
+@pytest.mark.threat("T26")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "eval rm x",
+            "sh -c 'rm x'",
+            "flock l rm x",
+            "strace -f /bin/rm x",
+            "$(echo rm) x",
+            "env A=1 rm x",
+            "xargs rm",
+        ),
+        *("find . -exec rm {} +", "tar --to-command=rm -xf a", "vim -c '!rm x'", "coproc rm x", "x=rm; $x y"),
+    ],
+)
+def test_a_command_that_may_be_a_denied_one_is_asked_about_even_at_full_autonomy(text: str) -> None:
+    full = replace(FREE, autonomy=Autonomy.FULL)
+    assert judged("bash", command(DENY, "rm"), grant=full, command=text) is NeedsApproval
+    assert judged("bash", grant=full, command=text) is Allowed
+
+
+@pytest.mark.parametrize("text", ["git -C . push", "git -c a=b push", "git $(echo push)", "git p*", "flock l git push"])
+@pytest.mark.parametrize("verdict", [ASK, DENY])
+def test_options_wrappers_and_made_words_do_not_hide_what_a_rule_is_about(text: str, verdict: Verdict) -> None:
+    online = replace(FREE, autonomy=Autonomy.FULL, permissions=FREE.permissions | {"network"})
+    assert judged("bash", command(verdict, "git push"), grant=online, command=text) is NeedsApproval
+
+
+@pytest.mark.parametrize("text", ["grep -rn rm src", "echo rm", "find . -name rm", "git log --grep rm", "ls; cp a b"])
+def test_a_word_that_no_command_runs_is_not_taken_for_a_denied_command(text: str) -> None:
+    full = replace(FREE, autonomy=Autonomy.FULL)
+    assert judged("bash", command(DENY, "rm"), grant=full, command=text) is Allowed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"), [(".env", "/w/.env"), (".env", "/w/./a//../.env"), ("/w/.env", ".env"), ("/w/a/*", "a/b")]
+)
+def test_a_denied_path_is_denied_from_the_workspace_and_from_the_root_of_the_disk(pattern: str, path: str) -> None:
+    full = replace(FREE, autonomy=Autonomy.FULL)
+    assert judged("write", rule(DENY, "write", argument="path", pattern=pattern), grant=full, path=path) is Denied
+
+
+def test_a_tool_that_names_its_files_in_another_way_is_asked_about_where_some_paths_are_denied() -> None:
+    patch = next(tool for tool in tools_of(["coding"], Workplace()) if tool.name == "apply_patch")
+    grant = Grant(Tier.RUN, autonomy=Autonomy.FULL, rules=(Rule.parse("deny needs file_write where path is .env"),))
+    assert ruling(patch, {"patch": "*** Begin Patch"}, grant).verdict is ASK
+
+
+def test_an_allowed_host_is_not_found_in_the_path_of_another() -> None:
+    fetch = Tool("webfetch", "", {"properties": {"url": TEXT}}, requires_confirmation=True)
+    grant = Grant(rules=(Rule.parse("allow webfetch where url is https://*.good.example/docs/*"),))
+    assert ruling(fetch, {"url": "https://www.good.example/docs/a"}, grant).verdict is ALLOW
+    for url in ("https://evil.example/.good.example/docs/a", "https://www.good.example/x/docs/a", "https://a"):
+        assert ruling(fetch, {"url": url}, grant).verdict is ASK
+
+
+def test_of_several_rules_that_ask_the_one_that_wants_the_most_people_counts() -> None:
+    rules = (
+        Rule.parse("ask bash"),
+        Rule.parse("ask bash by 2 where command is git push"),
+        Rule.parse("ask needs shell"),
+    )
+    for order in (rules, rules[::-1]):
+        ruled = ruling(BASH, {"command": "git push"}, replace(FREE, rules=order, permissions=frozenset({"network"})))
+        assert ruled.rule is not None
+        assert ruled.rule.quorum == 2
+
+
 @pytest.mark.feature("F123")
 @pytest.mark.parametrize(
     "text", ["rm -rf /", "rm -r -f /*", "ls; mkfs.ext4 /dev/sda", "dd if=x of=/dev/sda", "shutdown now", "chmod -R 0 /"]

@@ -5,7 +5,8 @@ from posixpath import dirname
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolwire.decide.policy import SHELL_ARGUMENT, allowed_by, normal
+from toolwire.decide.matching import SHELL_ARGUMENT, normal
+from toolwire.decide.policy import allowed_by
 from toolwire.decide.shell import UNKNOWN, read_shell
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.policy import Rule, Verdict

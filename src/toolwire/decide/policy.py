@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any
 
+from toolwire.decide.matching import SHELL_ARGUMENT, Fit, begins, concerns, exactly, meant
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
@@ -16,8 +17,6 @@ from toolwire.protocol.tools import Effect, Grant, Tier, Tool
 from toolwire.protocol.values import quick
 
 SHELL = "shell"
-SHELL_ARGUMENT = "command"
-LONGEST_VALUE = 10_000
 
 # Commands that no policy means to allow by being silent about them. A hint: the sandbox is what holds.
 _RUINOUS = frozenset("mkfs shutdown reboot halt poweroff fdisk parted wipefs".split())
@@ -61,17 +60,15 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
         return Ruling(Verdict.DENY, f"{ruin!r} would ruin the machine; it is never run.")
     if reading is not None and (missing := _missing(reading, grant)):
         return Ruling(Verdict.DENY, f"{missing!r} needs network, which this turn does not have.")
-    for verdict in (Verdict.DENY, Verdict.ASK):
-        for rule in grant.rules:
-            if rule.verdict is verdict and _concerns(rule, tool) and _matches(rule, arguments, reading):
-                return Ruling(verdict, _said(rule), rule)
+    if (forbidding := _forbidding(tool, arguments, grant, reading)) is not None:
+        return forbidding
     if looks and not tool.requires_confirmation:
         return _LOOKS
     if tainted and grant.wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
         return Ruling(
             Verdict.ASK, f"This turn has read what strangers may have written, and {tool.name!r} has effects."
         )
-    allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and _concerns(rule, tool)]
+    allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and concerns(rule, tool)]
     if (allowing := _allowing(allows, arguments, reading)) is not None:
         return Ruling(Verdict.ALLOW, _said(allowing), allowing)
     return _by_autonomy(tool, grant)
@@ -79,7 +76,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
 
 def allowed_by(rules: Iterable[Rule], tool: Tool, arguments: Mapping[str, Any]) -> Rule | None:
     """The rule, of rules that allow, under which this call needs no asking; every command of a text needs one."""
-    return _allowing((rule for rule in rules if _concerns(rule, tool)), arguments, _reading(tool, arguments))
+    return _allowing((rule for rule in rules if concerns(rule, tool)), arguments, _reading(tool, arguments))
 
 
 def narrowed(grant: Grant, own: Grant) -> Grant:
@@ -110,25 +107,23 @@ def _by_autonomy(tool: Tool, grant: Grant) -> Ruling:
     return _FREE
 
 
-def _concerns(rule: Rule, tool: Tool) -> bool:
-    return tool.name in rule.tools or (bool(rule.permission) and rule.permission in tool.needs)
-
-
 def _reading(tool: Tool, arguments: Mapping[str, Any]) -> Reading | None:
     command = arguments.get(SHELL_ARGUMENT)
     return read_shell(command) if SHELL in tool.needs and isinstance(command, str) else None
 
 
-def _matches(rule: Rule, arguments: Mapping[str, Any], reading: Reading | None) -> bool:
-    """Whether a rule that denies or asks means this call: in doubt it does."""
-    if not rule.argument:
-        return True
-    if rule.argument == SHELL_ARGUMENT and reading is not None:
-        return any(_begins((base_name(name), *rest), rule.pattern) for name, *rest in reading.commands) or (
-            bool(reading.doubt) and rule.verdict is Verdict.ASK
-        )
-    value = arguments.get(rule.argument)
-    return value is not None and any(_fits(text.casefold(), rule.pattern.casefold()) for text in _texts(value))
+def _forbidding(tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: Reading | None) -> Ruling | None:
+    """What the rules that deny or ask say. Of several that ask, the one that wants the most people counts."""
+    found: dict[Verdict, list[tuple[Rule, Fit]]] = {Verdict.DENY: [], Verdict.ASK: []}
+    for rule in grant.rules:
+        fit = Fit.NO if rule.verdict is Verdict.ALLOW else meant(rule, tool, arguments, reading, grant.roots)
+        if fit is not Fit.NO:
+            found[rule.verdict if fit is Fit.YES else Verdict.ASK].append((rule, fit))
+    for verdict, rules in found.items():
+        if rules:
+            rule, fit = max(rules, key=lambda one: (one[0].quorum, one[1], str(one[0])))
+            return Ruling(verdict, _said(rule) if fit is Fit.YES else _doubted(rule, reading), rule)
+    return None
 
 
 def _allowing(rules: Iterable[Rule], arguments: Mapping[str, Any], reading: Reading | None) -> Rule | None:
@@ -138,52 +133,13 @@ def _allowing(rules: Iterable[Rule], arguments: Mapping[str, Any], reading: Read
         if not rule.argument:
             return rule
         value = arguments.get(rule.argument)
-        if reading is None and isinstance(value, str) and _fits(normal(value), rule.pattern):
+        if reading is None and isinstance(value, str) and exactly(value, rule.pattern):
             return rule
     shell = [rule for rule in spoken if rule.argument == SHELL_ARGUMENT]
     if reading is None or reading.doubt or reading.written or not reading.commands or not shell:
         return None
-    used = [next((rule for rule in shell if _begins(words, rule.pattern)), None) for words in reading.commands]
+    used = [next((rule for rule in shell if begins(words, rule.pattern)), None) for words in reading.commands]
     return None if None in used else used[0]
-
-
-def _begins(words: Iterable[str], pattern: str) -> bool:
-    """Whether a command begins with the words of a pattern; `*` in a word stands for anything that is known."""
-    known = list(words)
-    wanted = pattern.split()
-    return len(known) >= len(wanted) and all(
-        UNKNOWN not in word and _fits(word, want) for word, want in zip(known, wanted, strict=False)
-    )
-
-
-def normal(text: str) -> str:
-    """A value as rules see it: a path without detours, anything else as it is."""
-    return normpath(text) if "/" in text and "://" not in text else text
-
-
-def _texts(value: Any) -> Iterable[str]:
-    items = value if isinstance(value, list) else [value]
-    for item in items:
-        text = item if isinstance(item, str) else str(item)
-        yield text
-        yield normal(text)
-
-
-def _fits(text: str, pattern: str) -> bool:
-    """A glob in which only `*` means something, in time that grows with the text alone."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return text == pattern
-    if len(text) > LONGEST_VALUE or not text.startswith(first):
-        return False
-    *middle, last = rest
-    at = len(first)
-    for piece in middle:
-        found = text.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return len(text) - len(last) >= at and text.endswith(last)
 
 
 def _ruin(reading: Reading) -> str:
@@ -213,6 +169,11 @@ def _missing(reading: Reading, grant: Grant) -> str:
 
 def _said(rule: Rule) -> str:
     return f"{rule.reason or 'The policy says so'} ({rule})."
+
+
+def _doubted(rule: Rule, reading: Reading | None) -> str:
+    why = f": {reading.doubt}" if reading is not None and reading.doubt else ""
+    return f"It cannot be told whether a rule means it{why} ({rule})."
 
 
 def _shared_roots(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:

@@ -56,6 +56,11 @@ def only_reads(reading: Reading) -> bool:
     return reading.plain and bool(reading.commands) and all(map(_reads, reading.commands))
 
 
+def runs_nothing_else(words: Sequence[str]) -> bool:
+    """Whether no word of a command is one that it would run."""
+    return bool(words) and words[0] != "xargs" and _reads(tuple(words))
+
+
 def _reads(words: tuple[str, ...]) -> bool:
     name, rest = words[0], words[1:]
     if name in _WHATEVER:
