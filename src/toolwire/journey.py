@@ -21,12 +21,13 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, quick
+from toolwire.protocol.values import changed, making, quick
 from toolwire.record.contract import Store
 from toolwire.returning import is_plain, returned
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
+_context = making(Context)
 _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
 
 
@@ -76,7 +77,9 @@ class Batch:
         """Take a free place; when there is none, what to wait for. Places are given in the order of asking."""
         if self._free > 0:
             self._free -= 1
-            self._arrive()
+            self._running += 1
+            if self._running > self.peak:
+                self.peak = self._running
             return None
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
@@ -88,7 +91,8 @@ class Batch:
         except asyncio.CancelledError:
             self._give_up(place)
             raise
-        self._arrive()
+        self._running += 1
+        self.peak = max(self.peak, self._running)
 
     @property
     def busy(self) -> bool:
@@ -97,12 +101,10 @@ class Batch:
 
     def leave(self) -> None:
         self._running -= 1
-        self._pass_on()
-
-    def _arrive(self) -> None:
-        self._running += 1
-        if self._running > self.peak:
-            self.peak = self._running
+        if self._waiting:
+            self._pass_on()
+        else:
+            self._free += 1
 
     def _give_up(self, place: "asyncio.Future[None]") -> None:
         if place in self._waiting:
@@ -284,7 +286,7 @@ class Journey:
         turn, emit = self._turn, self._emit
         identity = (card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt)
         if emit is None:
-            return Context(*identity, thread=turn.thread)
+            return _context(*identity, thread=turn.thread)
         loop, call_id, secrets = asyncio.get_running_loop(), card.call.id, self._hub.secrets
 
         def report(message: str, fraction: float | None) -> None:

@@ -29,12 +29,15 @@ from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.turns import Turn
+from toolwire.protocol.values import making
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
 IN_FLIGHT = 32
 _MOST_SHARES = 1_000
 _SEAL_BYTES = 32
+
+_case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
 
 
 class Runtime:
@@ -190,20 +193,20 @@ class Runtime:
         """Decide about calls and make their cards."""
         judged = []
         for place, call in enumerate(calls):
-            case = Case(
+            case = _case(
                 call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted
             )
             decision = decide(case)
-            judged.append(Accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
+            judged.append(_accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
         return judged
 
     def _card(self, turn: Turn, call: ToolCall, decision: Decision, *, alone: bool) -> CallCard:
         """A call that is alone starts at once, so its card is opened as started: one write less."""
-        tool = self.toolbox.get(call.name)
+        tool = decision.tool if isinstance(decision, Allowed) else self.toolbox.get(call.name)
         effect, version = (tool.effect, tool.version) if tool else (Effect.UNSAFE, "")
         attempt = int(alone and isinstance(decision, Allowed))
         result = refused(decision) if isinstance(decision, Denied) else None
-        return CallCard(
+        return _card(
             self.new_id(), turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
             effect, version, self.clock(), attempt, result,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.protocol.values import changed, quick
+from toolwire.protocol.values import changed, changing, making, quick
 
 
 @quick
@@ -52,6 +52,17 @@ def test_a_made_or_changed_value_is_frozen_and_of_its_own_class() -> None:
 def test_changing_leaves_the_original_alone() -> None:
     before = Point(1)
     assert (changed(before, x=9, y=8), before) == (Point(9, 8), Point(1))
+
+
+def test_shortcuts_make_and_change_values_like_the_class_itself() -> None:
+    make, move = making(Point), changing(Point, "x")
+    assert [make(1), make(1, y=5), make(1, 2, {"a": 1})] == [Point(1), Point(1, y=5), Point(1, 2, {"a": 1})]
+    assert move(Point(1, 5), 9) == Point(9, 5)
+    assert make(1).tags is not make(1).tags
+    for value in (make(1), move(Point(1), 9)):
+        assert type(value) is Point
+        with pytest.raises(FrozenInstanceError):
+            value.x = 5  # type: ignore[misc]
 
 
 def test_values_can_be_copied_pickled_and_matched() -> None:

@@ -17,7 +17,7 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, To
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import making, quick
 
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
@@ -52,6 +52,8 @@ class Rung:
 
 
 Issue = Denied | NeedsApproval
+
+_may_run = making(Allowed)
 
 
 def decide(case: Case) -> Decision:
@@ -127,7 +129,7 @@ def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
     arguments, timeout_s = checked.arguments, timeout_for(tool, checked.arguments)
     if TIMEOUT_ARGUMENT in arguments and _takes_a_timeout(tool):
         arguments = {**arguments, TIMEOUT_ARGUMENT: int(timeout_s * 1000)}
-    return Allowed(case.call, tool, arguments, timeout_s, checked.notes)
+    return _may_run(case.call, tool, arguments, timeout_s, checked.notes)
 
 
 def _takes_a_timeout(tool: Tool) -> bool:

@@ -19,9 +19,10 @@ from toolwire.protocol.calls import Allowed, Block, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, making
 
 Invoke = Callable[[Mapping[str, Any], Context], Awaitable[Any]]
+_result = making(ToolResult)
 GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
 DEADLINE_NOTE = "shortened by the deadline of the turn"
@@ -70,7 +71,7 @@ class InProcessExecutor:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
         if target.check is not None and (fault := _fault(target.check, value, structured)):
             return _not_as_promised(allowed, fault, content, _ms(started))
-        result = ToolResult(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
+        result = _result(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
         return _ended(result, value) if isinstance(value, ToolOutput) else result
 
     def leftover(self, key: str) -> Left | None:

@@ -8,7 +8,9 @@ from typing import Any
 import orjson
 
 from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
+from toolwire.protocol.values import making
 
+_text = making(Text)
 _BLOCKS = (Text, Image, Resource, ErrorText)
 OWN_RESULTS = (*_BLOCKS, ToolOutput)
 """What a tool returns when it says itself what models see."""
@@ -23,7 +25,7 @@ class NotPresentable(Exception):
 def present(value: Any) -> tuple[tuple[Block, ...], Any]:
     """The content blocks for a returned value, and the value as plain JSON where it has structure."""
     if isinstance(value, str):
-        return (Text(clean(value)),), None
+        return (_text(clean(value)),), None
     if value is None:
         return (Text("done"),), None
     if isinstance(value, _BLOCKS):

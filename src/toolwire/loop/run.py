@@ -33,10 +33,12 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, making
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.runtime import Runtime
 from toolwire.wire.format_tally import FormatTally, merged, tally
+
+_request = making(Request)
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
@@ -156,11 +158,11 @@ class Runner:
             match next_step(held.turn, self._runtime.clock()):
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
-                case AskModel():
+                case AskModel(closing):
                     if self._intervene is not None:
                         held.turn = await self._intervened(held.turn, self._intervene)
                     if held.turn.ending is None:
-                        held.turn = await self._ask(asked(held.turn))
+                        held.turn = await self._ask(held.turn if closing is None else asked(held.turn))
                 case Finished(ending):
                     return await self._end(held.turn, ending)
 
@@ -183,7 +185,7 @@ class Runner:
         closing = turn.closing
         if self._emit:
             self._emit(ModelAsked(turn.iterations + 1, closing))
-        request = Request(
+        request = _request(
             turn.messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
         )
         began = perf_counter()

@@ -30,11 +30,12 @@ from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed, changing, quick
+from toolwire.protocol.values import changed, changing, making, quick
 
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""
 
+_call, _results = making(ToolCall), making(ResultsMessage)
 _with_calls = changing(Reply, "calls")
 _after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
 _after_results = changing(
@@ -68,6 +69,8 @@ class Finished:
 
 Step = AskModel | RunCalls | Finished
 
+_ASK, _run = AskModel(), making(RunCalls)
+
 
 def next_step(turn: Turn, now: float) -> Step:
     """Read the turn so far and say what it needs next."""
@@ -76,8 +79,9 @@ def next_step(turn: Turn, now: float) -> Step:
     if reason := ending_reason(turn, now):
         return Finished(Ending(reason, last_words(turn) or WITHOUT_ANSWER[reason]))
     if turn.pending:
-        return RunCalls(turn.pending)
-    return AskModel(turn.closing or closing_reason(turn))
+        return _run(turn.pending)
+    reason = turn.closing or closing_reason(turn)
+    return _ASK if reason is None else AskModel(reason)
 
 
 def asked(turn: Turn) -> Turn:
@@ -95,7 +99,7 @@ def minted(turn: Turn, reply: Reply) -> Reply:
         return reply
     stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
     calls = [
-        ToolCall(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
+        _call(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
         for n, c in enumerate(reply.calls, 1)
     ]
     return _with_calls(reply, tuple(calls))
@@ -132,7 +136,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     new = echoes if len(echoes) == 1 else tuple(dict.fromkeys(echoes))
     kept = (*turn.echoes, *new)[-ECHOES_KEPT:]
     repeats = kept.count(echoes[0]) if len(echoes) == 1 else max(map(kept.count, echoes), default=0)
-    messages: tuple[Message, ...] = (*turn.messages, ResultsMessage(tuple(results)))
+    messages: tuple[Message, ...] = (*turn.messages, _results(tuple(results)))
     ending = _delivered(results) if results and results[0].delivery else None
     warned = turn.warned
     if repeats > 1 and not warned and ending is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import making, quick
 
 
 @quick
@@ -74,9 +74,8 @@ class AuditRow:
     detail: Mapping[str, Any] = field(default_factory=dict)
     seq: int = 0
 
-    @classmethod
+    @staticmethod
     def about(
-        cls,
         card: CallCard,
         event: str,
         at: float,
@@ -92,7 +91,10 @@ class AuditRow:
             code = result.error.code if result.error else ""
             if result.engine:
                 detail = {**(detail or {}), "engine": result.engine, "profile": result.profile}
-        return cls(
+        return _row(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
             status, code, card.args_digest, elapsed_ms, detail or {},
         )  # fmt: skip
+
+
+_row = making(AuditRow)

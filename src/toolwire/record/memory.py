@@ -14,7 +14,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Purse, Spending, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, changing
 from toolwire.record import refusals, story
 from toolwire.record.chain import BEGINNING, AuditChain, link, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
@@ -30,6 +30,8 @@ from toolwire.record.tally import (
     tool_metrics,
 )
 from toolwire.wire.format_tally import FormatTally, merged
+
+_ended = changing(CallCard, "result")
 
 
 @dataclass(slots=True)
@@ -313,7 +315,7 @@ class MemoryStore:
 
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
         cards = self._cards[card.turn_id]
-        cards[card.call.id] = changed(cards[card.call.id], result=result)
+        cards[card.call.id] = _ended(cards[card.call.id], result)
         name = counted_as(card)
         tool = self._tools.get(name)
         if tool is None:
