@@ -8,7 +8,7 @@ from toolwire.decide.patterns import standing_yes
 from toolwire.deliver.endings import rejected
 from toolwire.errors import Fenced
 from toolwire.loop.events import ApprovalAsked, Event
-from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Turn
@@ -79,7 +79,7 @@ class People:
     def _outcome(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied | None:
         match asked.state:
             case ApprovalState.GRANTED:
-                return self._granted(call, request, asked.word)
+                return self._granted(call, request, asked)
             case ApprovalState.REJECTED:
                 reason = asked.word.reason
                 return rejected(call, f"The user did not allow {call.name!r}{': ' + reason if reason else '.'}")
@@ -94,7 +94,7 @@ class People:
         store, turn, tool = self._office.store, self._turn, request.allowed.tool
         for card in await store.approvals(turn_id=turn.id, limit=_MOST_LOOKED_AT):
             same = card.tool == tool.name and card.policy == request.policy
-            if same and card.state is ApprovalState.GRANTED and card.word.scope is Scope.TURN:
+            if same and card.whole_turn:
                 return _repeated(card, "allowed for the whole turn")
         cards = [card for card in await store.standing() if (card.project, card.agent) == (turn.project, turn.agent)]
         found = standing_yes(cards, tool, request.allowed.arguments, request.policy) if cards else None
@@ -147,13 +147,19 @@ class People:
         except Fenced:  # somebody else has answered meanwhile, and the first answer counts
             return await self._office.store.approval(asked.id)
 
-    def _granted(self, call: ToolCall, request: NeedsApproval, word: Approval) -> Allowed | Denied:
-        """The call as it was approved: other arguments are judged like any, and need no second approval."""
-        if word.arguments is None:
+    def _granted(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied:
+        """The call as it was approved: other arguments are judged like any, and need no second approval.
+
+        If as they are now they want more people than have agreed, they do.
+        """
+        arguments = asked.word.arguments
+        if arguments is None:
             return request.allowed
-        decision = self._office.judge_anew(self._turn, changed(call, arguments=word.arguments))
+        decision = self._office.judge_anew(self._turn, changed(call, arguments=arguments))
         if isinstance(decision, Denied):
             return decision
+        if isinstance(decision, NeedsApproval) and decision.quorum > len(asked.agreed):
+            return rejected(call, f"With the arguments that the user chose, {decision.quorum} people must agree.")
         allowed = decision.allowed if isinstance(decision, NeedsApproval) else decision
         return changed(allowed, notes=(*allowed.notes, "the user changed the arguments"))
 

@@ -159,6 +159,54 @@ async def test_what_the_policy_names_needs_several_people(agent: Callable[..., A
 
 
 @pytest.mark.threat("T65")
+async def test_several_people_agree_to_the_same_arguments_or_to_nothing(
+    agent: Callable[..., Agent], doors: Doors
+) -> None:
+    store = MemoryStore()
+    two = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
+    with pytest.raises(Suspended) as waits:
+        await agent(store, call("unlock", door=1), grant=two).ask("Open")
+    [asked] = waits.value.approvals
+    await store.answer(asked, Approval(granted=True, by="ann"))
+    await store.answer(asked, Approval(granted=True, by="bob", arguments={"door": 99}))
+    with pytest.raises(Suspended):
+        await agent(store, grant=two).resume(waits.value.turn_id)
+    await store.answer(asked, Approval(granted=True, by="ann", arguments={"door": 99}))
+    await agent(store, "Done.", grant=two).resume(waits.value.turn_id)
+    assert doors.opened == [99]
+
+
+@pytest.mark.threat("T65")
+async def test_one_of_several_people_cannot_say_yes_to_the_whole_turn(
+    agent: Callable[..., Agent], doors: Doors
+) -> None:
+    store = MemoryStore()
+    two = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
+    with pytest.raises(Suspended) as waits:
+        await agent(store, call("unlock", door=1), grant=two).ask("Open")
+    [asked] = waits.value.approvals
+    await store.answer(asked, Approval(granted=True, by="ann"))
+    await store.answer(asked, Approval(granted=True, by="bob", scope=Scope.TURN))
+    with pytest.raises(Suspended):
+        await agent(store, call("unlock", door=2), "Done.", grant=two).resume(waits.value.turn_id)
+    assert doors.opened == [1]
+
+
+@pytest.mark.threat("T65")
+async def test_arguments_that_a_person_chose_want_as_many_people_as_any(
+    agent: Callable[..., Agent], doors: Doors
+) -> None:
+    async def approve(request: NeedsApproval) -> Approval:
+        return Approval(granted=True, arguments={"door": 99})
+
+    rules = (Rule(Verdict.ASK, frozenset({"unlock"}), argument="door", pattern="99", quorum=2),)
+    grant = Grant(tier=Tier.RUN, rules=rules)
+    answer = await agent(MemoryStore(), call("unlock", door=1), "No.", grant=grant, approve=approve).ask("Open")
+    assert doors.opened == []
+    assert "2 people must agree" in results(answer)[0].text
+
+
+@pytest.mark.threat("T65")
 async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
     agent: Callable[..., Agent], doors: Doors
 ) -> None:

@@ -77,16 +77,31 @@ class ApprovalCard:
     def state(self) -> ApprovalState:
         if any(not answer.granted for answer in self.answers):
             return ApprovalState.REJECTED
-        if len({answer.by for answer in self.answers}) >= self.quorum:
+        if self.agreed:
             return ApprovalState.GRANTED
         return ApprovalState.EXPIRED if self.late else ApprovalState.OPEN
 
     @property
+    def agreed(self) -> tuple[Approval, ...]:
+        """The words of those who agree, each one's last, once they are enough: with the same arguments, all of them."""
+        last = {answer.by: answer for answer in self.answers}.values()
+        for one in reversed(last):
+            same = tuple(other for other in last if other.arguments == one.arguments)
+            if len(same) >= self.quorum:
+                return same
+        return ()
+
+    @property
     def word(self) -> Approval:
-        """The answer that decided: the refusal, else the last yes that changed something, else the last one."""
+        """The answer that decided: the refusal, else the last of those who agree, else the last one."""
         refusals = [answer for answer in self.answers if not answer.granted]
-        edits = [answer for answer in self.answers if answer.arguments is not None]
-        return (refusals or edits[-1:] or self.answers[-1:])[0]
+        return (refusals[:1] or self.agreed[-1:] or self.answers[-1:])[0]
+
+    @property
+    def whole_turn(self) -> bool:
+        """Whether the yes is for all such calls of the turn: everyone whose word it took has said so."""
+        granted = self.state is ApprovalState.GRANTED
+        return granted and all(answer.scope is Scope.TURN for answer in self.agreed)
 
     def at(self, now: float) -> "ApprovalCard":
         """The card as it stands at this time: past its hour an unanswered question is a no."""
