@@ -63,7 +63,7 @@ def ready(asked: tuple[Asked, ...], request: Request) -> Reply:
     """The reply as a value; only the arguments are read, as the floors read them."""
     if not asked:
         return Reply(ANSWER)
-    calls = tuple(ToolCall(one.name, orjson.loads(one.arguments), alias=one.id) for one in asked)
+    calls = tuple([ToolCall(one.name, orjson.loads(one.arguments), alias=one.id) for one in asked])
     return Reply(calls=calls, finish_reason="tool_calls")
 
 

@@ -52,13 +52,11 @@ def _may_run_again(one: Accepted) -> bool:
 class Batch:
     """Calls that run, of one step or of one agent: how many at once, and how long people were waited for."""
 
-    peak = 0
-    waited_s = 0.0
-    _asked = 0
-    _asked_since = 0.0
-    _running = 0
+    __slots__ = ("_asked", "_asked_since", "_free", "_running", "_waiting", "peak", "waited_s")
 
     def __init__(self, parallel: int) -> None:
+        self.peak = self._asked = self._running = 0
+        self.waited_s = self._asked_since = 0.0
         self._free = parallel
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -147,6 +145,8 @@ class Hub(Protocol):
 class Journey:
     """Sees the calls of one step of a turn to their results."""
 
+    __slots__ = ("_batch", "_begun", "_emit", "_hub", "_people", "_turn", "waiting")
+
     def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
         self._hub = hub
         self._turn = turn
@@ -199,9 +199,10 @@ class Journey:
         if isinstance(decision, Denied):
             return refused(decision), decision.rule
         asked = perf_counter()
-        touched = claims(decision.tool, decision.arguments, next(iter(self._turn.grant.roots), ""))
-        if not touched:
+        tool = decision.tool
+        if not tool.reads and not tool.writes:
             return await self._run(one, decision, asked), ""
+        touched = claims(tool, decision.arguments, next(iter(self._turn.grant.roots), ""))
         return await self._run_holding(touched, one, decision, asked), ""
 
     async def _run_holding(self, touched: Sequence[Claim], one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
@@ -284,13 +285,16 @@ class Journey:
 
     def _context(self, card: CallCard, allowed: Allowed) -> Context:
         turn, emit = self._turn, self._emit
-        identity = (card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt)
+        context = _context(
+            card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
+            thread=turn.thread,
+        )  # fmt: skip
         if emit is None:
-            return _context(*identity, thread=turn.thread)
+            return context
         loop, call_id, secrets = asyncio.get_running_loop(), card.call.id, self._hub.secrets
 
         def report(message: str, fraction: float | None) -> None:
             """Tools in threads report too, so the watcher is told on the loop."""
             loop.call_soon_threadsafe(emit, CallProgress(call_id, secrets.clean(message), fraction))
 
-        return Context(*identity, report, thread=turn.thread)
+        return changed(context, report=report)

@@ -121,7 +121,7 @@ class Runtime:
     async def accept(self, turn: Turn, reply: Reply, names: frozenset[str]) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs."""
         accepted = self._judge(turn, reply.calls, names)
-        await self.store.replied(turn, reply, [one.card for one in accepted], [self._decided(one) for one in accepted])
+        await self.store.replied(turn, reply, [one.card for one in accepted], list(map(self._decided, accepted)))
         return accepted
 
     async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:
@@ -134,14 +134,13 @@ class Runtime:
         return reopened
 
     async def run(
-        self, turn: Turn, accepted: Sequence[Accepted], emit: Emit | None = None
-    ) -> tuple[tuple[ToolResult, ...], Batch]:
+        self, turn: Turn, accepted: Sequence[Accepted], batch: Batch, emit: Emit | None = None
+    ) -> tuple[ToolResult, ...]:
         """Run the calls of one step, together where they may; results come in the order of the calls."""
-        batch = Batch(turn.limits.parallel)
         journey = Journey(self, turn, batch, emit)
         if len(accepted) == 1:
             result = await journey.finish(accepted[0])
-            return (result if result is not None else await self._suspend(turn, journey),), batch
+            return (result if result is not None else await self._suspend(turn, journey),)
         tasks: list[asyncio.Task[ToolResult | None]] = []
         firsts: dict[tuple[str, ...], asyncio.Task[ToolResult | None]] = {}
         try:
@@ -155,7 +154,7 @@ class Runtime:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         results = tuple(result for task in tasks if (result := task.result()) is not None)
-        return results if len(results) == len(tasks) else await self._suspend(turn, journey), batch
+        return results if len(results) == len(tasks) else await self._suspend(turn, journey)
 
     async def abandon(self, accepted: Iterable[Accepted]) -> None:
         """End calls that will not run any more, so that every accepted call has its result."""

@@ -102,7 +102,7 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
     call, grant = case.call, case.grant
     if case.offered is not None and tool.name not in case.offered and covers(grant, tool):
         yield Denied(call, Code.PERMISSION_DENIED, f"{tool.name!r} is not offered in this turn.", "offered")
-    if not runs_on(tool, grant.platform):
+    if tool.platforms and not runs_on(tool, grant.platform):
         where = ", ".join(sorted(tool.platforms))
         yield Denied(call, Code.UNAVAILABLE, f"{tool.name!r} runs on {where}, not on {grant.platform}.", "offered")
     if tool.tier > grant.tier:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 
+from toolwire.allowance import Allowance
 from toolwire.define.canonical import digest
 from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
@@ -62,12 +63,12 @@ def echoes(
     calls: Sequence[ToolCall], digests: Sequence[str], results: Sequence[ToolResult], runtime: Runtime
 ) -> list[Echo]:
     """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
-    pairs: list[Echo] = []
-    for call, arguments, result in zip(calls, digests, results, strict=True):
-        tool = runtime.toolbox.get(call.name)
-        if tool is None or not tool.polling:
-            pairs.append((arguments, call.name, result.status, result.text))
-    return pairs
+    known = runtime.toolbox.get
+    return [
+        (arguments, call.name, result.status, result.text)
+        for call, arguments, result in zip(calls, digests, results, strict=True)
+        if (tool := known(call.name)) is None or not tool.polling
+    ]
 
 
 @dataclass(slots=True)
@@ -102,6 +103,7 @@ class Runner:
         *,
         emit: Emit | None = None,
         intervene: Intervene | None = None,
+        allowance: Allowance | None = None,
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> None:
@@ -109,11 +111,13 @@ class Runner:
         self._model = model
         self._emit = emit
         self._intervene = intervene
+        self._allowance = allowance
         self._max_tokens = max_tokens
         self._temperature = temperature
         self._tools: tuple[Tool, ...] = ()
         self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
+        self._batch: Batch | None = None
         self._tally = _Tally(perf_counter())
         # Models behind an API say in which formats they are spoken to; others have none to compare.
         self._offered: str = getattr(getattr(model, "formats", None), "definition_format", "")
@@ -139,8 +143,13 @@ class Runner:
             raise
         except BaseException:  # whatever it was, the turn is given back, so that it can be resumed
             with suppress(StoreError):
-                await asyncio.shield(self._runtime.store.release(held.turn))
+                await asyncio.shield(self._runtime.store.release(self._left(held.turn)))
             raise
+
+    def _left(self, turn: Turn) -> Turn:
+        """A turn as it is left in mid-step: people may have been waited for, whatever became of it."""
+        waited_s = self._batch.waited_s if self._batch and turn.pending else 0.0
+        return changed(turn, waited_s=turn.waited_s + waited_s)
 
     def _offer(self, turn: Turn) -> tuple[Tool, ...]:
         """What the turn may see; a model that cannot be shown so many tools gets the ones most likely meant."""
@@ -155,6 +164,8 @@ class Runner:
 
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
         while True:
+            if self._allowance is not None:
+                held.turn = await self._allowance.cut(held.turn)
             match next_step(held.turn, self._runtime.clock()):
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
@@ -220,7 +231,10 @@ class Runner:
 
     async def _run_calls(self, turn: Turn) -> Turn:
         began = perf_counter()
-        results, batch = await self._runtime.run(turn, self._accepted, self._emit)
+        if self._allowance is not None:
+            self._accepted = self._allowance.within(turn, self._accepted)
+        batch = self._batch = Batch(turn.limits.parallel)
+        results = await self._runtime.run(turn, self._accepted, batch, self._emit)
         self._tally.add(results, batch, (perf_counter() - began) * 1000)
         digests = [one.card.args_digest for one in self._accepted]
         after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
@@ -236,7 +250,7 @@ class Runner:
         stats = TurnStats(
             turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
-            merged(self._formats),
+            merged(self._formats), turn.used(self._runtime.clock()).wall_s,
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
         self._tell(TurnEnded(turn.id, ending, elapsed_ms))

@@ -26,7 +26,7 @@ from toolwire.loop.limits import (
     ending_reason,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
+from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -107,7 +107,8 @@ def minted(turn: Turn, reply: Reply) -> Reply:
 
 def replied(turn: Turn, reply: Reply) -> Turn:
     """The turn after a reply of the model (to the turn as `asked` left it)."""
-    usage, iterations = turn.usage + reply.usage, turn.iterations + 1
+    iterations = turn.iterations + 1
+    usage = turn.usage if reply.usage is NO_USAGE else turn.usage + reply.usage
     if turn.closing is not None or not turn.limits.tools_enabled:
         said = changed(reply, calls=()) if reply.calls else reply
         reason = turn.closing or EndReason.ANSWERED

@@ -20,8 +20,6 @@ class Usage:
     cost_usd: float | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        if other is NO_USAGE:
-            return self
         known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return Usage(
             self.input_tokens + other.input_tokens,

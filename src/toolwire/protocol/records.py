@@ -93,8 +93,9 @@ class AuditRow:
                 detail = {**(detail or {}), "engine": result.engine, "profile": result.profile}
         return _row(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
-            status, code, card.args_digest, elapsed_ms, detail or {},
+            status, code, card.args_digest, elapsed_ms, detail or _NO_DETAIL,
         )  # fmt: skip
 
 
 _row = making(AuditRow)
+_NO_DETAIL: Mapping[str, Any] = {}

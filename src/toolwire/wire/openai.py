@@ -63,8 +63,10 @@ def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     answers: list[Json] = [
         {"role": "tool", "tool_call_id": ids.of(result), "content": words(result)} for result in results
     ]
-    parts = [part for result in results for part in _image_parts(result)]
-    return [*answers, {"role": "user", "content": parts}] if parts else answers
+    if any(map(images, results)):
+        shown = [part for result in results for part in _image_parts(result)]
+        answers.append({"role": "user", "content": shown})
+    return answers
 
 
 def encode_messages(messages: Iterable[Message], *, system: str = "", ids: CallIds | None = None) -> list[Json]:

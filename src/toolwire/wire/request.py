@@ -94,12 +94,12 @@ def _encode(
     encoded: list[Json] = []
     encode = dialect.encode_message
     for message in messages:
-        if (waiting or isinstance(message, ResultsMessage)) and not answers(message, waiting):
+        if (waiting or type(message) is ResultsMessage) and not answers(message, waiting):
             for said in settle(message, waiting):
                 encoded += encode(said, ids)
         else:
             encoded += encode(message, ids)
-        waiting = message.calls if isinstance(message, Reply) else ()
+        waiting = message.calls if type(message) is Reply else ()
     if dialect.bridge:
         encoded = _bridged(encoded, dialect.bridge, last_role)
     return (_joined(encoded, dialect.parts_field) if dialect.joins_neighbours else encoded), waiting
@@ -153,7 +153,7 @@ class RequestEncoder:
         self._dialect = dialect
         self._conversations = conversations
         self._kept_bytes = kept_bytes
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: dict[str, _Kept] = {}  # the one used last stands last
         self._size = 0
         self._tools = _Recent()
         self._openings = _Recent()
@@ -193,8 +193,7 @@ class RequestEncoder:
         self._kept[conversation] = kept
         self._size += len(kept.body)
         while len(self._kept) > self._conversations or self._size > self._kept_bytes:
-            _, dropped = self._kept.popitem(last=False)
-            self._size -= len(dropped.body)
+            self._size -= len(self._kept.pop(next(iter(self._kept))).body)
 
     def _extend(self, kept: _Kept, messages: tuple[Message, ...]) -> None:
         dialect = self._dialect
