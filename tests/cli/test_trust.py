@@ -1,5 +1,8 @@
 """`toolwire trust`, and commands in a project that has it not: code of a cloned repository never runs unasked."""
 
+import marshal
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,15 @@ def test_without_trust_nothing_runs_and_the_way_to_give_it_is_told(cloned: Stage
     assert not has_run(cloned)
 
 
+def test_what_a_file_asks_for_last_is_shown_however_much_stands_before_it(cloned: Stage) -> None:
+    roots = [f"folder-{number}" for number in range(500)]
+    listed = ",\n".join(map(repr, [*roots, "/etc"]))
+    cloned.settings(f"[grant]\nroots = [{listed}]\n")
+    told = cloned.run("call", "echo", "message=1")
+    assert "characters are not shown" in told.err
+    assert "'/etc']" in told.err
+
+
 def test_a_trusted_project_works_until_its_file_changes(cloned: Stage) -> None:
     told = cloned.run("trust")
     assert (told.code, "tools.modules" in told.out) == (Exit.DONE, True)
@@ -67,6 +79,45 @@ def test_a_module_that_changed_since_it_was_trusted_is_not_run(cloned: Stage) ->
     told = cloned.run("call", "shout", "words=hi")
     assert (told.code, "toolwire trust" in told.err) == (Exit.USAGE, True)
     assert not (cloned.folder / "planted").exists()
+
+
+@pytest.mark.threat("T23")
+def test_T23_nothing_compiled_is_taken_for_a_trusted_module(cloned: Stage) -> None:
+    """Python prefers what is compiled, and a tool with a right to write could have planted it."""
+    assert cloned.run("trust").code == Exit.DONE
+    planted = compile("import os\nos.open('ran-planted', os.O_CREAT)\n" + EVIL, "evil.py", "exec")
+    unchecked = b"".join([MAGIC_NUMBER, (1).to_bytes(4, "little"), bytes(8), marshal.dumps(planted)])
+    (cloned.folder / "__pycache__").mkdir(exist_ok=True)
+    Path(cache_from_source(str(cloned.folder / "evil.py"))).write_bytes(unchecked)
+    for suffix in (*EXTENSION_SUFFIXES, ".pyc"):
+        (cloned.folder / f"evil{suffix}").write_bytes(unchecked)
+    assert cloned.run("call", "shout", "words=hi").out == "HI\n"
+    assert not (cloned.folder / "ran-planted").exists()
+
+
+@pytest.mark.threat("T23")
+@pytest.mark.parametrize("planted", ["spoken.py", "voices/loud.py", "voices/__init__.py"])
+def test_T23_trust_is_for_what_a_trusted_module_imports_too(cloned: Stage, planted: str) -> None:
+    (cloned.folder / "voices").mkdir()
+    (cloned.folder / "voices" / "loud.py").write_text("def up(words): return words.upper()\n")
+    imports = "from voices.loud import up\ntry:\n    import spoken\nexcept ImportError:\n    pass\n"
+    cloned.module("evil", imports + EVIL)
+    assert cloned.run("trust").code == Exit.DONE
+    assert cloned.run("call", "shout", "words=hi").out == "HI\n"
+    (cloned.folder / planted).write_text("import os\nos.open('ran-planted', os.O_CREAT)\nup = str.upper\n")
+    told = cloned.run("call", "shout", "words=hi")
+    assert (told.code, "toolwire trust" in told.err) == (Exit.USAGE, True)
+    assert not (cloned.folder / "ran-planted").exists()
+
+
+@pytest.mark.threat("T23")
+def test_T23_a_module_is_looked_for_only_where_trust_looked(cloned: Stage) -> None:
+    cloned.settings('[tools]\nmodules = ["evil:shout"]\n[store]\nhome = "var/state"\n')
+    assert cloned.run("trust").code == Exit.DONE
+    (cloned.folder / "var").mkdir(exist_ok=True)
+    (cloned.folder / "evil.py").rename(cloned.folder / "var" / "evil.py")
+    assert cloned.run("call", "shout", "words=hi").code == Exit.USAGE
+    assert not has_run(cloned)
 
 
 @pytest.mark.parametrize("name", ["tree_sitter", "html", "tomllib", "platformdirs"])

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from toolwire.cli.person import someone_is_there
+from toolwire.cli.project_modules import importable
 from toolwire.cli.skills import PlacedSkills
 from toolwire.cli.text import clean
 from toolwire.define.nearest import nearest
@@ -25,7 +26,17 @@ from toolwire.protocol.tools import Grant, Tool
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
-from toolwire.settings import Layer, ModelChoice, Settings, Untrusted, load, state_folder, trust, user_folder
+from toolwire.settings import (
+    Layer,
+    ModelChoice,
+    Settings,
+    Untrusted,
+    load,
+    project_file,
+    state_folder,
+    trust,
+    user_folder,
+)
 from toolwire.toolbox import standard
 from toolwire.toolbox.outfits import Workplace, tools_of
 from toolwire.wire.format_tally import FormatTally
@@ -246,21 +257,15 @@ def _own_tools(place: Place) -> Iterable[Tool]:
         return [tool for path in place.settings.tools.modules for tool in _tools_at(path, origin)]
 
 
-@contextmanager
-def _importable(place: Place) -> Iterator[None]:
+def _importable(place: Place) -> AbstractContextManager[None]:
     """Modules of the project can be named without being installed; those of the user's own file lie beside it.
 
     A name from the user's file is never looked for in the project: code that came with it would run unasked. And only
     now, after everything that is installed: tools may write to the project, and what is imported later is not theirs.
     """
     is_users_own = place.settings.origin("tools.modules").layer is Layer.USER_FILE
-    folders = (user_folder(),) if is_users_own else (place.cwd, place.home.parent)
-    added = [str(folder) for folder in folders if str(folder) not in sys.path]
-    sys.path.extend(added)
-    try:
-        yield
-    finally:
-        sys.path[:] = [folder for folder in sys.path if folder not in added]
+    file = project_file(place.cwd)
+    return importable((user_folder(),) if is_users_own else (place.cwd, file.parent if file else place.cwd))
 
 
 def _tools_at(path: str, origin: str) -> Iterable[Tool]:

@@ -17,13 +17,14 @@ import platformdirs
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
+from toolwire.settings.imports import reached
 from toolwire.settings.schema import SandboxEngine
 from toolwire.settings.sources import Entry
 
 VARIABLE = "TOOLWIRE_TRUST"
 ENGINES = get_args(SandboxEngine)
 MOST_SOURCES = 2_000
-_LONGEST_SHOWN = 200
+_LONGEST_SHOWN = 2_000
 
 
 class Untrusted(SettingsError):
@@ -43,15 +44,19 @@ def state_folder() -> Path:
 
 
 def digest_of(content: bytes, wants: Iterable[Entry], folders: Iterable[Path]) -> str:
-    """The digest of a settings file and of the modules it names, where these lie in one of the folders.
+    """The digest of a settings file, of the modules it names and of what they import, as far as it lies in the folders.
 
     Tools may write to a project, so a word for its modules is for their content too. Raises SettingsError.
     """
     whole = sha256(content)
-    named = (path for entry in wants if entry.path == ("tools", "modules") for path in entry.value)
-    tops = dict.fromkeys(path.partition(":")[0].partition(".")[0] for path in named)
-    places = dict.fromkeys(folder.resolve() for folder in folders)
-    for file in (file for top in tops for folder in places for file in _sources(folder, top)):
+    named = [path.partition(":")[0] for entry in wants if entry.path == ("tools", "modules") for path in entry.value]
+    tops = dict.fromkeys(path.partition(".")[0] for path in named)
+    places = list(dict.fromkeys(folder.resolve() for folder in folders))
+    own = dict.fromkeys(file for top in tops for folder in places for file in _sources(folder, top))
+    others = sorted(set(reached(named, places, MOST_SOURCES)) - own.keys())
+    if len(others) > MOST_SOURCES:
+        raise SettingsError(f"tools.modules import more than {MOST_SOURCES} files of the project; let them import less")
+    for file in (*own, *others):
         whole.update(b"\0" + sha256(os.fsencode(file)).digest() + sha256(_source(file)).digest())
     return whole.hexdigest()
 
@@ -87,8 +92,8 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return bool(below and not value)
         case ("tools", "sandbox_engine"):
             return ENGINES.index(value) < ENGINES.index(below)
-        case ("tools", "workspace_bytes"):
-            return isinstance(below, int) and not (isinstance(value, int) and value <= below)
+        case ("tools", "workspace_bytes") | ("budget", _) | ("loop", "tokens" | "cost_usd" | "deadline_s"):
+            return isinstance(below, int | float) and not (isinstance(value, int | float) and value <= below)
         case ("tools", "models"):
             return not set(value) <= set(below)
         case ("tools", "browser_scripts"):
@@ -114,6 +119,8 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return Tier[value.upper()] > Tier[below.upper()]
         case ("grant", "roots"):
             return not all(_within(root, roots) for root in value)
+        case ("grant", "network"):  # a new host, or a closed one that is gone
+            return any(("!" in host) is (host in below) for host in set(value) ^ set(below))
         case ("grant", _):
             is_less = isinstance(value, list | tuple) and set(value) <= set(below)
             return value != below and not is_less
@@ -190,5 +197,8 @@ def _within(path: str | Path, folders: Iterable[Path]) -> bool:
 
 
 def _shown(value: Any) -> str:
+    """A value as it is written, with both ends of one that is too long: what matters may stand last."""
     text = repr(list(value) if isinstance(value, tuple) else value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+    left_out = len(text) - _LONGEST_SHOWN
+    half = _LONGEST_SHOWN // 2
+    return text if left_out <= 0 else f"{text[:half]} … {left_out:,} characters are not shown … {text[-half:]}"
