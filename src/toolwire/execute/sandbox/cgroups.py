@@ -65,6 +65,11 @@ class Group:
     def __init__(self, places: list[Place]) -> None:
         self._places = places
 
+    @classmethod
+    def around(cls, process: int, beginning: str) -> "Group":
+        """The group that another program has made for a process, known by how its name begins; an empty one if none."""
+        return cls(list(_places_of(process, beginning)))
+
     @property
     def doors(self) -> list[str]:
         """The files into which a process writes 0 to join."""
@@ -135,6 +140,17 @@ def _candidates() -> Iterator[Place]:
                 yield Place(folder if folder.is_dir() else mount, frozenset({controller}), unified=False)
 
 
+def _places_of(process: int, beginning: str) -> Iterator[Place]:
+    own = dict(_memberships(process))
+    for mount, kind, options in _hierarchies():
+        for controller in [""] if kind == "cgroup2" else sorted(set(_CONTROLLERS) & set(options)):
+            parts = Path(own.get(controller, "/")).parts[1:]
+            named = next((depth for depth, part in enumerate(parts, 1) if part.startswith(beginning)), 0)
+            if named:
+                controllers = frozenset({controller} if controller else _CONTROLLERS)
+                yield Place(mount.joinpath(*parts[:named]), controllers, unified=kind == "cgroup2")
+
+
 def _unified(mount: Path, own: str) -> Iterator[Place]:
     folder = mount / own.lstrip("/")
     if not folder.is_dir():
@@ -148,8 +164,8 @@ def _unified(mount: Path, own: str) -> Iterator[Place]:
     yield Place(folder, frozenset(), unified=True)
 
 
-def _memberships() -> Iterator[tuple[str, str]]:
-    for line in _lines(Path("/proc/self/cgroup")):
+def _memberships(process: int | str = "self") -> Iterator[tuple[str, str]]:
+    for line in _lines(Path(f"/proc/{process}/cgroup")):
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             yield controller, path

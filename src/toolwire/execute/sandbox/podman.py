@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
+from toolwire.execute.sandbox.cgroups import PREFIX, Group, own_name, owner_lives
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, HOME_BYTES, NAMES, TOOLCHAIN, confine, profile, require
 from toolwire.execute.sandbox.limits import UNCOUNTED, no_core
@@ -34,6 +34,7 @@ from toolwire.protocol.operations import Command, ExecLimits
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_FREE = 100
+_ITS_GROUP = "libpod-"
 _INNER_PLAN, _INNER_STATUS = 3, 4
 _FOLDERS = "usr proc sys dev tmp home/agent workspace run/toolwire var etc/alternatives etc/ssl/certs"
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
@@ -180,9 +181,15 @@ def _mounts(command: Command, workspace: Workspace) -> list[str]:
 
 
 def _kill_container(pidfile: Path) -> bool:
-    """Kill the first process of the container, and with it all others; False when it is not there."""
+    """Kill everyone in the container; False when it is not there.
+
+    Killing its first process would do, but that waits for its turn among all the others before it takes them along.
+    """
     with suppress(OSError, ValueError):
-        os.kill(int(pidfile.read_text()), signal.SIGKILL)
+        first = int(pidfile.read_text())
+        group = Group.around(first, _ITS_GROUP)
+        os.kill(first, signal.SIGKILL)
+        group.kill()
         return True
     return False
 
