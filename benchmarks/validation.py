@@ -79,6 +79,8 @@ VALID: dict[str, Any] = {
     "target": {"kind": "file", "path": "src/toolwire/define/arguments.py", "line": 42},
 }
 TWO_WRONG = VALID | {"retries": -1, "priority": "urgent"}
+MISNAMED = {("titel" if name == "title" else name): value for name, value in VALID.items()}
+WRONG_INSIDE = VALID | {"author": {"name": "Ada Lovelace", "age": -1}}
 TO_COERCE = VALID | {"retries": "3", "draft": "false"}
 WITH_NULLS = VALID | {"title": "a null b"}
 
@@ -110,6 +112,8 @@ def main() -> None:
         ("floor: jsonschema-rs list of 2 errors", lambda: list(raw.iter_errors(TWO_WRONG))),
         ("check, 2 faults", lambda: checker.check(TWO_WRONG)),
         ("check, 2 faults, read", lambda: checker.check(TWO_WRONG).faults),
+        ("check, 1 missing, 1 unknown with a guess", lambda: checker.check(MISNAMED).faults),
+        ("check, 1 fault inside an object", lambda: checker.check(WRONG_INSIDE).faults),
         ("check, 2 values coerced", lambda: checker.check(TO_COERCE)),
         ("compile", lambda: Checker(tool)),
         ("canonical, 4 small arguments", lambda: canonical(small)),

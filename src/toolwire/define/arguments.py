@@ -10,12 +10,14 @@ from jsonschema_rs import ValidationError
 
 from toolwire.define.coercion import clone, coerced, integer_places, whole_floats, with_fractions, with_integers
 from toolwire.define.effort import effort, expansion
-from toolwire.define.faults import MAX_FAULTS, bounded, sentences
+from toolwire.define.faults import sentences
+from toolwire.define.parameters import Parameters
 from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
+from toolwire.define.wording import MAX_FAULTS, bounded, told
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import making, quick
 
 # A schema that refers to itself is checked only as far as this many steps go: a fraction of a second.
 _MAX_STEPS = 50_000
@@ -23,6 +25,7 @@ _MAX_STEPS = 50_000
 _MAX_ERRORS = 20_000
 # JSON text inside JSON text may hide further values to read; this many layers are opened.
 _ROUNDS = 4
+_SCALARS = frozenset((str, int, bool, float))
 _LONGEST_REFUSAL = 1_000
 _TOO_MUCH = "the arguments are nested too deeply, or are too many, to be checked; send less at once"
 
@@ -41,12 +44,15 @@ class Checked:
         return not self.faults
 
 
+_as_it_is = making(Checked)
+
+
 class Checker:
     """A tool's schema, compiled once, and its validator. Raises `DefinitionError` if the schema cannot be used."""
 
     __slots__ = (
         *("_compiled", "_expansion", "_has_branches", "_has_integers"),
-        *("_is_closed", "_is_recursive", "_is_valid", "_schema", "tool"),
+        *("_is_closed", "_is_recursive", "_is_valid", "_parameters", "_schema", "tool"),
     )
 
     def __init__(self, tool: Tool) -> None:
@@ -59,6 +65,7 @@ class Checker:
         self._has_integers = b'"integer"' in text
         self._has_branches = any(keyword in text for keyword in (b'"anyOf"', b'"oneOf"'))
         self._is_recursive = is_recursive(self._schema)
+        self._parameters = Parameters(self._schema)
         self._expansion = expansion(self._schema, _MAX_ERRORS)
         # An inner $id changes what references mean, so nothing is concluded from such a schema.
         self._is_closed = b'"$id"' not in text and admits_only_sound(self._schema, self._schema)
@@ -79,47 +86,53 @@ class Checker:
         return self._ask_validator(checked)
 
     def _fit(self, arguments: dict[str, Any], data: bytes | None) -> Checked:
+        """The arguments, if they are sound and fit; otherwise what can be read of them, or what is wrong."""
         at_a_glance = self._is_closed and data is not None
-        if at_a_glance and self._is_valid(arguments):
-            return Checked(arguments)
-        if not is_sound(arguments, data):
-            return Checked(arguments, _unsound(arguments))
-        if self._is_too_much(arguments):
-            return Checked(arguments, (_TOO_MUCH,))
-        if not at_a_glance and self._is_valid(arguments):
-            return Checked(arguments)
-        return self._coerce(arguments)
+        if not at_a_glance and (refusal := self._refusal(arguments, data)):
+            return Checked(arguments, refusal)
+        if self._is_valid(arguments):
+            return _as_it_is(arguments)
+        if data is not None and (faults := self._parameters.faults(arguments)):
+            return Checked(arguments, told(faults, self._schema))
+        return self._coerce(arguments, data)
 
     def _check_foreign(self, arguments: object) -> Checked:
         if isinstance(arguments, Mapping):
             return self.check(dict(arguments))
         return Checked({}, (f"arguments must be an object, got {type(arguments).__name__}",))
 
-    def _coerce(self, arguments: dict[str, Any]) -> Checked:
+    def _coerce(self, arguments: dict[str, Any], data: bytes | None) -> Checked:
         notes: tuple[str, ...] = ()
         for _ in range(_ROUNDS):
-            errors = self._errors(arguments)
+            errors = self._errors(arguments, data)
+            if self._is_closed and not _are_of_scalars(errors) and not is_sound(arguments, data):
+                return Checked(arguments, _unsound(arguments), notes)
             if errors is None:
                 return Checked(arguments, self._first_fault(arguments), notes)
             arguments, read = coerced(arguments, errors)
             if not read:
                 return Checked(arguments, sentences(errors, self._schema), notes)
-            if not is_sound(arguments, as_bytes(arguments)):
-                return Checked(arguments, _unsound(arguments), notes)
-            if self._is_too_much(arguments):
-                return Checked(arguments, (_TOO_MUCH,), notes)
+            data = as_bytes(arguments)
+            if refusal := self._refusal(arguments, data):
+                return Checked(arguments, refusal, notes)
             notes += tuple(read)
             if self._is_valid(arguments):
                 return Checked(arguments, (), bounded(list(notes)))
         return Checked(arguments, self._first_fault(arguments), notes)
 
-    def _is_too_much(self, arguments: dict[str, Any]) -> bool:
-        return self._is_recursive and effort(self._schema, arguments, _MAX_STEPS) >= _MAX_STEPS
+    def _refusal(self, arguments: dict[str, Any], data: bytes | None) -> tuple[str, ...]:
+        """Why the arguments are not even compared with the schema, if so."""
+        if not is_sound(arguments, data):
+            return _unsound(arguments)
+        too_much = self._is_recursive and effort(self._schema, arguments, _MAX_STEPS) >= _MAX_STEPS
+        return (_TOO_MUCH,) if too_much else ()
 
-    def _errors(self, arguments: dict[str, Any]) -> list[ValidationError] | None:
+    def _errors(self, arguments: dict[str, Any], data: bytes | None) -> list[ValidationError] | None:
         """All errors, or None where there could be too many to hold."""
-        data = as_bytes(arguments)
-        few = data is not None and (data.count(b",") + 1) * self._expansion < _MAX_ERRORS
+        # Two bytes of JSON hold one value at most, and each comma begins another.
+        few = data is not None and (
+            len(data) // 2 * self._expansion < _MAX_ERRORS or (data.count(b",") + 1) * self._expansion < _MAX_ERRORS
+        )
         if few or effort(self._schema, arguments, _MAX_ERRORS) < _MAX_ERRORS:
             return list(self._compiled.iter_errors(arguments))
         return None
@@ -138,7 +151,8 @@ class Checker:
         places = list(whole_floats(arguments, []))
         if not places:
             return arguments
-        wanted = set(integer_places(self._errors(with_fractions(arguments, places)) or ()))
+        fractional = with_fractions(arguments, places)
+        wanted = set(integer_places(self._errors(fractional, as_bytes(fractional)) or ()))
         if not wanted:
             return arguments
         return with_integers(arguments, [place for place in places if tuple(place) in wanted])
@@ -154,6 +168,15 @@ class Checker:
             fault = f"the tool's validator failed: {type(broken).__name__}: {broken}"[:_LONGEST_REFUSAL]
             return Checked(checked.arguments, (fault,), checked.notes)
         return checked if answer is None else Checked(dict(answer), (), checked.notes)
+
+
+def _are_of_scalars(errors: list[ValidationError] | None) -> bool:
+    """Whether all errors are about values that cannot be unsound.
+
+    In a schema that admits only what is sound, whatever is not is the value of some error, or inside of one. A number
+    that is not finite is given as None.
+    """
+    return errors is not None and _SCALARS.issuperset([type(error.instance) for error in errors])
 
 
 def _unsound(arguments: dict[str, Any]) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from toolwire.define.quoting import quoted, spelled
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"true": True, "false": False, "True": True, "False": False}
 _NOTHING: Any = object()
+# The kinds of error that can be about a type.
+_OF_TYPES = frozenset((ValidationErrorKind.Type, ValidationErrorKind.AnyOf, ValidationErrorKind.OneOfNotValid))
 
 Path = list[str | int]
 
@@ -102,6 +104,8 @@ def integer_places(errors: Iterable[ValidationError]) -> Iterator[tuple[str | in
 def _wanted(errors: Iterable[ValidationError]) -> Iterator[tuple[Path, list[str]]]:
     """Where a value is of the wrong type, and which types are right there."""
     for error in errors:
+        if type(error.kind) not in _OF_TYPES:
+            continue
         match error.kind:
             case ValidationErrorKind.Type(types):
                 yield error.instance_path, types

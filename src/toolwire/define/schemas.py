@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jsonschema_rs
@@ -22,6 +22,9 @@ _DRAFTS: dict[str, type[jsonschema_rs.Validator]] = {
     "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
     "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
 }
+# Properties are compiled one by one with all definitions, so those must be few.
+_MAX_APART = 16 * 1024
+_DEFINITIONS = ("$defs", "definitions")
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20)
 # Look-around and back-references cannot run in linear time; this many steps bound them to well below a millisecond.
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20)
@@ -35,14 +38,23 @@ def compile_schema(schema: Mapping[str, Any], owner: str) -> jsonschema_rs.Valid
     document = plain_copy(schema, owner)
     _refuse_hostile(document, owner)
     try:
-        return _validator(document, _LINEAR)
-    except ValueError:
-        pass
-    try:
-        return _validator(document, _BOUNDED)
+        return _compiled(_draft(document), document)
     except ValueError as wrong:
         reason = str(wrong).partition("\n")[0]
         raise DefinitionError(f"{owner} is not a valid JSON Schema: {reason}") from None
+
+
+def compile_parameters(schema: Mapping[str, Any]) -> dict[str, Callable[[Any], bool]]:
+    """For each property of a schema that compiles, whether a value fits it.
+
+    Empty for a schema so large, or with references such, that a property had better not be taken out of it.
+    """
+    properties = schema["properties"].items()
+    if len(orjson.dumps(schema)) > _MAX_APART or any(not _stands_apart(inner) for _, inner in subschemas(schema)):
+        return {}
+    shared = {key: schema[key] for key in ("$schema", *_DEFINITIONS) if key in schema}
+    documents = {name: {**held, **shared} for name, held in properties}
+    return {name: _compiled(_draft(schema), document).is_valid for name, document in documents.items()}
 
 
 def plain_copy(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
@@ -78,13 +90,28 @@ def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _validator(document: dict[str, Any], patterns: Any) -> jsonschema_rs.Validator:
+def _stands_apart(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema means the same in another document that has the same definitions."""
+    return (
+        "$id" not in schema
+        and "id" not in schema
+        and all(target.startswith(("#/$defs/", "#/definitions/")) for target in targets(schema))
+    )
+
+
+def _draft(document: Mapping[str, Any]) -> type[jsonschema_rs.Validator]:
+    return _DRAFTS.get(str(document.get("$schema")).rstrip("#"), jsonschema_rs.Draft202012Validator)
+
+
+def _compiled(draft: type[jsonschema_rs.Validator], document: dict[str, Any]) -> jsonschema_rs.Validator:
+    """A document compiled; its patterns run in linear time, or in bounded time if they cannot. Raises `ValueError`."""
     # A format that is only registered already slows every check down.
     used = {inner["format"] for _, inner in subschemas(document) if isinstance(inner.get("format"), str)}
     formats = {name: check for name, check in _FORMATS.items() if name in used}
-    return _DRAFTS.get(str(document.get("$schema")).rstrip("#"), jsonschema_rs.Draft202012Validator)(
-        document, formats=formats, validate_formats=True, offline=True, pattern_options=patterns
-    )
+    try:
+        return draft(document, formats=formats, validate_formats=True, offline=True, pattern_options=_LINEAR)
+    except ValueError:
+        return draft(document, formats=formats, validate_formats=True, offline=True, pattern_options=_BOUNDED)
 
 
 def _refuse_hostile(document: dict[str, Any], owner: str) -> None:
