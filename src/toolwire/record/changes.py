@@ -64,6 +64,7 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
         return refusals.already_begun(turn_id)
     page.connection.execute(_BEGIN, row)
     page.set_turn(turn_id, row[5], "running")
+    page.known.here.add(turn_id)
     return None
 
 

@@ -54,10 +54,14 @@ _ADD_METRICS = """
 
 @dataclass(slots=True)
 class Known:
-    """What a connection has learned: true as long as its transactions succeed and nobody else commits."""
+    """What a connection has learned: true as long as its transactions succeed and nobody else commits.
+
+    Of the turns that began `here` it has seen every call.
+    """
 
     version: int = -1
     turns: dict[str, tuple[int, str] | None] = field(default_factory=dict)
+    here: set[str] = field(default_factory=set)
     kinds: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     head: str | None = None
 
@@ -94,7 +98,8 @@ class Page:
         """The schema names of what is kept about a call."""
         kinds = self.known.kinds
         if key not in kinds:
-            kinds[key] = {kind for (kind,) in self.connection.execute(_KINDS, key)}
+            new = key[0] in self.known.here
+            kinds[key] = set() if new else {kind for (kind,) in self.connection.execute(_KINDS, key)}
         return kinds[key]
 
     def card(self, key: tuple[str, str]) -> CallCard:

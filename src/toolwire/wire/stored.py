@@ -268,7 +268,7 @@ def _read_rule(data: Mapping[str, Any]) -> Rule:
 
 
 def write_limits(limits: Limits) -> Json:
-    return {name: getattr(limits, name) for name in _LIMITS}
+    return {name: limit for name in _LIMITS if (limit := getattr(limits, name)) is not None}
 
 
 def read_limits(data: Mapping[str, Any]) -> Limits:
