@@ -102,7 +102,7 @@ class MemoryStore:
         kept.said.append(reply)
         for card in cards:
             self._put(card)
-        self._append(audit)
+        self._audit.extend(audit)
         self._touch(kept)
 
     async def noted(self, turn: Turn, note: Note) -> None:
@@ -114,7 +114,7 @@ class MemoryStore:
         self._check_epoch(card)
         self._check_conflict(card)
         if card.call.id not in self._cards.get(card.turn_id, {}):
-            self._append(audit)
+            self._audit.extend(audit)
         return changed(self._put(card), epoch=card.epoch)
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
@@ -123,17 +123,17 @@ class MemoryStore:
         if kept.result is None:
             kept = changed(kept, attempt=kept.attempt + 1)
             self._cards[card.turn_id][card.call.id] = kept
-            self._append(audit)
+            self._audit.extend(audit)
         return changed(kept, epoch=card.epoch)
 
     async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
         self._check_epoch(card)
         kept = self._card(card)
         if kept.result is not None:
-            self._append([refusals.late_result(card, result, self._clock())])
+            self._audit.extend([refusals.late_result(card, result, self._clock())])
             return kept.result
         self._end_call(kept, result)
-        self._append(audit)
+        self._audit.extend(audit)
         return result
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
@@ -151,14 +151,14 @@ class MemoryStore:
         self._touch(self._held(turn), "interrupted")
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
-        self._append(rows)
+        self._audit.extend(rows)
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         for kept in self._approvals.values():
             if (kept.turn_id, kept.call_id) == (card.turn_id, card.call_id):
                 return kept.at(self._clock())
         self._approvals[card.id] = card
-        self._append(audit)
+        self._audit.extend(audit)
         return card
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
@@ -166,7 +166,7 @@ class MemoryStore:
         if card.state is not ApprovalState.OPEN:
             raise refusals.decided(card)
         self._approvals[approval_id] = card.answered(answer, self._clock())
-        self._append([refusals.answer_row(card, answer, self._clock())])
+        self._audit.extend([refusals.answer_row(card, answer, self._clock())])
         return self._approvals[approval_id]
 
     async def approval(self, approval_id: str) -> ApprovalCard:
@@ -194,7 +194,7 @@ class MemoryStore:
         if card.stands_until <= self._clock():
             raise refusals.stands_no_more(card)
         self._approvals[approval_id] = card.revoked()
-        self._append([refusals.revoked_row(card, by, self._clock())])
+        self._audit.extend([refusals.revoked_row(card, by, self._clock())])
         return card.revoked()
 
     async def turn(self, turn_id: str) -> KeptTurn:
@@ -294,7 +294,7 @@ class MemoryStore:
     def _check_conflict(self, card: CallCard) -> None:
         kept = self._cards.get(card.turn_id, {}).get(card.call.id)
         if kept is not None and kept.args_digest != card.args_digest:
-            self._append([refusals.conflict_row(card, self._clock())])
+            self._audit.extend([refusals.conflict_row(card, self._clock())])
             raise refusals.conflict(card)
 
     def _card(self, card: CallCard) -> CallCard:
@@ -322,9 +322,6 @@ class MemoryStore:
             tool = self._tools[name] = _Tool()
         tool.tally.add(result, self._clock())
         tool.newest_ms.append(elapsed_ms(result))
-
-    def _append(self, rows: Sequence[AuditRow]) -> None:
-        self._audit.extend(rows)
 
     def _touch(self, kept: _Kept, state: str | None = None) -> None:
         kept.state = state or kept.state
