@@ -1,5 +1,6 @@
 """A turn that nobody watches waits for a word that anyone can give."""
 
+import json
 import os
 from pathlib import Path
 
@@ -128,3 +129,30 @@ def test_autonomy_can_be_set_for_the_agent_at_the_terminal(
         settings.write(f'[agents.cli]\nautonomy = "{autonomy}"\n')
 
     assert painter("call", "paint", "colour=red").code == code
+
+
+HIDING = {
+    "behind a long text": ("x" * 9_000 + "; rm -rf build", "; rm -rf build"),
+    "behind blanks": ("ls" + " " * 3_000 + "; rm -rf build", "3,000 blanks"),
+    "in nothing that is seen": ("ls\u200b\u2028\u00a0\u3164", r"ls\u200b\u2028\u00a0\u3164"),
+    "by turning around": ("ls \u202egnp.exe\u200f", r"ls \u202egnp.exe\u200f"),
+}
+
+
+@pytest.mark.threat("T65")
+@pytest.mark.parametrize("how", HIDING)
+def test_T65_no_part_of_what_would_run_hides_from_the_one_who_is_asked(painter: Inside, how: str) -> None:
+    colour, seen = HIDING[how]
+    painter("call", "paint", "--args", json.dumps({"colour": colour}))
+    assert seen in painter("approvals").out
+
+
+@pytest.mark.threat("T65")
+def test_T65_every_argument_is_named_however_long_the_first_is(inside: Inside, tmp_path: Path) -> None:
+    settings = '[tools]\ngroups = ["coding"]\n[grant]\ntier = "run"\npermissions = ["file_read", "file_write"]\n'
+    (tmp_path / "toolwire.toml").write_text(settings, encoding="utf-8")
+    arguments = json.dumps({"content": "harmless\n" * 2_000, "path": "deploy/production.key"})
+    assert inside("call", "write", "--args", arguments).code == Exit.WAITING
+    shown = inside("approvals").out
+    assert '"path": "deploy/production.key"' in shown
+    assert "characters are not shown" in shown

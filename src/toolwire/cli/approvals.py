@@ -11,11 +11,12 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import NO_MODEL, run_sync
+from toolwire.cli.asked_about import spelled_out
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, here, store_of
 from toolwire.cli.options import Arguments, AsJson, Home, NoColor
-from toolwire.cli.plain import encoded, plain
+from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.decide.patterns import offered_pattern, pattern_rule
@@ -23,7 +24,6 @@ from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.record.contract import Store
 
-_LONGEST_SHOWN = 4_000
 _STYLES = {"open": "yellow", "granted": "green", "rejected": "red", "expired": "red"}
 
 
@@ -160,9 +160,7 @@ def _object(card: ApprovalCard) -> object:
 
 
 def _show(screen: Screen, card: ApprovalCard) -> None:
-    arguments = encoded(card.arguments, indent=True).decode()
-    if len(arguments) > _LONGEST_SHOWN:
-        arguments = f"{arguments[:_LONGEST_SHOWN]}\n… {len(arguments) - _LONGEST_SHOWN:,} more characters"
+    arguments = spelled_out(card.arguments)
     state = card.state.value
     several = f", {len({one.by for one in card.answers})} of {card.quorum} people" if card.quorum > 1 else ""
     screen.out.print(
@@ -171,6 +169,10 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
     )
     screen.out.print(Text(f"  {clean(card.reason)}", "dim"), soft_wrap=True)
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
+    for answer in card.answers:
+        if answer.arguments is not None:
+            edited = f"  with other arguments, {clean(answer.by)}: {spelled_out(answer.arguments)}"
+            screen.out.print(Text(edited, "yellow"), soft_wrap=True)
     if card.stands_until:
         screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
     elif card.state is ApprovalState.OPEN and (offered := offered_pattern(card.tool, card.arguments)):

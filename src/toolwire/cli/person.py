@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rich.text import Text
 
-from toolwire.cli.plain import encoded
+from toolwire.cli.asked_about import spelled_out
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.decide.patterns import offered_pattern
@@ -17,8 +17,6 @@ from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.turns import Ending, EndReason, Turn
-
-_LONGEST_SHOWN = 4_000
 
 ReadLine = Callable[[], Awaitable[str | None]]
 
@@ -115,9 +113,7 @@ class Person:
         return await self._read_line()
 
     def _show(self, request: NeedsApproval) -> None:
-        arguments = encoded(request.allowed.arguments, indent=True).decode()
-        if len(arguments) > _LONGEST_SHOWN:
-            arguments = f"{arguments[:_LONGEST_SHOWN]}\n… {len(arguments) - _LONGEST_SHOWN:,} more characters"
+        arguments = spelled_out(request.allowed.arguments)
         self._screen.err.print(Text(f"\n{clean(request.reason)}", "yellow"), soft_wrap=True)
         self._screen.err.print(
             Text.assemble((request.allowed.tool.name, "bold"), " ", clean(arguments)), soft_wrap=True

@@ -6,12 +6,15 @@ from typing import Any
 
 _LONGEST_INTEGER = 400  # bits
 _KEPT = {0x09, 0x0A}
-_BIDI = chain(range(0x202A, 0x202F), range(0x2066, 0x206A))
+_TURNS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# What shows nothing, less the joiners that scripts and pictures need.
+_UNSEEN = chain((0x200B, 0x2028, 0x2029, 0xFEFF), range(0x2060, 0x2065), range(0x206A, 0x2070), range(0xE0000, 0xE0080))
 _NEUTRAL: dict[int, str] = {
     **{code: chr(0x2400 + code) for code in range(0x20) if code not in _KEPT},
     0x7F: "\u2421",
     **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
-    **dict.fromkeys(_BIDI, "\ufffd"),
+    **dict.fromkeys(_TURNS, "\ufffd"),
+    **dict.fromkeys(_UNSEEN, "\ufffd"),
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
 }
 
