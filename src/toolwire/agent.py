@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from toolwire.allowance import Allowance, lends
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import BudgetSpent, NotKept, Suspended
+from toolwire.errors import NotKept, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.journey import Emit
 from toolwire.loop.events import Event
-from toolwire.loop.limits import within_budget
 from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
@@ -21,7 +21,7 @@ from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
+from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
@@ -96,6 +96,7 @@ class Agent:
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
             approval_s=approval_s, questions=questions, secrets=secrets,
         )  # fmt: skip
+        self._lends = lends(self.toolbox)
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()
@@ -112,6 +113,7 @@ class Agent:
     def change_tools(self, toolbox: Toolbox) -> None:
         """Offer other tools from the next step on. A call to a tool that is gone is refused."""
         self.toolbox = toolbox
+        self._lends = lends(toolbox)
         self.runtime.change_tools(toolbox)
 
     async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
@@ -120,18 +122,18 @@ class Agent:
         Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed.
         """
         turn = await self._begin(question, thread)
-        return _answer(await self._runner(on_event).run(turn))
+        return _answer(await self._runner(on_event, turn).run(turn))
 
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
-        Its deadline begins anew: the time in which nobody ran it is not its own. Raises `NotKept` for an unknown
-        turn and `Fenced` when a living process owns it or it has ended.
+        The time in which nobody ran it is not its own: its deadline goes on from where it was. Raises `NotKept` for an
+        unknown turn and `Fenced` when a living process owns it or it has ended.
         """
         kept = await self.store.resume(turn_id)
         await self._look_around()
-        turn = changed(fold(kept, self.runtime), started_at=self.runtime.clock())
-        return _answer(await self._runner(on_event).run(turn, resumed=True))
+        turn = changed(fold(kept, self.runtime), started_at=self.runtime.clock() - kept.ran_s)
+        return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.
@@ -142,9 +144,11 @@ class Agent:
 
     async def call(self, name: str, arguments: dict[str, Any], *, on_event: Emit | None = None) -> ToolResult:
         """Take one call through the whole journey, without a model."""
-        turn = await self._begin(f"call {name}", "", NO_MODEL)
-        call = ToolCall(name, arguments, id=f"call_{turn.id[-12:]}_1_1", format="direct")
-        return await self._concluded(turn, call, on_event)
+        turn = await self._begin(f"call {name}", "", ToolCall(name, arguments, format="direct"))
+        call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
+        if (allowance := self._allowance(turn)) is not None:
+            turn = await allowance.cut(turn)
+        return await self._concluded(changed(turn, pending=()), call, on_event)
 
     async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
@@ -173,23 +177,20 @@ class Agent:
             await self.store.release(turn)
             raise
         done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
-        await self.store.end(done, TurnStats(calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms))
+        took_ms = result.elapsed_ms + result.queued_ms
+        stats = TurnStats(
+            calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
+        )
+        await self.store.end(done, stats)
         return result
 
-    async def _affordable(self, grant: Grant) -> tuple[Limits, Grant]:
-        """Limits and grant cut down to what is left of the day. Raises `BudgetSpent`."""
-        if self.budget is None:
-            return self.limits, grant
-        spent = Spending()
-        for name in dict.fromkeys((self.name, *self.accounts)):
-            spent += await self.store.spent(name, self.runtime.clock())
-        left = within_budget(self.limits, grant, self.budget, spent)
-        if left is None:
-            raise BudgetSpent(
-                f"agent {self.name!r} has used up its budget of today ({spent.calls} calls, {spent.tokens} tokens, "
-                f"{spent.cost_usd:.4f} USD); raise it, or go on tomorrow"
-            )
-        return left
+    def _allowance(self, turn: Turn) -> Allowance | None:
+        """What is looked up before each step of a turn; most turns share nothing with anybody."""
+        if self.budget is None and not self._lends:
+            return None
+        return Allowance(
+            self.store, turn, self.runtime.clock, budget=self.budget, accounts=self.accounts, lends=self._lends
+        )
 
     async def close(self) -> None:
         """Let go of connections, threads and files. Harmless when called twice."""
@@ -203,12 +204,13 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _runner(self, emit: Emit | None) -> Runner:
+    def _runner(self, emit: Emit | None, turn: Turn) -> Runner:
         return Runner(
             self.runtime,
             self.model,
             emit=emit,
             intervene=self._intervene,
+            allowance=self._allowance(turn),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
@@ -218,24 +220,27 @@ class Agent:
         if self._news is not None and (toolbox := await asyncio.to_thread(self._news, self.toolbox)) is not None:
             self.change_tools(toolbox)
 
-    async def _begin(self, question: str, thread: str, model: str = "") -> Turn:
+    async def _begin(self, question: str, thread: str, *alone: ToolCall) -> Turn:
+        """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
         await self._look_around()
         history = await self.store.thread(thread) if thread else ()
         grant = unlock(self.grant, question) if self._tier_by_intent else self.grant
-        limits, grant = await self._affordable(grant)
         turn = Turn(
             id=self.runtime.new_id(),
             project=self.project,
             agent=self.name,
             thread=thread,
-            model=model or self.model.name,
+            model=NO_MODEL if alone else self.model.name,
             system=self.system,
             grant=grant,
-            limits=limits,
+            limits=self.limits,
             started_at=self.runtime.clock(),
             messages=(*history, UserMessage(question)),
             tainted=was_tainted(history),
+            pending=alone,
         )
+        if self.budget is not None and (allowance := self._allowance(turn)) is not None:
+            await allowance.require()
         await self.store.begin(turn)
         return turn
 

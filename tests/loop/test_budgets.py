@@ -1,16 +1,20 @@
 """What a turn and a day may cost."""
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolwire import Agent, Answer, Limits, MemoryStore, SqliteStore, tool
-from toolwire.errors import BudgetSpent
-from toolwire.protocol.chat import Reply, Usage
+from toolwire import Agent, Answer, Approval, Limits, MemoryStore, SqliteStore, tool
+from toolwire.errors import BudgetSpent, ModelUnavailable
+from toolwire.protocol.calls import NeedsApproval, ToolResult
+from toolwire.protocol.chat import Reply, ResultsMessage, Usage
 from toolwire.protocol.turns import Budget, EndReason, Spending
 from toolwire.record.contract import Store
-from toolwire.testing import FrozenClock, ScriptedModel, call, says
+from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says
 
 
 @tool
@@ -23,7 +27,45 @@ def speaks(cost: float, *, calls: bool = False) -> Reply:
     return says("so", *([call("look")] if calls else []), usage=Usage(100, 0, 0, cost))
 
 
-async def asked(store: Store, budget: Budget | None, *script: Reply | str, **more: Any) -> Answer:
+class Day:
+    """A store and a clock that stands still, and agents whose tools take as long as they are told to."""
+
+    def __init__(self, store: Store, clock: FrozenClock) -> None:
+        self.store, self.clock = store, clock
+
+    def agent(self, *script: Line, **more: Any) -> Agent:
+        @tool
+        def work(seconds: float) -> str:
+            """Work."""
+            self.clock.advance(seconds)
+            return f"worked {self.clock()}"
+
+        @tool(requires_confirmation=True)
+        def launch() -> str:
+            """Launch."""
+            self.clock.advance(5)
+            return "launched"
+
+        model = ScriptedModel(*script)
+        agent = Agent(model, [work, launch], store=self.store, budget=Budget(wall_s=100), **more)
+        agent.runtime.clock = self.clock
+        return agent
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def day(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Day]:
+    clock = FrozenClock(time.time() // 86_400 * 86_400 + 3600)
+    memory = request.param == "memory"
+    store: Store = MemoryStore(clock=clock) if memory else await SqliteStore.at(tmp_path, clock=clock)
+    yield Day(store, clock)
+    await store.close_store()
+
+
+def results_of(answer: Answer) -> list[ToolResult]:
+    return [one for said in answer.turn.messages if isinstance(said, ResultsMessage) for one in said.results]
+
+
+async def asked(store: Store, budget: Budget | None, *script: Line, **more: Any) -> Answer:
     agent = Agent(ScriptedModel(*script), [look], store=store, budget=budget, **more)
     return await agent.ask("go")
 
@@ -33,19 +75,31 @@ async def test_a_turn_stops_when_its_money_is_used_up() -> None:
     assert (answer.reason, answer.turn.iterations) == (EndReason.COST_BUDGET, 3)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_what_the_turns_of_a_day_have_used_is_taken_from_the_next(kind: str, tmp_path: Path) -> None:
-    store: Store = MemoryStore() if kind == "memory" else await SqliteStore.at(tmp_path)
-    budget = Budget(calls=4, tokens=1000, cost_usd=0.1)
+async def test_what_the_turns_of_a_day_have_used_is_taken_from_the_next(day: Day) -> None:
+    store, budget = day.store, Budget(calls=4, tokens=1000, cost_usd=0.1)
     first = await asked(store, budget, speaks(0.03, calls=True), speaks(0.03))
-    assert (first.reason, first.turn.grant.max_calls, first.turn.limits.tokens) == (EndReason.ANSWERED, 4, 1000)
+    assert (first.reason, first.turn.limits.tokens) == (EndReason.ANSWERED, 1000)
     second = await asked(store, budget, *[speaks(0.03, calls=True)] * 4)
-    assert (second.reason, second.turn.grant.max_calls, second.turn.limits.tokens) == (EndReason.COST_BUDGET, 3, 800)
-    with pytest.raises(BudgetSpent, match=r"2 calls, 400 tokens, 0\.1200 USD"):
+    assert (second.reason, second.turn.limits.tokens) == (EndReason.COST_BUDGET, 800)
+    assert "has used up its budget of today: 0.1200 USD of 0.1000 USD" in second.text
+    with pytest.raises(BudgetSpent, match=r"2 calls, 400 tokens, 0\.1200 USD") as refusal:
         await asked(store, budget, "never")
+    assert "it renews at " in str(refusal.value)
+    assert str(refusal.value).endswith(" UTC; raise budget.cost_usd, or go on then")
     other = Agent(ScriptedModel("free"), [look], store=store, budget=budget, name="somebody-else")
     assert (await other.ask("go")).text == "free"
-    await store.close_store()
+
+
+async def test_a_call_beyond_those_of_the_day_is_refused_with_how_many_there_were(day: Day) -> None:
+    budget = Budget(calls=3)
+    await asked(day.store, budget, [call("look"), call("look")], "so")
+    second = await asked(day.store, budget, [call("look", str(each)) for each in "ab"], "so")
+    made, refused = results_of(second)
+    assert (made.text, refused.ok) == ("nothing", False)
+    assert refused.text.startswith("agent 'agent' has used up its budget of today: 2 calls of 3 calls")
+    assert " UTC. Answer with what you have." in refused.text
+    [row] = [row for row in await day.store.audit_log(turn_id=second.turn_id) if row.rule == "budget"]
+    assert (row.event, row.code) == ("finished", "permission_denied")
 
 
 async def test_a_new_day_has_a_new_budget() -> None:
@@ -55,7 +109,98 @@ async def test_a_new_day_has_a_new_budget() -> None:
     agent.runtime.clock = clock
     await agent.ask("go")
     assert await store.spent("agent", clock()) == Spending(0, 100, 0.5)
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(BudgetSpent, match="1970-01-13 00:00 UTC"):
         await agent.ask("go")
     clock.advance(86_400)
     assert (await agent.ask("go")).text == "tomorrow"
+
+
+async def test_seconds_of_the_day_are_used_up_like_anything_else(day: Day) -> None:
+    first = await day.agent(call("work", seconds=60), "done").ask("go")
+    assert (first.reason, first.turn.limits.deadline_s) == (EndReason.ANSWERED, 100)
+    second = await day.agent(call("work", seconds=30), call("work", seconds=30), "never").ask("go")
+    assert (second.reason, second.turn.limits.deadline_s) == (EndReason.DEADLINE, 40)
+    assert "has used up its budget of today: 120.0 s of 100.0 s" in second.text
+    with pytest.raises(BudgetSpent, match=r"120\.0 s of 100\.0 s .* raise budget\.wall_s"):
+        await day.agent("never").ask("go")
+    with pytest.raises(BudgetSpent):
+        await day.agent().call("work", {"seconds": 1})
+
+
+async def test_time_in_which_people_are_waited_for_is_not_the_days(day: Day) -> None:
+    async def slow(request: NeedsApproval) -> Approval:
+        day.clock.advance(3600)
+        return Approval(granted=True)
+
+    answer = await day.agent(call("launch"), "done", approve=slow).ask("go")
+    assert (answer.text, (await day.store.spent("agent", day.clock())).wall_s) == ("done", 5)
+
+
+async def test_a_person_who_leaves_a_question_open_costs_the_turn_no_time(day: Day) -> None:
+    """The process is stopped while it asks: what it waited for is not what it ran."""
+
+    async def leaves(request: NeedsApproval) -> Approval:
+        day.clock.advance(3600)
+        raise asyncio.CancelledError
+
+    agent = day.agent(call("launch"), "done", approve=leaves)
+    with pytest.raises(asyncio.CancelledError):
+        await agent.ask("go")
+    [summary] = await day.store.turns()
+    assert (await day.store.turn(summary.id)).ran_s == 0
+
+
+async def test_a_resumed_turn_goes_on_with_the_time_that_it_had_left(day: Day) -> None:
+    """A day passes in which nobody runs it, and that is not its time; the 40 seconds before are."""
+    limits, lost = Limits(deadline_s=60), ModelUnavailable("gone")
+    with pytest.raises(ModelUnavailable):
+        await day.agent(call("work", seconds=40), lost, limits=limits).ask("go")
+    [summary] = await day.store.turns()
+    assert await day.store.spent("agent", day.clock()) == Spending(1, wall_s=40)
+    day.clock.advance(86_400)
+    assert await day.store.spent("agent", day.clock()) == Spending()
+
+    resumed = await day.agent(call("work", seconds=30), "never", limits=limits).resume(summary.id)
+
+    assert resumed.reason == EndReason.DEADLINE
+    assert await day.store.spent("agent", day.clock()) == Spending(2, wall_s=70)
+
+
+async def test_a_turn_that_waits_counts_for_the_others_before_it_ends(day: Day) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        began.set()
+        await go_on.wait()
+        return "waited"
+
+    budget = Budget(calls=2)
+    slow = Agent(ScriptedModel([call("wait", "a"), call("look", "b")], "done"), [wait, look], store=day.store)
+    async with asyncio.timeout(5):
+        task = asyncio.create_task(slow.ask("go"))
+        await began.wait()
+        with pytest.raises(BudgetSpent, match="2 calls of 2 calls"):
+            await asked(day.store, budget, "never")
+        go_on.set()
+        assert (await task).text == "done"
+
+
+@pytest.mark.parametrize("most", [1, 3, 7])
+async def test_turns_at_the_same_time_never_make_more_calls_than_a_day_has(day: Day, most: int) -> None:
+    made: list[str] = []
+
+    @tool
+    def count(turn: str) -> str:
+        """Count."""
+        made.append(turn)
+        return "counted"
+
+    def agent(name: str) -> Agent:
+        script = [call("count", at, turn=name) for at in "abc"], call("count", turn=name), "done"
+        return Agent(ScriptedModel(*script), [count], store=day.store, budget=Budget(calls=most))
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(agent(str(each)).ask("go") for each in range(6)), return_exceptions=True)
+    assert len(made) <= most

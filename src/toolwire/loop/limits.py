@@ -1,16 +1,16 @@
 """Where a turn stops by itself, and what the model is told when it does."""
 
-from typing import TypeVar
+from datetime import UTC, datetime
 
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, Usage, UserMessage
-from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Budget, EndReason, Limits, Spending, Turn
+from toolwire.protocol.turns import Budget, EndReason, Limits, Number, Spending, Turn, least
 from toolwire.protocol.values import changed
-
-Number = TypeVar("Number", int, float)
 
 ECHOES_KEPT = 20
 CHARS_PER_TOKEN = 4
+DAY_S = 86_400
+PARTS = ("calls", "tokens", "cost_usd", "wall_s")
+"""The parts of a budget, as `Budget` and `Spending` call them."""
 
 CLOSING_WORDS = {
     EndReason.ITERATION_LIMIT: "This is the last step and no more tools can be used.",
@@ -55,22 +55,54 @@ def ending_reason(turn: Turn, now: float) -> EndReason | None:
     return None
 
 
-def within_budget(limits: Limits, grant: Grant, budget: Budget, spent: Spending) -> tuple[Limits, Grant] | None:
-    """A turn's limits and grant cut down to what is left of the day; None when nothing is."""
-    calls, tokens = _left(budget.calls, spent.calls), _left(budget.tokens, spent.tokens)
-    cost = _left(budget.cost_usd, spent.cost_usd)
-    if any(left is not None and left <= 0 for left in (calls, tokens, cost)):
-        return None
-    cut = changed(limits, tokens=_least(limits.tokens, tokens), cost_usd=_least(limits.cost_usd, cost))
-    return cut, grant if calls is None else changed(grant, max_calls=min(grant.max_calls, calls))
+def within_budget(limits: Limits, budget: Budget, spent: Spending) -> Limits:
+    """A turn's limits cut down to what others have left of the day. What it may call is counted elsewhere."""
+    return changed(
+        limits,
+        tokens=least(limits.tokens, _left(budget.tokens, spent.tokens)),
+        cost_usd=least(limits.cost_usd, _left(budget.cost_usd, spent.cost_usd)),
+        deadline_s=least(limits.deadline_s, _left(budget.wall_s, spent.wall_s))
+        if limits.own_time
+        else limits.deadline_s,
+    )
+
+
+def used_up(budget: Budget, spent: Spending) -> str:
+    """The part of a day's budget of which nothing is left; empty while there is something of all."""
+    for part in PARTS:
+        allowed = getattr(budget, part)
+        if allowed is not None and getattr(spent, part) >= allowed:
+            return part
+    return ""
+
+
+def amount(part: str, number: float) -> str:
+    """A number of a budget's part, in its unit."""
+    match part:
+        case "cost_usd":
+            return f"{number:.4f} USD"
+        case "wall_s":
+            return f"{number:.1f} s"
+    return f"{number:,} {part}"
+
+
+def day_sentence(agent: str, budget: Budget, spent: Spending, part: str, now: float) -> str:
+    """What is used up, how much of how much, and when it renews."""
+    used, allowed = (amount(part, getattr(one, part)) for one in (spent, budget))
+    everything = ", ".join(amount(each, getattr(spent, each)) for each in PARTS)
+    return (
+        f"agent {agent!r} has used up its budget of today: {used} of {allowed} (in all {everything}); "
+        f"it renews at {renews_at(now)}"
+    )
+
+
+def renews_at(now: float) -> str:
+    """When the next day begins, as a person would write it."""
+    return f"{datetime.fromtimestamp((now // DAY_S + 1) * DAY_S, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _left(most: Number | None, used: Number) -> Number | None:
     return None if most is None else most - used
-
-
-def _least(one: Number | None, other: Number | None) -> Number | None:
-    return min((number for number in (one, other) if number is not None), default=None)
 
 
 def time_left_s(turn: Turn, now: float) -> float | None:

@@ -250,7 +250,7 @@ class Runner:
         stats = TurnStats(
             turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
-            merged(self._formats), turn.used(self._runtime.clock()).wall_s,
+            merged(self._formats), turn.own_s(self._runtime.clock()),
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
         self._tell(TurnEnded(turn.id, ending, elapsed_ms))

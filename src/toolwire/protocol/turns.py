@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import quick
+
+Number = TypeVar("Number", int, float)
 
 
 class EndReason(StrEnum):
@@ -31,6 +34,7 @@ class Limits:
     """Where a turn stops by itself. A limit of None does not apply.
 
     The model is shown `result_chars` of each result; with `envelope`, what commands give comes in a Tool Envelope.
+    A sub-agent that somebody waits for has no `own_time`: its seconds are those of whoever waits.
     """
 
     iterations: int = 10
@@ -44,53 +48,109 @@ class Limits:
     result_chars: int = 65_536
     tools_enabled: bool = True
     envelope: bool = True
+    own_time: bool = True
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply."""
+    """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply.
+
+    `wall_s` are seconds in which its turns run; waiting for people's word costs none.
+    """
 
     calls: int | None = None
     tokens: int | None = None
     cost_usd: float | None = None
+    wall_s: float | None = None
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What an agent has used in one day, as far as its ended turns say."""
+    """What was used: by a turn, or by an agent in one day."""
 
     calls: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    wall_s: float = 0.0
 
     def __add__(self, other: "Spending") -> "Spending":
-        return Spending(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
+        return Spending(
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.cost_usd + other.cost_usd,
+            self.wall_s + other.wall_s,
+        )
+
+    def __sub__(self, other: "Spending") -> "Spending":
+        return self + Spending(-other.calls, -other.tokens, -other.cost_usd, -other.wall_s)
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """What all sub-agents of one question may still use together: calls, tokens, and how many more may begin."""
+    """What a question, or all its sub-agents together, may use: calls, tokens, money, and how many agents may begin."""
 
     calls: int
     tokens: int | None = None
     agents: int = 32
+    cost_usd: float | None = None
 
     def share(self, most: int) -> "Purse | None":
         """What the next one may use: half of what is left, since others may begin meanwhile; None if nothing is."""
-        if self.agents < 1 or min(self.calls, most) < 1 or (self.tokens is not None and self.tokens < 1):
+        if self.agents < 1 or min(self.calls, most) < 1 or self._is_spent:
             return None
-        return Purse(min((self.calls + 1) // 2, most), None if self.tokens is None else (self.tokens + 1) // 2, 1)
+        tokens = None if self.tokens is None else (self.tokens + 1) // 2
+        return Purse(min((self.calls + 1) // 2, most), tokens, 1, None if self.cost_usd is None else self.cost_usd / 2)
 
-    def without(self, share: "Purse") -> "Purse":
-        """The purse after somebody took a share and began."""
-        return self.given_back(-share.calls, -(share.tokens or 0), -1)
+    def without(self, used: Spending, agents: int = 0) -> "Purse":
+        """What is left once so much was used or handed out, to so many agents."""
+        return Purse(
+            self.calls - used.calls,
+            None if self.tokens is None else self.tokens - used.tokens,
+            self.agents - agents,
+            None if self.cost_usd is None else self.cost_usd - used.cost_usd,
+        )
 
-    def given_back(self, calls: int, tokens: int, agents: int = 0) -> "Purse":
-        """The purse after somebody ended who has used so much less than the share, or more."""
-        return Purse(self.calls + calls, None if self.tokens is None else self.tokens + tokens, self.agents + agents)
+    def at_most(self, other: "Purse") -> "Purse":
+        """What both leave."""
+        return Purse(
+            min(self.calls, other.calls),
+            least(self.tokens, other.tokens),
+            min(self.agents, other.agents),
+            least(self.cost_usd, other.cost_usd),
+        )
+
+    @property
+    def held(self) -> Spending:
+        """What a share keeps from others for as long as somebody has it."""
+        return Spending(self.calls, self.tokens or 0, self.cost_usd or 0.0)
+
+    @property
+    def _is_spent(self) -> bool:
+        return (self.tokens is not None and self.tokens < 1) or (self.cost_usd is not None and self.cost_usd <= 0)
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What the sub-agents of a question have used or still hold, and how many have begun."""
+
+    used: Spending = Spending()
+    agents: int = 0
+
+    def share(self, purse: Purse, question: Purse | None, asker: Spending, most: int) -> Purse | None:
+        """The next share: of what is left in the purse, and of what the question itself and its sub-agents leave."""
+        left = purse.without(self.used, self.agents)
+        if question is not None:
+            left = left.at_most(question.without(self.used, self.agents).without(asker))
+        return left.share(most)
+
+
+def least(one: Number | None, other: Number | None) -> Number | None:
+    """The smaller of two limits; one that is None does not apply."""
+    return min((number for number in (one, other) if number is not None), default=None)
 
 
 @quick
@@ -144,3 +204,12 @@ class Turn:
             if isinstance(message, UserMessage):
                 return message.text
         return ""
+
+    def used(self) -> Spending:
+        """What it has used so far, without its time; calls that want a result count already."""
+        usage = self.usage
+        return Spending(self.calls + len(self.pending), usage.total_tokens, usage.cost_usd or 0.0)
+
+    def own_s(self, now: float) -> float:
+        """Seconds in which it has run so far and nobody waited for people; none if they are somebody else's."""
+        return max(0.0, now - self.started_at - self.waited_s) if self.limits.own_time else 0.0

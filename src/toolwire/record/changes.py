@@ -23,17 +23,29 @@ from toolwire.wire.stored import read_approval, write_approval
 
 _BEGIN = """
     INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
-                       started_at, updated_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)
+                       started_at, updated_at, since, calls, own_time)
+    VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# Nobody wrote down how long a killed process went on: the results after its last word say when they came, and what
+# they took. The less of both counts, since people may have been waited for.
+_UNWRITTEN = """
+    SELECT min(max(r.created_at) - t.updated_at,
+               (total(json_extract(r.context, '$.elapsed_ms')) + total(json_extract(r.context, '$.queued_ms'))) / 1e3)
+    FROM turns t JOIN records r ON r.turn_id = t.id AND r.schema_name = 'tool.result' AND r.created_at > t.updated_at
+    WHERE t.id = ?
 """
 _TAKE_OVER = """
-    UPDATE turns SET epoch = epoch + 1, owner = ?, state = 'running', updated_at = ?
-    WHERE id = ? AND epoch = ? AND state <> 'ended'
+    UPDATE turns SET epoch = epoch + 1, owner = ?1, state = 'running', updated_at = ?2, since = ?2,
+        before_s = ran_s + ?3, ran_s = ran_s + ?3
+    WHERE id = ?4 AND epoch = ?5 AND state <> 'ended'
 """
-_TOUCH = "UPDATE turns SET updated_at = ? WHERE id = ? AND epoch = ? AND state <> 'ended'"
+_TOUCH = """
+    UPDATE turns SET updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0), calls = ?3, tokens = ?4, cost_usd = ?5
+    WHERE id = ?6 AND epoch = ?7 AND state <> 'ended'
+"""
 _RELEASE = """
-    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?
-    WHERE id = ? AND epoch = ? AND state <> 'ended'
+    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0)
+    WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
 """
 _END = """
     UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
@@ -47,8 +59,9 @@ _START = """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _SPEND = """
-    INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT (agent, day) DO UPDATE SET
-        calls = calls + excluded.calls, tokens = tokens + excluded.tokens, cost_usd = cost_usd + excluded.cost_usd
+    INSERT INTO spending (agent, day, calls, tokens, cost_usd, wall_s) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (agent, day) DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens,
+        cost_usd = cost_usd + excluded.cost_usd, wall_s = wall_s + excluded.wall_s
 """
 _ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
@@ -78,21 +91,23 @@ def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], a
     (before,) = page.connection.execute("SELECT owner FROM turns WHERE id = ?", (turn_id,)).fetchone()
     if before is not None and alive(before):
         return refusals.owned(turn_id)
-    page.connection.execute(_TAKE_OVER, (owner, at, turn_id, epoch))
+    (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
+    page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, epoch))
     page.set_turn(turn_id, epoch + 1, "running")
     return None
 
 
 def say(
-    page: Page, turn: Turn, row: Row, cards: Sequence["OpenCard"], audit: Sequence[Row], at: float
+    page: Page, turn: Turn, row: Row, cards: Sequence["OpenCard"], audit: Sequence[Row], used: Spending, at: float
 ) -> StoreError | None:
-    """A reply or a note, and the cards that come with it."""
+    """A reply or a note, the cards that come with it, and what the turn has used by then."""
     if refusal := _not_held(page, turn):
         return refusal
     for card in cards:
         if (found := card.found(page)) is not None and isinstance(kept := card.checked(page, found), StoreError):
             return kept
-    page.connection.execute(_TOUCH, (at, column(turn.id), turn.epoch))
+    sums = (turn.waited_s, used.calls, used.tokens, used.cost_usd)
+    page.connection.execute(_TOUCH, (at, *sums, column(turn.id), turn.epoch))
     page.records.append(row)
     for card in cards:
         card.put(page)
@@ -186,7 +201,7 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     for tally in stats.formats:
         _count_format(page, tally)
     used = spending(Spending(), stats)
-    row = (column(turn.agent), day_of(at), used.calls, used.tokens, used.cost_usd)
+    row = (column(turn.agent), day_of(at), used.calls, used.tokens, used.cost_usd, used.wall_s)
     page.connection.execute(_SPEND, row)
     return None
 
@@ -201,7 +216,7 @@ def _count_format(page: Page, tally: FormatTally) -> None:
 def release(page: Page, turn: Turn, at: float) -> StoreError | None:
     if refusal := _not_held(page, turn):
         return refusal
-    page.connection.execute(_RELEASE, (at, column(turn.id), turn.epoch))
+    page.connection.execute(_RELEASE, (at, turn.waited_s, column(turn.id), turn.epoch))
     page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
 

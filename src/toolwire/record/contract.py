@@ -19,12 +19,14 @@ class KeptTurn:
 
     `opening` carries the thread's history and the question in `messages` and has fresh counters. `events` are the
     replies, complete sets of results and notes in the order in which they happened; folding them over the opening
-    gives the turn as it stands. Results of a step that is not complete stay on their cards.
+    gives the turn as it stands. Results of a step that is not complete stay on their cards. `ran_s` are the seconds in
+    which it ran, as far as the record says: of a process that was killed, until the last thing that it wrote down.
     """
 
     opening: Turn
     events: tuple[Message, ...]
     state: str
+    ran_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ class TurnSummary:
 
 @dataclass(frozen=True, slots=True)
 class TurnStats:
-    """What a finished turn adds to the metrics: the loop's, and how the formats of its model have worked."""
+    """What a finished turn adds to the metrics: the loop's, and how the formats of its model have worked.
+
+    `wall_s` are the seconds that count for its agent's day.
+    """
 
     iterations: int = 0
     calls: int = 0
@@ -60,6 +65,7 @@ class TurnStats:
     output_tokens: int = 0
     cost_usd: float | None = None
     formats: tuple[FormatTally, ...] = ()
+    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,19 +235,27 @@ class Store(Protocol):
         """How each format has worked for each model, by model and then by format."""
         ...
 
-    async def spent(self, agent: str, at: float) -> Spending:
-        """What an agent's turns that ended on the day (UTC) of this time have used."""
-        ...
+    async def spent(self, agent: str, at: float, *, but: str = "") -> Spending:
+        """What an agent's turns have used on the day (UTC) of this time, all `but` one.
 
-    async def draw(self, root: str, opening: Purse, most: int) -> Purse | None:
-        """Take a share, of at most so many calls, out of the purse of a question; None when it is used up.
-
-        The first to draw opens it.
+        A turn counts on the day on which it ended or, while it has not, last wrote something down.
         """
         ...
 
-    async def give_back(self, root: str, calls: int, tokens: int) -> None:
+    async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
+        """Take a share, of at most so many calls, for a sub-agent of a question; None when nothing is left.
+
+        All sub-agents together get no more than is in the purse, and no more than their question leaves of what it may
+        use itself.
+        """
+        ...
+
+    async def give_back(self, root: str, unused: Spending) -> None:
         """Put back what was not used of a share; what was used beyond it is less than nothing."""
+        ...
+
+    async def lent(self, root: str) -> Spending:
+        """What the sub-agents of a question have used or hold."""
         ...
 
     async def keep(self, data: bytes) -> str:

@@ -13,7 +13,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, Purse, Spending, Turn
+from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
 from toolwire.protocol.values import changed, changing
 from toolwire.record import refusals, story
 from toolwire.record.chain import BEGINNING, AuditChain, link, walk
@@ -26,6 +26,7 @@ from toolwire.record.tally import (
     day_of,
     elapsed_ms,
     loop_metrics,
+    said_spending,
     spending,
     tool_metrics,
 )
@@ -36,13 +37,23 @@ _ended = changing(CallCard, "result")
 
 @dataclass(slots=True)
 class _Kept:
-    """A turn in memory. Its opening carries the current epoch."""
+    """A turn in memory. Its opening carries the current epoch; `turn` is how it stood when it last said something.
+
+    It ran for `before_s` until somebody resumed it, and `since` then.
+    """
 
     opening: Turn
+    turn: Turn
+    since: float
     updated_at: float
+    before_s: float = 0.0
     state: str = "running"
     said: list[story.Said] = field(default_factory=list)
     ending: Ending | None = None
+
+    @property
+    def ran_s(self) -> float:
+        return self.before_s + max(0.0, self.updated_at - self.since - self.turn.waited_s)
 
 
 @dataclass(slots=True)
@@ -70,7 +81,8 @@ class MemoryStore:
         self._bodies: dict[str, bytes] = {}
         self._approvals: dict[str, ApprovalCard] = {}
         self._spent: dict[tuple[str, int], Spending] = {}
-        self._purses: dict[str, Purse] = {}
+        self._lent: dict[str, Lent] = {}
+        self._open: dict[str, _Kept] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,7 +95,8 @@ class MemoryStore:
     async def begin(self, turn: Turn) -> None:
         if turn.id in self._turns:
             raise refusals.already_begun(turn.id)
-        self._turns[turn.id] = _Kept(turn, self._clock())
+        now = self._clock()
+        self._turns[turn.id] = self._open[turn.id] = _Kept(turn, turn, now, now)
 
     async def resume(self, turn_id: str) -> KeptTurn:
         kept = self._find(turn_id)
@@ -92,7 +105,9 @@ class MemoryStore:
         if kept.state == "running":
             raise refusals.owned(turn_id)
         kept.opening = changed(kept.opening, epoch=kept.opening.epoch + 1)
+        kept.before_s, kept.turn = kept.ran_s, changed(kept.turn, waited_s=0.0)
         self._touch(kept, "running")
+        kept.since = kept.updated_at
         return self._tell(kept)
 
     async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
@@ -141,6 +156,7 @@ class MemoryStore:
         kept = self._held(turn)
         kept.ending = ending
         self._ended.append(kept)
+        del self._open[turn.id]
         key = (turn.agent, day_of(self._clock()))
         self._spent[key] = spending(self._spent.get(key, Spending()), stats)
         self._loop = loop_metrics(self._loop, stats, ending.reason)
@@ -242,19 +258,28 @@ class MemoryStore:
     async def formats(self) -> list[FormatTally]:
         return list(self._formats)
 
-    async def spent(self, agent: str, at: float) -> Spending:
-        return self._spent.get((agent, day_of(at)), Spending())
+    async def spent(self, agent: str, at: float, *, but: str = "") -> Spending:
+        day = day_of(at)
+        running = (
+            _used(kept)
+            for turn_id, kept in self._open.items()
+            if kept.opening.agent == agent and turn_id != but and day_of(kept.updated_at) == day
+        )
+        return sum(running, self._spent.get((agent, day), Spending()))
 
-    async def draw(self, root: str, opening: Purse, most: int) -> Purse | None:
-        purse = self._purses.get(root, opening)
-        share = purse.share(most)
+    async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
+        lent, asker = self._lent.get(root, Lent()), self._turns.get(root)
+        share = lent.share(purse, question, _used(asker) if asker else Spending(), most)
         if share is not None:
-            self._purses[root] = purse.without(share)
+            self._lent[root] = Lent(lent.used + share.held, lent.agents + 1)
         return share
 
-    async def give_back(self, root: str, calls: int, tokens: int) -> None:
-        if root in self._purses:
-            self._purses[root] = self._purses[root].given_back(calls, tokens)
+    async def give_back(self, root: str, unused: Spending) -> None:
+        if root in self._lent:
+            self._lent[root] = Lent(self._lent[root].used - unused, self._lent[root].agents)
+
+    async def lent(self, root: str) -> Spending:
+        return self._lent.get(root, Lent()).used
 
     async def keep(self, data: bytes) -> str:
         handle = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -284,6 +309,7 @@ class MemoryStore:
             raise refusals.taken_over(turn.id, turn.epoch, kept.opening.epoch)
         if kept.state == "ended":
             raise refusals.ended(turn.id)
+        kept.turn = turn
         return kept
 
     def _check_epoch(self, card: CallCard) -> None:
@@ -332,7 +358,8 @@ class MemoryStore:
         return {card.call.id: card.result for card in cards if card.result is not None}
 
     def _tell(self, kept: _Kept) -> KeptTurn:
-        return KeptTurn(kept.opening, story.events(kept.said, self._results(kept)), kept.state)
+        events = story.events(kept.said, self._results(kept))
+        return KeptTurn(kept.opening, events, kept.state, kept.ran_s)
 
     def _history(self, kept: _Kept) -> tuple[Message, ...]:
         return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept)))
@@ -353,3 +380,9 @@ class MemoryStore:
             answer=kept.ending.answer if kept.ending else "",
             calls=len(self._cards.get(turn.id, {})),
         )
+
+
+def _used(kept: _Kept) -> Spending:
+    """What a turn has used, as far as it has said."""
+    ran_s = kept.ran_s if kept.opening.limits.own_time else 0.0
+    return sum(map(said_spending, kept.said), Spending(len(kept.opening.pending), wall_s=ran_s))

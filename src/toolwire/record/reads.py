@@ -25,13 +25,13 @@ from toolwire.record.rows import (
     read_opening,
     read_said,
 )
-from toolwire.record.tally import NEWEST_RESULTS, ToolTally, tool_metrics
+from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
 from toolwire.wire.faithful import load
 from toolwire.wire.format_tally import FormatTally, read_tally
 from toolwire.wire.stored import read_approval, read_result
 
 _TURN = """
-    SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner
+    SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner, ran_s
     FROM turns WHERE id = ?
 """
 _SAID = """
@@ -85,7 +85,17 @@ _NEWEST_MS = """
     FROM records c JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     WHERE c.schema_name = 'tool.call' AND c.title = ? ORDER BY c.seq DESC LIMIT ?
 """
-_SPENT = "SELECT calls, tokens, cost_usd FROM spending WHERE agent = ? AND day = ?"
+_SPENT = """
+    SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), total(cost_usd), total(wall_s) FROM (
+        SELECT calls, tokens, cost_usd, wall_s FROM spending WHERE agent = ?1 AND day = ?2
+        UNION ALL
+        SELECT calls, tokens, cost_usd, ran_s * own_time FROM turns INDEXED BY turns_running
+        WHERE state = 'running' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
+        UNION ALL
+        SELECT calls, tokens, cost_usd, ran_s * own_time FROM turns INDEXED BY turns_interrupted
+        WHERE state = 'interrupted' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
+    )
+"""
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
 _APPROVALS = """
     SELECT body FROM approvals
@@ -99,11 +109,12 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
     row = connection.execute(_TURN, (column(turn_id),)).fetchone()
     if row is None:
         raise refusals.no_turn(turn_id)
-    *header, history, upto, state, owner = row
+    *header, history, upto, state, owner, ran_s = row
     earlier = thread(connection, header[3], upto) if history is None else read_history(history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive(owner))
-    return KeptTurn(opening, story.events(*_said(connection, opening.id)), "interrupted" if orphaned else state)
+    events = story.events(*_said(connection, opening.id))
+    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s)
 
 
 def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
@@ -179,9 +190,9 @@ def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetr
     return tools, LoopMetrics(*sums) if sums else LoopMetrics()
 
 
-def spent(connection: sqlite3.Connection, agent: str, day: int) -> Spending:
-    row = connection.execute(_SPENT, (column(agent), day)).fetchone()
-    return Spending(*row) if row else Spending()
+def spent(connection: sqlite3.Connection, agent: str, day: int, but: str) -> Spending:
+    row = (column(agent), day, column(but), day * DAY_S, (day + 1) * DAY_S)
+    return Spending(*connection.execute(_SPENT, row).fetchone())
 
 
 def formats(connection: sqlite3.Connection) -> list[FormatTally]:

@@ -211,8 +211,33 @@ _PURSES = (
     """,
 )
 
+# What a turn has used so far, so that the day's sum knows of it before it ends. It ran for `before_s` before somebody
+# resumed it, `since` then for the rest of `ran_s`. A purse told what is left; what was lent is taken from any limit.
+_SO_FAR = (
+    "ALTER TABLE turns ADD COLUMN calls INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE turns ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE turns ADD COLUMN cost_usd REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE turns ADD COLUMN own_time INTEGER NOT NULL DEFAULT 1",
+    "ALTER TABLE turns ADD COLUMN since REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE turns ADD COLUMN before_s REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE turns ADD COLUMN ran_s REAL NOT NULL DEFAULT 0",
+    "UPDATE turns SET since = updated_at",
+    "CREATE INDEX turns_interrupted ON turns (agent, updated_at) WHERE state = 'interrupted'",
+    "ALTER TABLE spending ADD COLUMN wall_s REAL NOT NULL DEFAULT 0",
+    "DROP TABLE purses",
+    """
+    CREATE TABLE lent (
+        root TEXT NOT NULL PRIMARY KEY,
+        calls INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        cost_usd REAL NOT NULL,
+        agents INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
 STEPS: Sequence[Sequence[str]] = (
-    _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES,
+    _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR,
 )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ from toolwire.record.rows import (
     result_row,
     said_row,
 )
-from toolwire.record.tally import day_of
+from toolwire.record.tally import day_of, said_spending
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
@@ -191,14 +191,17 @@ class SqliteStore:
     async def formats(self) -> list[FormatTally]:
         return await self._reader.read(reads.formats)
 
-    async def spent(self, agent: str, at: float) -> Spending:
-        return await self._reader.read(reads.spent, agent, day_of(at))
+    async def spent(self, agent: str, at: float, *, but: str = "") -> Spending:
+        return await self._reader.read(reads.spent, agent, day_of(at), but)
 
-    async def draw(self, root: str, opening: Purse, most: int) -> Purse | None:
-        return await self._writer.write(partial(purses.draw, root=root, opening=opening, most=most))
+    async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
+        return await self._writer.write(partial(purses.draw, root=root, purse=purse, question=question, most=most))
 
-    async def give_back(self, root: str, calls: int, tokens: int) -> None:
-        await self._writer.write(partial(purses.give_back, root=root, calls=calls, tokens=tokens))
+    async def give_back(self, root: str, unused: Spending) -> None:
+        await self._writer.write(partial(purses.give_back, root=root, unused=unused))
+
+    async def lent(self, root: str) -> Spending:
+        return await self._reader.read(purses.lent, root)
 
     async def keep(self, data: bytes) -> str:
         return await self._on_files(partial(self._artifacts.keep, data))
@@ -223,15 +226,18 @@ class SqliteStore:
             upto = ended if said == history else 0
         kept = history_json(history) if history and not upto else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
-        opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, self._clock())
-        return (*map(column, names), *opening)
+        now, counted = self._clock(), (len(turn.pending), turn.limits.own_time)
+        opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, now, now)
+        return (*map(column, names), *opening, *counted)
 
     async def _say(
         self, turn: Turn, message: Reply | Note, cards: Sequence[OpenCard], audit: Sequence[AuditRow]
     ) -> None:
         at = self._clock()
-        row = said_row(turn, message, at)
-        await self._writer.write(partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), at=at))
+        row, used = said_row(turn, message, at), turn.used() + said_spending(message)
+        await self._writer.write(
+            partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), used=used, at=at)
+        )
 
     def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:
         at = self._clock()

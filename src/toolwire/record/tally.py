@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason, Spending
@@ -13,6 +14,7 @@ from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 NEWEST_RESULTS = 1000
 ERROR_CHARS = 500
 UNKNOWN_TOOL = "(unknown)"
+DAY_S = 86_400
 
 _ANSWERS = {EndReason.ANSWERED, EndReason.DELIVERED}
 
@@ -112,7 +114,7 @@ def loop_metrics(so_far: LoopMetrics, stats: TurnStats, reason: EndReason) -> Lo
 
 def day_of(at: float) -> int:
     """The day (UTC) of a time, counted from 1970."""
-    return int(at // 86_400)
+    return int(at // DAY_S)
 
 
 def spending(so_far: Spending, stats: TurnStats) -> Spending:
@@ -121,7 +123,15 @@ def spending(so_far: Spending, stats: TurnStats) -> Spending:
         so_far.calls + stats.calls,
         so_far.tokens + stats.input_tokens + stats.output_tokens,
         so_far.cost_usd + (stats.cost_usd or 0.0),
+        so_far.wall_s + stats.wall_s,
     )
+
+
+def said_spending(said: Reply | Note) -> Spending:
+    """What one more word costs a turn. The calls of a reply count from then on, before they have run."""
+    if isinstance(said, Note):
+        return Spending()
+    return Spending(len(said.calls), said.usage.total_tokens, said.usage.cost_usd or 0.0)
 
 
 def _sum_known(*costs: float | None) -> float | None:

@@ -1,12 +1,13 @@
 """Setting other agents to work: never with more than both sides may do, and out of one purse.
 
 A sub-agent's conversation is a thread whose name says who sent it: `sub/ROOT/DEPTH/CALL`, where ROOT is the turn of a
-person's question at the bottom of it all. Everything under one root shares its calls, tokens and number of agents.
+person's question at the bottom of it all. Everything under one root shares what that turn may use, and what a sub-agent
+holds is not the turn's own any more until it is given back. Time is not handed out: all of it passes for all of them.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -15,17 +16,16 @@ from toolwire.decide.policy import narrowed
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure, ToolwireError
-from toolwire.loop.events import CallStarted, Event
-from toolwire.loop.limits import within_budget
+from toolwire.loop.events import CallStarted, Event, TurnStarted
 from toolwire.loop.step import was_tainted
-from toolwire.protocol.chat import Message, Reply, ResultsMessage
+from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
-from toolwire.protocol.turns import Budget, Limits, Purse, Spending
+from toolwire.protocol.turns import Budget, Limits, Purse, Spending, Turn, least
 from toolwire.protocol.values import changed
-from toolwire.record.contract import Store
+from toolwire.record.contract import KeptTurn, Store
 
 DEEPEST = 3
 MOST_AT_ONCE = 8
@@ -64,11 +64,21 @@ class Errand:
         return origin(self.context)[0]
 
 
+@dataclass(slots=True)
+class _Work:
+    """An errand with the share it may use, and the turn in which it is done, once that has begun."""
+
+    errand: Errand
+    share: Purse
+    own_time: bool
+    turn_id: str = ""
+
+
 class Crew:
     """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
 
     `tokens` is how many all sub-agents of one question may use together, whichever process runs them; `budget` is what
-    the asking agent and all workers may use together in a day, with what those have used who are still at it.
+    the asking agent and all workers may use together in a day.
     """
 
     def __init__(
@@ -78,14 +88,12 @@ class Crew:
         *,
         tokens: int | None = None,
         budget: Budget | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
         self.workers = {worker.name: worker for worker in workers}
         self.failures: dict[str, str] = {}
         self._tokens = tokens
         self._budget = budget
-        self._clock = clock
         self._background: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> "Crew":
@@ -94,6 +102,7 @@ class Crew:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await asyncio.sleep(0)  # whoever has not begun yet could not give back its share
         tasks = list(self._background.values())
         for task in tasks:
             task.cancel()
@@ -115,17 +124,20 @@ class Crew:
 
     async def run(self, errand: Errand, seconds: float, share: Purse | None = None) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
-        tainted = await self._tainted(errand)
-        spent = await self._spent(errand.context)
-        purse = share or await self._share(errand)
-        grant = changed(narrowed(errand.context.grant, errand.worker.grant), max_calls=purse.calls)
-        agent = self._agent(errand, grant, purse, seconds)
-        self._charge(agent, spent)
-        if grant.wary and tainted:
-            agent.grant = changed(agent.grant, rules=(*grant.rules, _wariness(agent.toolbox)))
-        answer = await _asked(agent, errand)
-        unused = (purse.tokens or 0) - answer.usage.total_tokens
-        await self.store.give_back(errand.root, purse.calls - answer.turn.calls, unused)
+        work = _Work(errand, share or await self._share(errand), own_time=share is not None)
+        try:
+            tainted = await self._tainted(errand)
+            agent = await self._agent(work, seconds)
+            if agent.grant.wary and tainted:
+                agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+            answer = await _asked(agent, work)
+        except Suspended as waiting:
+            raise _waits(errand, waiting) from None
+        except BaseException:
+            with suppress(StoreError):
+                await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
+            raise
+        await self._settle(work, answer.turn.used())
         return answer
 
     async def start(self, errand: Errand) -> None:
@@ -159,53 +171,44 @@ class Crew:
         """A share of what the question has left. Raises ToolFailure when that is nothing."""
         _require_depth(errand)
         allowed = errand.context.grant.max_calls
-        opening = Purse(allowed, self._tokens, MOST_UNDER_ONE_ROOT)
+        asker = await self._root(errand)
+        question = None if asker is None else _purse(asker.opening)
+        together = Purse(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
         most = min(allowed, errand.worker.grant.max_calls)
-        purse = await self.store.draw(errand.root, opening, most)
+        purse = await self.store.draw(errand.root, together, most, question=question)
         if purse is None:
             raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
         return purse
 
-    def _agent(self, errand: Errand, grant: Grant, purse: Purse, seconds: float) -> Agent:
-        """A new agent, held to its grant and limits whatever its maker has set."""
+    async def _agent(self, work: "_Work", seconds: float) -> Agent:
+        """A new agent, held to its grant, its limits and the day's budget whatever its maker has set."""
+        errand, context = work.errand, work.errand.context
+        asker = await self._root(errand)
+        if asker is not None and (deadline_s := asker.opening.limits.deadline_s) is not None:
+            seconds = max(min(seconds, deadline_s - asker.ran_s), 0.0)
+        grant = changed(narrowed(context.grant, errand.worker.grant), max_calls=work.share.calls)
         agent = errand.worker.make(grant)
-        agent.grant, agent.name, agent.project = grant, errand.worker.name, errand.context.project
-        agent.limits = _within(agent.limits, seconds, purse.tokens)
+        agent.grant, agent.name, agent.project = grant, errand.worker.name, context.project
+        agent.limits = _within(agent.limits, seconds, work)
+        if self._budget is not None:
+            agent.budget, agent.accounts = self._budget, (context.agent, *self.workers)
         return agent
 
-    async def _spent(self, context: Context) -> Spending:
-        """What everyone together has used today, with what those have used who are still at it."""
-        spent = Spending()
-        if self._budget is None:
-            return spent
-        for name in {context.agent, *self.workers}:
-            spent += await self.store.spent(name, self._clock())
-        root, _ = origin(context)
-        under = [
-            one.id
-            for one in await self.store.turns(limit=_MOST_KEPT, state="running")
-            if one.thread.startswith(f"{SUB}{_plain(root)}/")
-        ]
-        for turn_id in dict.fromkeys([root, context.turn_id, *under]):
-            spent += await self._so_far(turn_id)
-        return spent
+    async def _root(self, errand: Errand) -> KeptTurn | None:
+        """The turn of the person's question, if it is on record here."""
+        try:
+            return await self.store.turn(errand.root)
+        except NotKept:
+            return None
+
+    async def _settle(self, work: "_Work", used: Spending) -> None:
+        await self.store.give_back(work.errand.root, work.share.held - used)
 
     async def _so_far(self, turn_id: str) -> Spending:
-        """What a turn has used that has not ended; one that has is in the day's sum already."""
-        try:
-            kept = await self.store.turn(turn_id)
-        except NotKept:
+        """What a turn has used that came to no answer."""
+        if not turn_id:
             return Spending()
-        return Spending() if kept.state == "ended" else sum(map(_used, kept.events), Spending())
-
-    def _charge(self, agent: Agent, spent: Spending) -> None:
-        """Cut an agent's limits down to what is left of the day. Raises ToolFailure."""
-        if self._budget is None:
-            return
-        left = within_budget(agent.limits, agent.grant, self._budget, spent)
-        if left is None:
-            raise ToolFailure("the budget of today is used up; go on without other agents", code=Code.UNAVAILABLE)
-        agent.limits, agent.grant = left
+        return sum(map(_used, (await self.store.turn(turn_id)).events), Spending())
 
     async def _tainted(self, errand: Errand) -> bool:
         """Whether strangers may have had a hand in what is asked for now, or was before in this thread."""
@@ -255,19 +258,26 @@ def _require_depth(errand: Errand) -> None:
         raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
 
 
+def _purse(turn: Turn) -> Purse:
+    """What a question may use, itself and its sub-agents together."""
+    return Purse(turn.grant.max_calls, turn.limits.tokens, MOST_UNDER_ONE_ROOT, turn.limits.cost_usd)
+
+
 def _used(said: Message) -> Spending:
     match said:
-        case Reply(usage=usage):
-            return Spending(0, usage.total_tokens, usage.cost_usd or 0.0)
-        case ResultsMessage(results):
-            return Spending(len(results))
+        case Reply(usage=usage, calls=calls):
+            return Spending(len(calls), usage.total_tokens, usage.cost_usd or 0.0)
     return Spending()
 
 
-def _within(limits: Limits, seconds: float, tokens: int | None) -> Limits:
-    known = [one for one in (limits.tokens, tokens) if one is not None]
-    deadline_s = min(seconds, limits.deadline_s) if limits.deadline_s else seconds
-    return changed(limits, deadline_s=deadline_s, tokens=min(known) if known else None)
+def _within(limits: Limits, seconds: float, work: _Work) -> Limits:
+    return changed(
+        limits,
+        deadline_s=least(seconds, limits.deadline_s),
+        tokens=least(limits.tokens, work.share.tokens),
+        cost_usd=least(limits.cost_usd, work.share.cost_usd),
+        own_time=work.own_time,
+    )
 
 
 def _wariness(toolbox: Toolbox) -> Rule:
@@ -281,22 +291,28 @@ def _wariness(toolbox: Toolbox) -> Rule:
     return Rule(Verdict.ASK, frozenset(outward), reason=TAINTED)
 
 
-async def _asked(agent: Agent, errand: Errand) -> Answer:
+async def _asked(agent: Agent, work: _Work) -> Answer:
     """The agent's answer; what it cannot do is told in words that the caller's model can act on."""
+    errand = work.errand
 
     def tell(event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            work.turn_id = event.turn_id
         if isinstance(event, CallStarted):
             errand.context.progress(f"{errand.worker.name} uses {event.call.name}")
 
     try:
         return await agent.ask(errand.question, thread=errand.thread, on_event=tell)
-    except (StoreError, ToolFailure):
+    except (StoreError, ToolFailure, Suspended):
         raise
-    except Suspended as waiting:
-        raise ToolFailure(
-            f"{errand.worker.name} waits for a person's word ({', '.join(waiting.approvals)}); its turn "
-            f"{waiting.turn_id} goes on when that is given",
-            detail={"turn_id": waiting.turn_id, "approvals": list(waiting.approvals)},
-        ) from None
     except ToolwireError as error:
         raise ToolFailure(f"{errand.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None
+
+
+def _waits(errand: Errand, waiting: Suspended) -> ToolFailure:
+    """What is said of a sub-agent that goes on later: it keeps its share until then."""
+    return ToolFailure(
+        f"{errand.worker.name} waits for a person's word ({', '.join(waiting.approvals)}); its turn "
+        f"{waiting.turn_id} goes on when that is given",
+        detail={"turn_id": waiting.turn_id, "approvals": list(waiting.approvals)},
+    )

@@ -1,0 +1,127 @@
+"""What a turn may still use, looked up before each step: what its sub-agents leave it, and others leave of the day.
+
+A reply is on record with its calls before they are dispatched, and so is what a sub-agent draws before it begins; each
+looks at what the other has written down. So of two who want the last call at the same moment never both get it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from toolwire.errors import BudgetSpent
+from toolwire.journey import Accepted
+from toolwire.loop.limits import amount, day_sentence, used_up, within_budget
+from toolwire.loop.step import last_words
+from toolwire.protocol.calls import Denied
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
+from toolwire.protocol.values import changed
+from toolwire.record.contract import Store
+
+_REASONS = {
+    "tokens": EndReason.TOKEN_BUDGET,
+    "cost_usd": EndReason.COST_BUDGET,
+    "wall_s": EndReason.DEADLINE,
+}
+
+
+class Allowance:
+    """What one turn may use: what `own` says, and of the day's `budget` what the agents in `accounts` leave."""
+
+    def __init__(
+        self,
+        store: Store,
+        own: Turn,
+        clock: Callable[[], float],
+        *,
+        budget: Budget | None,
+        accounts: Iterable[str],
+        lends: bool,
+    ) -> None:
+        self._store = store
+        self._own = own
+        self._clock = clock
+        self._budget = budget
+        self._accounts = tuple(dict.fromkeys((own.agent, *accounts)))
+        self._lends = lends
+        self._spent = Spending()
+        self._lent = Spending()
+
+    async def require(self) -> None:
+        """Raise `BudgetSpent` when nothing is left of the day."""
+        if self._budget is None:
+            return
+        now = self._clock()
+        spent = await self._by_others(now)
+        if part := used_up(self._budget, spent):
+            sentence = day_sentence(self._own.agent, self._budget, spent, part, now)
+            raise BudgetSpent(f"{sentence}; raise budget.{part}, or go on then")
+
+    async def cut(self, turn: Turn) -> Turn:
+        """The turn with its limits cut down to what is left now, or with an ending where that is nothing."""
+        if turn.ending is not None:
+            return turn
+        now = self._clock()
+        self._spent = await self._by_others(now)
+        self._lent = await self._store.lent(turn.id) if self._lends else Spending()
+        turn = changed(turn, limits=self._left())
+        reason, sentence = self._over(turn, now)
+        if reason is None:
+            return turn
+        words = last_words(turn)
+        return changed(turn, ending=Ending(reason, f"{words}\n\n({sentence})" if words else sentence))
+
+    def within(self, turn: Turn, accepted: Sequence[Accepted]) -> list[Accepted]:
+        """The calls of a step, with those refused that are one too many since `cut` has looked."""
+        room, sentence = self._room(turn)
+        return [
+            one if place < room or one.card.result is not None else _refused(one, sentence)
+            for place, one in enumerate(accepted)
+        ]
+
+    async def _by_others(self, now: float) -> Spending:
+        spent = Spending()
+        if self._budget is not None:
+            for agent in self._accounts:
+                spent += await self._store.spent(agent, now, but=self._own.id)
+        return spent
+
+    def _left(self) -> Limits:
+        limits, lent = self._own.limits, self._lent
+        if self._lends:
+            tokens = None if limits.tokens is None else limits.tokens - lent.tokens
+            cost_usd = None if limits.cost_usd is None else limits.cost_usd - lent.cost_usd
+            limits = changed(limits, tokens=tokens, cost_usd=cost_usd)
+        return limits if self._budget is None else within_budget(limits, self._budget, self._spent)
+
+    def _over(self, turn: Turn, now: float) -> tuple[EndReason | None, str]:
+        """Why the turn cannot go on, and what to say. Calls are refused one by one instead."""
+        used, own = turn.used() + Spending(wall_s=turn.own_s(now)), self._own.limits
+        if self._budget is not None:
+            spent = used + self._spent
+            if part := used_up(changed(self._budget, calls=None), spent):
+                return _REASONS[part], f"{day_sentence(turn.agent, self._budget, spent, part, now)}."
+        if part := used_up(Budget(None, own.tokens, own.cost_usd), used + self._lent):
+            by_itself, lent, most = (amount(part, getattr(one, part)) for one in (used, self._lent, own))
+            return _REASONS[part], f"This turn has used {by_itself} and its sub-agents use {lent}, of {most}."
+        return None, ""
+
+    def _room(self, turn: Turn) -> tuple[int, str]:
+        """How many calls may run now, and what to say to those after them."""
+        most, lent = turn.grant.max_calls, self._lent.calls
+        room = most - lent - turn.calls
+        sentence = f"This turn may make {most} calls: it has made {turn.calls}, and its sub-agents use {lent}."
+        if self._budget is not None and self._budget.calls is not None:
+            spent = self._spent + Spending(turn.calls)
+            if (left := self._budget.calls - spent.calls) < room:
+                room, sentence = left, f"{day_sentence(turn.agent, self._budget, spent, 'calls', self._clock())}."
+        return room, f"{sentence} Answer with what you have."
+
+
+def lends(tools: Iterable[Tool]) -> bool:
+    """Whether some of these tools set other agents to work."""
+    return any(tool.category == "session" and tool.effect is not Effect.PURE for tool in tools)
+
+
+def _refused(one: Accepted, sentence: str) -> Accepted:
+    call = one.card.call
+    return Accepted(one.card, Denied(call, Code.PERMISSION_DENIED, sentence, "budget"), one.left)
