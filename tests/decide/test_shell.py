@@ -2,6 +2,7 @@
 
 import pytest
 
+from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import LONGEST, UNKNOWN, read_shell
 
 
@@ -174,3 +175,21 @@ def test_words_in_any_script_are_read_as_they_are(text: str) -> None:
 @pytest.mark.parametrize(("text", "doubted"), [("é=1; ls", False), ("$é", True), ("echo {aéb}", False)])
 def test_letters_of_other_scripts_are_no_part_of_names(text: str, doubted: bool) -> None:
     assert bool(read_shell(text).doubt) is doubted
+
+
+@pytest.mark.threat("T26")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls\n\\rm x",
+        "echo a b\n\\rm -rf build",
+        "ls -l | wc\n\n\\rm x\nls",
+        "echo ==&rm>}",
+        "echo =~;rm x>}",
+    ],
+)
+def test_the_end_of_a_command_is_not_taken_for_a_part_of_its_words(text: str) -> None:
+    """The parser takes these for one command with more words."""
+    reading = read_shell(text)
+    assert reading.doubt or any("rm" in words[0] for words in reading.commands)
+    assert not only_reads(reading)

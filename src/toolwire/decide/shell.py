@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from toolwire.decide.shell_syntax import hidden_effect, is_plain, left_unread
+from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.protocol.values import quick
 
@@ -121,6 +121,8 @@ class _Reader:
                 self.doubts.append("it sets variables")
         if node.is_named and not is_plain(node):
             self.plain = False
+        if holds_more(node):
+            self.doubts.append("a part of it can be read in two ways")
         if left_unread(node):
             self.doubts.append("a part of it is made when it runs, in a way that is not looked into")
 

@@ -1,6 +1,7 @@
 """The syntax of a shell text around its commands: what does nothing by itself, and what can hide an effect. Pure."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 _PLAIN = frozenset(
@@ -43,6 +44,42 @@ def left_unread(node: Any) -> bool:
         case "word" | "regex" | "string_content" | "extglob_pattern" | "number" | "special_character":
             return not node.child_count and _expands(node)
     return False
+
+
+def holds_more(node: Any) -> bool:
+    """Whether a part of the text holds something that the tree does not tell of, such as the end of a command.
+
+    The tree takes a line that begins with a backslash for one more word of the line before it, and much for a pattern.
+    """
+    if not node.child_count:
+        ends = _ENDS.get(node.type)
+        return ends is not None and ends.search(_PAIRS.sub(b"", node.text)) is not None
+    gaps = b"".join(_between(node))
+    if node.type == "heredoc_body":
+        return _is_open(node) and _EXPANDS.search(gaps) is not None
+    return bool(gaps.strip(b" \t" if node.type in _ON_ONE_LINE else b" \t\n"))
+
+
+def _between(node: Any) -> Iterator[bytes]:
+    """What stands in a node and in none of its parts."""
+    begin = at = node.start_byte
+    for child in sorted(node.children, key=lambda one: one.start_byte):
+        yield node.text[at - begin : max(child.start_byte, at) - begin]
+        at = max(at, child.end_byte)
+    yield node.text[at - begin :]
+
+
+_PAIRS = re.compile(rb"\\.", re.DOTALL)  # a backslash and what it takes the meaning from
+_A_WORD_ENDS = re.compile(rb"[\s;&|<>()]")
+_A_LINE_ENDS = re.compile(rb"[\n;&]")
+_ENDS = {
+    **dict.fromkeys(("word", "number", "special_character", "variable_name", "file_descriptor"), _A_WORD_ENDS),
+    "regex": _A_LINE_ENDS, "extglob_pattern": _A_LINE_ENDS, "comment": re.compile(rb"\n"),
+    "string_content": re.compile(rb'"'),
+}  # fmt: skip
+_ON_ONE_LINE = frozenset(
+    "command command_name file_redirect herestring_redirect concatenation variable_assignment".split()
+)
 
 
 _EXPANDS = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$[({[])")
