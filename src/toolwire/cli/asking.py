@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent, Answer
-from toolwire.cli.equipment import GENERAL, Company, equipped
+from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.opening import AGENT, STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
@@ -101,37 +101,29 @@ async def agent_of(
     grant = grant_of(place, Granted(flags.allow, flags.yes), known)
     asked = Asked(flags.base_url, flags.record, flags.replay)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
-    async with (
-        teller_of(place) as tell,
-        equipped(place, Company(store, person, grant, tell, asked)) as toolbox,
-    ):
-        agent = Agent(
-            model,
-            toolbox,
-            system=flags.system,
-            grant=grant,
-            limits=place.settings.limits(),
-            store=store,
-            approve=person.approver,
-            suspends=place.settings.store.lasts,
-            tell=tell,
-            approval_s=place.settings.approval.expires_s,
-            questions=place.settings.approval.questions,
-            secrets=place.settings.secrets(place.environ),
-            budget=Budget(**place.settings.budget.model_dump()),
-            accounts=(GENERAL, *place.settings.profiles),
-            intervene=person.intervene if flags.step else None,
-            news=place.skills.news,
-            name=AGENT,
-            project=flags.project,
-            max_tokens=choice.max_tokens,
-            temperature=choice.temperature,
-        )
-        try:
-            yield agent
-        finally:
-            await model.close()
-            await agent.runtime.close()
+    async with teller_of(place) as tell:
+        company = Company(store, person, grant, tell, asked)
+        async with equipped(place, company) as toolbox:
+            agent = employing(place, company)(
+                model,
+                toolbox,
+                system=flags.system,
+                grant=grant,
+                limits=place.settings.limits(),
+                budget=Budget(**place.settings.budget.model_dump()),
+                accounts=(GENERAL, *place.settings.profiles),
+                intervene=person.intervene if flags.step else None,
+                news=place.skills.news,
+                name=AGENT,
+                project=flags.project,
+                max_tokens=choice.max_tokens,
+                temperature=choice.temperature,
+            )
+            try:
+                yield agent
+            finally:
+                await model.close()
+                await agent.runtime.close()
 
 
 def how_to_answer(waits: Suspended) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from toolwire.agent import Agent, run_sync
 from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
-from toolwire.cli.equipment import Company, equipped
+from toolwire.cli.equipment import Company, employing, equipped
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
@@ -168,28 +168,14 @@ def _tool_named(name: str | None) -> str:
 async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
     grant = grant_of(place, granted, toolbox_of(place))  # before there is a store: a wrong flag leaves nothing behind
     person = Person(screen, agrees=granted.yes)
-    async with (
-        store_of(place) as store,
-        teller_of(place) as tell,
-        equipped(place, Company(store, person, grant, tell)) as toolbox,
-    ):
-        agent = Agent(
-            NoModel(),
-            toolbox,
-            grant=grant,
-            limits=place.settings.limits(),
-            store=store,
-            approve=person.approver,
-            suspends=place.settings.store.lasts,
-            tell=tell,
-            approval_s=place.settings.approval.expires_s,
-            questions=place.settings.approval.questions,
-            secrets=place.settings.secrets(place.environ),
-            name=AGENT,
-            project=project,
-        )
-        async with agent:
-            return await wanted.of(agent)
+    async with store_of(place) as store, teller_of(place) as tell:
+        company = Company(store, person, grant, tell)
+        async with equipped(place, company) as toolbox:
+            agent = employing(place, company)(
+                NoModel(), toolbox, grant=grant, limits=place.settings.limits(), name=AGENT, project=project
+            )
+            async with agent:
+                return await wanted.of(agent)
 
 
 def _show(screen: Screen, result: ToolResult) -> None:

@@ -45,6 +45,21 @@ async def equipped(place: Place, company: Company) -> AsyncIterator[Toolbox]:
         yield team.toolbox
 
 
+def employing(place: Place, company: Company) -> partial[Agent]:
+    """What makes agents for this company as the settings say; a model, tools and a grant are still to be given."""
+    settings = place.settings
+    return partial(
+        Agent,
+        store=company.store,
+        approve=company.person.approver,
+        suspends=settings.store.lasts,
+        tell=company.tell,
+        approval_s=settings.approval.expires_s,
+        questions=settings.approval.questions,
+        secrets=settings.secrets(place.environ),
+    )
+
+
 class _Team:
     """The agents that can be set to work: the model that answers here, and one for each profile. All have its tools."""
 
@@ -84,20 +99,12 @@ class _Team:
         return {GENERAL: settings.chosen(), **named}
 
     def _agent(self, choice: ModelChoice, grant: Grant) -> Agent:
-        company, settings = self._company, self._place.settings
-        return Agent(
+        return employing(self._place, self._company)(
             self._model(choice),
             self.toolbox,
             grant=grant,
-            limits=settings.limits(choice.profile),
-            store=company.store,
+            limits=self._place.settings.limits(choice.profile),
             executor=self._executor,
-            approve=company.person.approver,
-            suspends=settings.store.lasts,
-            tell=company.tell,
-            approval_s=settings.approval.expires_s,
-            questions=settings.approval.questions,
-            secrets=settings.secrets(self._place.environ),
             max_tokens=choice.max_tokens,
             temperature=choice.temperature,
         )
