@@ -186,6 +186,14 @@ def test_letters_of_other_scripts_are_no_part_of_names(text: str, doubted: bool)
         "ls -l | wc\n\n\\rm x\nls",
         "echo ==&rm>}",
         "echo =~;rm x>}",
+        "''\\rm x",
+        "ls && sort a 2>&1 -o rm",
+        "{ sort a; } >&2 -o rm",
+        "sort <<E -o rm\nE\n",
+        "cat <<E\nE #x $(rm y)",
+        "cat <<E\n1$x!do`r''m y`",
+        "cat <<E\n\\a x[ #b*; c[$(rm y)]=1\nE\n",
+        "time x=1 rm y",
     ],
 )
 def test_the_end_of_a_command_is_not_taken_for_a_part_of_its_words(text: str) -> None:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
-from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, left_unread
+from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is_sure_heredoc, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.protocol.values import quick
 
@@ -111,6 +112,8 @@ class _Reader:
                 self._command(node)
             case "file_redirect":
                 self._redirect(node)
+            case "heredoc_redirect" if not is_sure_heredoc(node, self.text):
+                self.doubts.append("where its here-document ends can be read in two ways")
             case "test_command" | "arithmetic_expansion" | "expansion" | "for_statement" if why := hidden_effect(node):
                 self.doubts.append(why)
             case "function_definition":
@@ -127,19 +130,21 @@ class _Reader:
             self.doubts.append("a part of it is made when it runs, in a way that is not looked into")
 
     def _command(self, node: Any) -> None:
-        words = [word(child, self.text) for child in node.children if child.type not in _NOT_WORDS]
+        parts = [child for child in node.children if child.type not in _NOT_WORDS]
         if any(child.type == "variable_assignment" for child in node.children):
             self.doubts.append("a command gets variables of its own")
         if node.parent.type == "redirected_statement":  # what follows a redirection belongs to the command again
-            for redirect in node.parent.children:
-                words += [word(one, self.text) for one in _destinations(redirect)[1:]]
-        self._unwrapped(words)
+            parts += [one for redirect in node.parent.children for one in _destinations(redirect)[1:]]
+        if any(before.end_byte == after.start_byte for before, after in pairwise(parts)):
+            self.doubts.append("a part of it can be read in two ways")
+        self._unwrapped([word(part, self.text) for part in parts])
 
     def _redirect(self, node: Any) -> None:
-        marks, places = (
-            {child.type for child in node.children},
-            [word(one, self.text) for one in _destinations(node)[:1]],
-        )
+        marks = {child.type for child in node.children}
+        first, *others = _destinations(node) or [None]
+        if others and node.parent.children[0].type != "command":
+            self.doubts.append("words behind a redirection belong to a command before it")
+        places = [] if first is None else [word(first, self.text)]
         copies = all(place.isdecimal() or place == "-" for place in places)
         if (marks & _WRITES and places != [NOWHERE]) or (">&" in marks and not copies):
             self.written += places
@@ -157,6 +162,8 @@ class _Reader:
         name = base_name(words[0])
         if UNKNOWN in words[0]:
             self.doubts.append("a command's name is made when it runs")
+        elif _ASSIGNS.match(words[0]):  # behind `time` it is no name
+            self.doubts.append("a command gets variables of its own")
         elif name in _OPAQUE:
             self.opaque = self.opaque or f"{name!r} runs other commands"
         if names_variables(name, words[1:]):
@@ -165,6 +172,7 @@ class _Reader:
         self.commands.append((name if known else words[0], *words[1:]))
 
 
+_ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
 _WRITES = {">", ">>", "&>", "&>>", ">|", "<>"}
 _NOT_WORDS = {"variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect", "<", ">"}
 

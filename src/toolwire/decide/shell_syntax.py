@@ -89,6 +89,25 @@ def _expands(node: Any) -> bool:
     return _EXPANDS.search(node.text) is not None
 
 
+def is_sure_heredoc(redirect: Any, text: str) -> bool:
+    """Whether the tree and the shell agree where a here-document ends, and no word stands behind its delimiter."""
+    parts = {child.type: child for child in redirect.children}
+    start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
+    if start is None or end is None or not parts.keys() <= _AROUND_A_HEREDOC:
+        return False
+    first, _, rest = redirect.text[start.end_byte - redirect.start_byte :].partition(b"\n")
+    alone = text[end.end_byte : end.end_byte + 1] in ("", "\n")
+    delimiter = start.text.translate(None, b"'\"\\")
+    *_, last = lines = rest.split(b"\n")
+    ends_there = redirect.end_byte == end.end_byte and last == delimiter == end.text and alone
+    return ends_there and delimiter not in lines[:-1] and delimiter.isalnum() and b"<<" not in first
+
+
+_AROUND_A_HEREDOC = frozenset(
+    "<< heredoc_start heredoc_body heredoc_end file_redirect file_descriptor pipeline list command | && ||".split()
+)
+
+
 def _is_open(body: Any) -> bool:
     """Whether the text of a here-document is expanded: it is unless some of its delimiter is quoted."""
     start = next((one for one in body.parent.children if one.type == "heredoc_start"), None)
