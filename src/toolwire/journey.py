@@ -246,8 +246,8 @@ class Journey:
             self._batch.leave()
             share.leave()
         if context.boxes:
-            engine, profile = context.boxes[-1]
-            result = changed(result, engine=engine, profile=profile)
+            engine, profile, reached = context.boxes[-1]
+            result = changed(result, engine=engine, profile=profile, untrusted=reached)
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
         if allowed.tool.untrusted:

@@ -135,6 +135,22 @@ async def test_bash_reaches_granted_hosts_through_a_door_and_nothing_without_the
     assert opened == [(), ("a.example",)]
 
 
+@pytest.mark.threat("T45")
+async def test_T45_what_a_command_says_that_could_reach_strangers_is_theirs(workspace: Path, box: Sandbox) -> None:
+    """A command that only reads runs without a way out, so its words are as trusted as the workspace."""
+    runtime = Runtime(Toolbox(bash_tool(box)), MemoryStore())
+    permissions = frozenset({"shell", "network"})
+    online = Grant(Tier.RUN, permissions, (str(workspace),), ("a.example",), confirmed=frozenset({"*"}))
+    told = {}
+    for number, (command, grant) in enumerate(
+        [("touch x", online), ("ls", online), ("touch x", replace(online, network=()))]
+    ):
+        call = ToolCall("bash", {"command": command}, id=f"c{number}")
+        told[number] = (await runtime.execute(call, Turn("t", grant=grant))).untrusted
+
+    assert told == {0: True, 1: False, 2: False}
+
+
 async def test_a_job_has_the_same_door_as_bash_for_as_long_as_it_runs(workspace: Path, box: Sandbox) -> None:
     """Also after the turn that started it; and none without the permission."""
 
@@ -153,6 +169,7 @@ async def test_a_job_has_the_same_door_as_bash_for_as_long_as_it_runs(workspace:
         without = await desk("job_poll", job=job, wait_s=10)
 
     assert fetched.structured["output"] == "hello from outside\n"
+    assert (fetched.untrusted, without.untrusted) == (True, False)
     assert without.structured["output"] == "0\n"
 
 

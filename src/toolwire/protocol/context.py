@@ -34,7 +34,7 @@ class Context:
     report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
     canceled: Callable[[], bool] = field(default=_never, repr=False)
     thread: str = ""
-    boxes: list[tuple[str, str]] = field(default_factory=list, repr=False, compare=False)
+    boxes: list[tuple[str, str, bool]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -44,7 +44,10 @@ class Context:
         """Tell whoever watches the turn how far the work is; `fraction` runs from 0 to 1."""
         self.report(message, fraction)
 
-    def ran_in(self, engine: str, profile: str) -> None:
-        """Say which sandbox confined what the tool ran; the result will name it."""
-        if engine:
-            self.boxes.append((engine, profile))
+    def ran_in(self, engine: str, profile: str, *, reached: bool = False) -> None:
+        """Say which sandbox confined what the tool ran; the result will name it.
+
+        Where it could have `reached` others, the result counts as what strangers may have written.
+        """
+        if engine or reached:
+            self.boxes.append((engine, profile, reached))

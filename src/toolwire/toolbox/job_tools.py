@@ -67,7 +67,7 @@ def _start_tool(jobs: Jobs) -> Tool:
         planned = replace(planned, limits=replace(planned.limits, wall_s=seconds, output_bytes=MIB))
         job = jobs.start(planned, command, _owner(context), granted_hosts(context))
         await jobs.wait(job, 0, _FIRST_LOOK_S)
-        return _shown(job, 0)
+        return _shown(job, 0, context)
 
     return job_start
 
@@ -97,7 +97,7 @@ def _poll_tool(jobs: Jobs) -> Tool:
         """
         found = jobs.get(job, _owner(context))
         await jobs.wait(found, after, min(wait_s, context.timeout_s * 0.9))
-        shown = _shown(found, after)
+        shown = _shown(found, after, context)
         context.progress(f"{found.id} {shown['state']}: {last_line(shown['output'].encode()) or 'nothing new'}")
         return shown
 
@@ -124,7 +124,7 @@ def _tail_tool(jobs: Jobs) -> Tool:
         found = jobs.get(job, _owner(context))
         end = found.offset + len(found.output)
         text = bytes(found.output[-PIECE_BYTES:]).decode("utf-8", "replace")
-        return {**_shown(found, end), "output": "".join(text.splitlines(keepends=True)[-lines:])}
+        return {**_shown(found, end, context), "output": "".join(text.splitlines(keepends=True)[-lines:])}
 
     return job_tail
 
@@ -146,7 +146,7 @@ def _stop_tool(jobs: Jobs) -> Tool:
         """
         found = jobs.get(job, _owner(context))
         await jobs.stop(found)
-        return _shown(found, found.offset + len(found.output))
+        return _shown(found, found.offset + len(found.output), context)
 
     return job_stop
 
@@ -155,7 +155,7 @@ def _list_tool(jobs: Jobs) -> Tool:
     @tool(name="job_list", tier=Tier.WALK, effect=Effect.PURE, category="exec", needs={"shell"}, polling=True)
     async def job_list(context: Context) -> JobList:
         """List the jobs that were started, and how each is doing."""
-        return {"jobs": [_shown(job, job.offset + len(job.output)) for job in jobs.of(_owner(context))]}
+        return {"jobs": [_shown(job, job.offset + len(job.output), context) for job in jobs.of(_owner(context))]}
 
     return job_list
 
@@ -164,7 +164,8 @@ def _owner(context: Context) -> str:
     return f"{context.project}/{context.agent}"
 
 
-def _shown(job: Job, after: int) -> JobOutput:
+def _shown(job: Job, after: int, context: Context) -> JobOutput:
+    context.ran_in("", "", reached=job.reaches)
     text, position = job.after(after)
     ran = job.ran
     failed = job.task.exception() if job.state == "failed" else None

@@ -20,13 +20,17 @@ PIECE_BYTES = 16_000
 
 @dataclass(slots=True)
 class Job:
-    """One command in the background. `output` holds the last part of what it wrote, which began at `offset`."""
+    """One command in the background, which `reaches` others where hosts are granted.
+
+    `output` holds the last part of what it wrote, which began at `offset`.
+    """
 
     id: str
     owner: str
     text: str
     began: float
     task: "asyncio.Task[Ran]" = field(repr=False)
+    reaches: bool = False
     output: bytearray = field(default_factory=bytearray, repr=False)
     offset: int = 0
     stopped: bool = False
@@ -95,7 +99,7 @@ class Jobs:
         self._forget()
         name = f"job-{secrets.token_hex(4)}"
         task = asyncio.get_running_loop().create_task(self._run(command, hosts, name), name=name)
-        job = self._jobs[name] = Job(name, owner, text, time.time(), task)
+        job = self._jobs[name] = Job(name, owner, text, time.time(), task, bool(hosts))
         task.add_done_callback(lambda done: _ended(job, done))
         return job
 

@@ -87,9 +87,10 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
         """
         looks = confined and only_reads(read_shell(command))
         planned = replace(_command(context, command, workdir), writable=not looks)
-        async with outward(planned, () if looks else granted_hosts(context)) as ready:
+        hosts = () if looks else granted_hosts(context)
+        async with outward(planned, hosts) as ready:
             ran = await ops.run(ready, _progress(context))
-        context.ran_in(ran.engine, ran.profile)
+        context.ran_in(ran.engine, ran.profile, reached=bool(hosts))
         if ran.limit == "wall":
             raise _timed_out(command, ran)
         return bash_output(ran)
