@@ -22,7 +22,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, quick
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.runtime import APPROVAL_S, Runtime
@@ -34,6 +34,7 @@ News = Callable[[Toolbox], Toolbox | None]
 NO_MODEL = "none"  # the model of a turn that is a single call
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a turn ended: the words for the user, why it ended, and the whole turn for whoever wants to know more."""

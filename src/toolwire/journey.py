@@ -152,7 +152,7 @@ class Journey:
         self._turn = turn
         self._batch = batch
         self._emit = emit
-        self._begun: set[str] = set()
+        self._begun: list[str] = []
         self._people: People | None = None
         self.waiting: list[str] = []
 
@@ -231,7 +231,7 @@ class Journey:
         try:
             if one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
-            self._begun.add(card.call.id)
+            self._begun.append(card.call.id)
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit:
                 self._emit(CallStarted(card.call))

@@ -6,7 +6,7 @@ from toolwire.deliver import command_views
 from toolwire.deliver.command_views import View
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.deliver.size import cleansed, fits, not_as_promised, taken_out, trimmed, whole
-from toolwire.deliver.visible import visible_result
+from toolwire.deliver.visible import is_plain_line, visible_result
 from toolwire.errors import StoreUnavailable
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.outcomes import Code
@@ -28,8 +28,10 @@ def is_plain(result: ToolResult, limits: Limits) -> bool:
     return (
         result.error is None
         and not (limits.envelope and result.name in command_views.COMMANDS)
-        and fits(result, limits.result_chars)
-        and visible_result(result) is result
+        and (
+            is_plain_line(result, limits.result_chars)
+            or (fits(result, limits.result_chars) and visible_result(result) is result)
+        )
     )
 
 

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import NoReturn
 
 from uuid_utils import uuid7
@@ -37,6 +38,7 @@ IN_FLIGHT = 32
 _MOST_SHARES = 1_000
 _SEAL_BYTES = 32
 
+_card_of = attrgetter("card")
 _case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
 
 
@@ -121,7 +123,7 @@ class Runtime:
     async def accept(self, turn: Turn, reply: Reply, names: frozenset[str]) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs."""
         accepted = self._judge(turn, reply.calls, names)
-        await self.store.replied(turn, reply, [one.card for one in accepted], list(map(self._decided, accepted)))
+        await self.store.replied(turn, reply, list(map(_card_of, accepted)), list(map(self._decided, accepted)))
         return accepted
 
     async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:

@@ -10,8 +10,6 @@ _HEAD_SHARE = 2 / 3
 
 def fits(result: ToolResult, most_chars: int) -> bool:
     """Whether the words of a result are no more than the model should see."""
-    if len(result.content) == 1 and type(only := result.content[0]) is Text:  # nearly every result
-        return len(only.text) <= most_chars
     length = 0
     for block in result.content:
         if isinstance(block, (Text, ErrorText)):

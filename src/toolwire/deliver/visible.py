@@ -16,8 +16,6 @@ _ESCAPED = ("\\u00", "\\b", "\\f", "\\r", "\x7f")  # how JSON writes control cha
 def visible_result(result: ToolResult) -> ToolResult:
     """The result as it may be shown; the very same one if nothing had to be taken out."""
     before = after = result.structured
-    if before is None and not result.stderr and result.error is None and _is_one_plain_line(result.content):
-        return result
     if before is not None and not _holds_only_plain_text(before) and (shown := _visible_tree(before)) != before:
         after = shown
     content = tuple([_visible_block(_restated(block, before, after)) for block in result.content])
@@ -28,9 +26,12 @@ def visible_result(result: ToolResult) -> ToolResult:
     return changed(result, content=content, structured=after, stderr=stderr, error=error)
 
 
-def _is_one_plain_line(content: tuple[Block, ...]) -> bool:
-    """What most results are: a quick look spares them everything else."""
-    return len(content) == 1 and type(only := content[0]) is Text and only.text.isascii() and only.text.isprintable()
+def is_plain_line(result: ToolResult, most_chars: int) -> bool:
+    """Whether it is what most results are, a short line: a quick look spares them everything else."""
+    if result.structured is not None or result.stderr or len(result.content) != 1:
+        return False
+    only = result.content[0]
+    return type(only) is Text and len(only.text) <= most_chars and only.text.isascii() and only.text.isprintable()
 
 
 def _holds_only_plain_text(value: Any) -> bool:

@@ -1,9 +1,10 @@
 """The runner: asks `next_step` what a turn needs, does it, and folds the outcome back in until the turn is finished."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from time import perf_counter
 
 from toolwire.allowance import Allowance
@@ -40,6 +41,7 @@ from toolwire.runtime import Runtime
 from toolwire.wire.format_tally import FormatTally, merged, tally
 
 _request = making(Request)
+_digest_of = attrgetter("card.args_digest")
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
@@ -60,7 +62,7 @@ def fold(kept: KeptTurn, runtime: Runtime) -> Turn:
 
 
 def echoes(
-    calls: Sequence[ToolCall], digests: Sequence[str], results: Sequence[ToolResult], runtime: Runtime
+    calls: Sequence[ToolCall], digests: Iterable[str], results: Sequence[ToolResult], runtime: Runtime
 ) -> list[Echo]:
     """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
     known = runtime.toolbox.get
@@ -236,7 +238,7 @@ class Runner:
         batch = self._batch = Batch(turn.limits.parallel)
         results = await self._runtime.run(turn, self._accepted, batch, self._emit)
         self._tally.add(results, batch, (perf_counter() - began) * 1000)
-        digests = [one.card.args_digest for one in self._accepted]
+        digests = map(_digest_of, self._accepted)
         after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)

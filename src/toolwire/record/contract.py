@@ -9,6 +9,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
+from toolwire.protocol.values import quick
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
 
@@ -47,6 +48,7 @@ class TurnSummary:
     calls: int = 0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnStats:
     """What a finished turn adds to the metrics: the loop's, and how the formats of its model have worked.
@@ -84,6 +86,7 @@ class ToolMetrics:
     last_error_at: float | None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class LoopMetrics:
     """Sums over all ended turns. A turn recovered when a call of it failed and it still ended in an answer."""

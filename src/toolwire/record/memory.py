@@ -24,7 +24,6 @@ from toolwire.record.tally import (
     ToolTally,
     counted_as,
     day_of,
-    elapsed_ms,
     loop_metrics,
     said_spending,
     spending,
@@ -304,7 +303,9 @@ class MemoryStore:
 
     def _held(self, turn: Turn) -> _Kept:
         """The kept turn, if this very epoch may still change it."""
-        kept = self._find(turn.id)
+        kept = self._turns.get(turn.id)
+        if kept is None:
+            raise refusals.no_turn(turn.id)
         if kept.opening.epoch != turn.epoch:
             raise refusals.taken_over(turn.id, turn.epoch, kept.opening.epoch)
         if kept.state == "ended":
@@ -346,8 +347,7 @@ class MemoryStore:
         tool = self._tools.get(name)
         if tool is None:
             tool = self._tools[name] = _Tool()
-        tool.tally.add(result, self._clock())
-        tool.newest_ms.append(elapsed_ms(result))
+        tool.newest_ms.append(tool.tally.add(result, self._clock()))
 
     def _touch(self, kept: _Kept, state: str | None = None) -> None:
         kept.state = state or kept.state

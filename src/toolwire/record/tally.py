@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason, Spending
+from toolwire.protocol.values import changed
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 
 NEWEST_RESULTS = 1000
@@ -33,9 +34,9 @@ class ToolTally:
     last_error: str = ""
     last_error_at: float | None = None
 
-    def add(self, result: ToolResult, at: float) -> None:
-        """Count one ended call."""
-        took = elapsed_ms(result)
+    def add(self, result: ToolResult, at: float) -> float:
+        """Count one ended call; gives back how long it took, as far as its report can be believed."""
+        took = result.elapsed_ms if 0.0 < result.elapsed_ms < math.inf else 0.0
         self.calls += 1
         self.total_ms += took
         if took > self.max_ms:
@@ -43,7 +44,7 @@ class ToolTally:
         match result.status:
             case Status.SUCCESS:
                 self.success += 1
-                return
+                return took
             case Status.FAILED:
                 self.errors += 1
             case Status.TIMEOUT:
@@ -52,16 +53,12 @@ class ToolTally:
                 self.canceled += 1
         if result.status in (Status.FAILED, Status.TIMEOUT):
             self.last_error, self.last_error_at = _complaint(result)[:ERROR_CHARS], at
+        return took
 
 
 def counted_as(card: CallCard) -> str:
     """The name that a call counts under: models can invent any number of names, so unknown ones share a line."""
     return card.call.name if card.tool_version else UNKNOWN_TOOL
-
-
-def elapsed_ms(result: ToolResult) -> float:
-    """How long the call took, as far as its report can be believed."""
-    return result.elapsed_ms if math.isfinite(result.elapsed_ms) and result.elapsed_ms > 0 else 0.0
 
 
 def _complaint(result: ToolResult) -> str:
@@ -95,7 +92,7 @@ def loop_metrics(so_far: LoopMetrics, stats: TurnStats, reason: EndReason) -> Lo
     """The loop's sums after one more turn ended. A result delivered straight to the user counts as an answer."""
     answered = reason in _ANSWERS
     failed = stats.failed_calls > 0
-    return replace(
+    return changed(
         so_far,
         turns=so_far.turns + 1,
         answered=so_far.answered + answered,

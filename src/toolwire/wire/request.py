@@ -136,10 +136,6 @@ class _Kept:
     last_role: str = ""
     waiting: tuple[ToolCall, ...] = ()
 
-    def begins(self, messages: tuple[Message, ...]) -> bool:
-        """Whether these messages continue what is kept. Messages only grow at their end, so one look is enough."""
-        return 0 < self.count <= len(messages) and messages[self.count - 1] is self.last
-
 
 class RequestEncoder:
     """Writes request bodies, encoding each message and each tool list of a conversation only once.
@@ -185,7 +181,8 @@ class RequestEncoder:
         kept = self._kept.pop(request.conversation, None)
         if kept is not None:
             self._size -= len(kept.body)
-            if kept.begins(request.messages):
+            # Messages only grow at their end, so one look tells whether these continue what is kept.
+            if 0 < kept.count <= len(request.messages) and request.messages[kept.count - 1] is kept.last:
                 return kept
         return _Kept(CallIds(self._dialect.id_fits))
 
