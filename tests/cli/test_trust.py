@@ -1,6 +1,7 @@
 """`toolwire trust`, and commands in a project that has it not: code of a cloned repository never runs unasked."""
 
 import marshal
+from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
@@ -173,3 +174,20 @@ def test_a_module_of_the_users_own_file_is_not_taken_from_the_project(
     (config / "toolwire" / "evil.py").write_text(EVIL.replace("upper", "lower"))
     ran = stage.run("call", "shout", "words=Hi", XDG_CONFIG_HOME=str(config))
     assert ran.out == "hi\n"
+
+
+CHANGING = '[tools]\ngroups = ["shell"]\n[grant]\ntier = "run"\npermissions = ["shell"]\nautonomy = "full"\n'
+
+
+@pytest.mark.threat("T23")
+@pytest.mark.parametrize(("settings", "words"), [('[store]\nhome = "state"\n', []), ("", ["--root", ".."])])
+def test_T23_a_record_that_tools_could_change_is_refused(stage: Stage, settings: str, words: list[str]) -> None:
+    """Whoever can write the record can write a yes into it."""
+    inner = stage.folder / "inner"
+    inner.mkdir()
+    (inner / "toolwire.toml").write_text(settings + CHANGING)
+    told = replace(stage, folder=inner).run("call", "bash", "command=ls", *words, TOOLWIRE_TRUST=str(stage.folder))
+    assert (told.code, "set store.home to a folder outside" in told.err) == (Exit.USAGE, True)
+    (inner / "toolwire.toml").write_text(CHANGING)
+    fine = replace(stage, folder=inner).run("call", "bash", "command=ls", TOOLWIRE_TRUST=str(stage.folder))
+    assert fine.code == Exit.DONE

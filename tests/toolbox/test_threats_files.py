@@ -189,7 +189,8 @@ PROTECTED = """
 .toolwire/settings.json toolwire.toml sub/toolwire.toml .toolwire .mcp.json .claude/settings.json .cursor/rules
 .github/workflows/ci.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile azure-pipelines.yml .travis.yml
 .vscode/tasks.json .idea/workspace.xml .devcontainer/devcontainer.json .vimrc .exrc .husky/pre-commit
-.pre-commit-config.yaml sitecustomize.py .ssh/authorized_keys
+.pre-commit-config.yaml sitecustomize.py .ssh/authorized_keys .local/state/toolwire/trusted/abc .local/bin/ls
+.config/toolwire/skills/s/skill.toml .config/autostart/x.desktop .config/systemd/user/x.service
 """.split()
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "as it is": str,

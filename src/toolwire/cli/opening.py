@@ -13,6 +13,7 @@ import typer
 
 from toolwire.cli.person import someone_is_there
 from toolwire.cli.project_modules import importable
+from toolwire.cli.record_place import require_record_apart
 from toolwire.cli.skills import PlacedSkills
 from toolwire.cli.text import clean
 from toolwire.define.nearest import nearest
@@ -101,9 +102,12 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
     for name in granted.allow:
         _require_permission(name, grant.permissions.union(*(tool.needs for tool in toolbox)))
     confirmed = frozenset({"*"}) if granted.yes else grant.confirmed
-    return replace(
+    whole = replace(
         grant, permissions=grant.permissions | set(granted.allow), confirmed=confirmed, platform=sys.platform
     )
+    if place.settings.store.kind == "sqlite":
+        require_record_apart(place.home, whole)
+    return whole
 
 
 def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:

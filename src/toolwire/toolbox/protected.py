@@ -27,16 +27,22 @@ azure-pipelines.yml bitbucket-pipelines.yml buildspec.yml cloudbuild.yaml
 toolwire.toml .mcp.json mcp.json .cursorrules .aider.conf.yml sitecustomize.py usercustomize.py
 """
 _NAMES = frozenset(_FOLDERS.split()) | frozenset(_FILES.split())
+# Names that matter only in such a folder: what toolwire trusts and obeys, and what a desktop starts by itself.
+_IN_FOLDERS = frozenset([
+    ("state", "toolwire"), (".config", "toolwire"), (".config", "autostart"), ("systemd", "user"), (".local", "bin"),
+])  # fmt: skip
 # Names that Windows gives to ".git" and the like where it keeps short ones.
 _SHORT = ("git~", "gitmod~", "toolwi~")
 
 
 def refuse_protected(path: str) -> None:
     """Raise `Protected` if a part of the path is a name that tools may not write."""
+    above = ""
     for part in path.split("/"):
         name = _plain_name(part)
-        if name in _NAMES or name.startswith(_SHORT):
+        if name in _NAMES or name.startswith(_SHORT) or (above, name) in _IN_FOLDERS:
             raise Protected(part)
+        above = name or above
 
 
 def refuse_own_state(path: str) -> None:

@@ -28,7 +28,8 @@ _WHEN_THERE = """
 .buildkite .gitlab .gitlab-ci.yml .travis.yml Jenkinsfile .pre-commit-config.yaml sitecustomize.py
 """
 _IN_A_HOME = """
-.ssh .gnupg .aws .kube .docker .netrc .npmrc .pypirc .config .local/bin .bashrc .bash_profile .bash_login .bash_logout
+.ssh .gnupg .aws .kube .docker .netrc .npmrc .pypirc .config .local/bin .local/lib .local/state/toolwire
+.bashrc .bash_profile .bash_login .bash_logout
 .profile .zshrc .zshenv .zprofile .gitconfig .vimrc .inputrc
 """
 _ONLY_WHEN_THERE, _ONLY_IN_A_HOME = set(_WHEN_THERE.split()), set(_IN_A_HOME.split())
