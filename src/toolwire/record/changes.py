@@ -12,6 +12,7 @@ from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, Spending, Turn
+from toolwire.protocol.values import quick
 from toolwire.record import refusals
 from toolwire.record.contract import LoopMetrics, TurnStats
 from toolwire.record.page import LOOP_SUMS, Page
@@ -115,6 +116,7 @@ def say(
     return None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class OpenCard:
     """A card to be written down unless its identity is taken."""

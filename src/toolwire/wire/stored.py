@@ -102,9 +102,9 @@ def read_result(data: Mapping[str, Any]) -> ToolResult:
 
 
 def _write_block(block: Block) -> Json:
+    if isinstance(block, Text):  # as nearly all are
+        return {"text": block.text}
     match block:
-        case Text(text):
-            return {"text": text}
         case Image(data, media_type):
             return {"image": data, "media_type": media_type}
         case Resource(uri, title, media_type):
