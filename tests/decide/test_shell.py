@@ -194,6 +194,11 @@ def test_letters_of_other_scripts_are_no_part_of_names(text: str, doubted: bool)
         "cat <<E\n1$x!do`r''m y`",
         "cat <<E\n\\a x[ #b*; c[$(rm y)]=1\nE\n",
         "time x=1 rm y",
+        "time ! rm y",
+        "ls; exec 0<y rm z",
+        "0>&2 rm z",
+        ">|y$x\\`export \\rm z",
+        "\\ #then q [$(rm y)]=1 [ ",
     ],
 )
 def test_the_end_of_a_command_is_not_taken_for_a_part_of_its_words(text: str) -> None:

@@ -6,7 +6,7 @@ run time, a wrapper that is not known, a text that does not parse) is not unders
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -64,7 +64,7 @@ def read_shell(text: str) -> Reading:
     if joined != text and any(mark in text for mark in ("'", "<<", "#")):
         reader.doubts.append("a line goes on in the next one, among quotes or remarks")
     if _BLANK_WORD.search(joined):
-        reader.plain = False
+        reader.doubts.append("a word begins with an escaped blank")
     return reader.read(tree.root_node)
 
 
@@ -84,6 +84,9 @@ def _parser() -> Any:
     except ImportError:
         return None
     return tree_sitter.Parser(tree_sitter.Language(bash.language()))
+
+
+_REDIRECTS = frozenset(["file_redirect", "herestring_redirect", "heredoc_redirect"])
 
 
 class _Reader:
@@ -135,13 +138,21 @@ class _Reader:
             self.doubts.append("a command gets variables of its own")
         if node.parent.type == "redirected_statement":  # what follows a redirection belongs to the command again
             parts += [one for redirect in node.parent.children for one in _destinations(redirect)[1:]]
-        if any(before.end_byte == after.start_byte for before, after in pairwise(parts)):
+        if self._are_joined(parts) or self._are_joined([child for child in node.children if child.is_named]):
             self.doubts.append("a part of it can be read in two ways")
         self._unwrapped([word(part, self.text) for part in parts])
+
+    def _are_joined(self, parts: Sequence[Any]) -> bool:
+        """Whether to the shell two parts are one word, or a number belongs to the redirection behind it."""
+        return any(
+            one.end_byte == other.start_byte and other.type not in _REDIRECTS for one, other in pairwise(parts)
+        ) or any(part.text.isdigit() and self.text.startswith(("<", ">"), part.end_byte) for part in parts)
 
     def _redirect(self, node: Any) -> None:
         marks = {child.type for child in node.children}
         first, *others = _destinations(node) or [None]
+        if self._are_joined([one for one in (first, *others) if one is not None]):
+            self.doubts.append("a part of it can be read in two ways")
         if others and node.parent.children[0].type != "command":
             self.doubts.append("words behind a redirection belong to a command before it")
         places = [] if first is None else [word(first, self.text)]
@@ -162,8 +173,8 @@ class _Reader:
         name = base_name(words[0])
         if UNKNOWN in words[0]:
             self.doubts.append("a command's name is made when it runs")
-        elif _ASSIGNS.match(words[0]):  # behind `time` it is no name
-            self.doubts.append("a command gets variables of its own")
+        elif _ASSIGNS.match(words[0]) or words[0] in _RESERVED:  # behind `time` it is no name
+            self.doubts.append("what it runs stands behind something that is no command")
         elif name in _OPAQUE:
             self.opaque = self.opaque or f"{name!r} runs other commands"
         if names_variables(name, words[1:]):
@@ -173,6 +184,7 @@ class _Reader:
 
 
 _ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
+_RESERVED = frozenset("! { } [[ if then else elif fi for while until do done case esac in select function".split())
 _WRITES = {">", ">>", "&>", "&>>", ">|", "<>"}
 _NOT_WORDS = {"variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect", "<", ">"}
 
