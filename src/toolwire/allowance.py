@@ -111,8 +111,9 @@ class Allowance:
         room = most - lent - turn.calls
         sentence = f"This turn may make {most} calls: it has made {turn.calls}, and its sub-agents use {lent}."
         if self._budget is not None and self._budget.calls is not None:
-            spent = self._spent + Spending(turn.calls)
-            if (left := self._budget.calls - spent.calls) < room:
+            left = self._budget.calls - self._spent.calls - turn.calls
+            if left < room:
+                spent = self._spent + Spending(turn.calls + max(left, 0))
                 room, sentence = left, f"{day_sentence(turn.agent, self._budget, spent, 'calls', self._clock())}."
         return room, f"{sentence} Answer with what you have."
 

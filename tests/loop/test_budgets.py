@@ -96,7 +96,7 @@ async def test_a_call_beyond_those_of_the_day_is_refused_with_how_many_there_wer
     second = await asked(day.store, budget, [call("look", str(each)) for each in "ab"], "so")
     made, refused = results_of(second)
     assert (made.text, refused.ok) == ("nothing", False)
-    assert refused.text.startswith("agent 'agent' has used up its budget of today: 2 calls of 3 calls")
+    assert refused.text.startswith("agent 'agent' has used up its budget of today: 3 calls of 3 calls")
     assert " UTC. Answer with what you have." in refused.text
     [row] = [row for row in await day.store.audit_log(turn_id=second.turn_id) if row.rule == "budget"]
     assert (row.event, row.code) == ("finished", "permission_denied")

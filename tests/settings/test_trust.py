@@ -124,6 +124,8 @@ def test_a_link_that_leads_out_of_the_project_is_followed(project: Path) -> None
         ("[budget]\ncalls = 10", '[budget]\ncalls = "none"', True),
         ("[budget]\ntokens = 10", "[budget]\ntokens = 9\ncalls = 3", False),
         ("[loop]\ncost_usd = 0.5", '[loop]\ncost_usd = "none"', True),
+        ("", "[loop]\ncalls = 65", True),
+        ("", "[loop]\ncalls = 64", False),
         (PROFILE + 'api_key_env = "MINE"', '[profiles.p]\nprovider = "openai"', True),
         (PROFILE + 'url = "http://me:1"', '[profiles.p]\nurl = "http://me:1"', False),
         ("[tools]\nworkspace_bytes = 1000", "[tools]\nworkspace_bytes = 1001", True),

@@ -16,7 +16,7 @@ from toolwire.cli.text import duration, one_line
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
-from toolwire.protocol.turns import Budget, EndReason
+from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
@@ -110,7 +110,7 @@ async def agent_of(
                 system=flags.system,
                 grant=grant,
                 limits=place.settings.limits(),
-                budget=Budget(**place.settings.budget.model_dump()),
+                budget=place.settings.day(),
                 accounts=(GENERAL, *place.settings.profiles),
                 intervene=person.intervene if flags.step else None,
                 news=place.skills.news,

@@ -7,7 +7,7 @@ import typer
 
 from toolwire.agent import Agent, run_sync
 from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
-from toolwire.cli.equipment import Company, employing, equipped
+from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
@@ -172,7 +172,14 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
         company = Company(store, person, grant, tell)
         async with equipped(place, company) as toolbox:
             agent = employing(place, company)(
-                NoModel(), toolbox, grant=grant, limits=place.settings.limits(), name=AGENT, project=project
+                NoModel(),
+                toolbox,
+                grant=grant,
+                limits=place.settings.limits(),
+                budget=place.settings.day(),
+                accounts=(GENERAL, *place.settings.profiles),
+                name=AGENT,
+                project=project,
             )
             async with agent:
                 return await wanted.of(agent)

@@ -15,7 +15,6 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.people import Tell
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Budget
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
@@ -75,14 +74,13 @@ class _Team:
         """All of them, over the store of the place."""
         # Loaded when the group is named: most commands set nobody to work.
         delegation: Any = import_module("toolwire.toolbox.delegation")
-        budget = Budget(**self._place.settings.budget.model_dump())
         granted = partial(self._place.settings.granted_to, grant=self._company.grant)
         workers = [
             delegation.Worker(name, f"{choice.model}, with the tools of whoever asks.", granted(name), make)
             for name, choice in self._choices().items()
             for make in [partial(self._agent, choice)]
         ]
-        crew = delegation.Crew(self._company.store, workers, budget=budget)
+        crew = delegation.Crew(self._company.store, workers, budget=self._place.settings.day())
         self._closing.push_async_callback(self._close)
         self._closing.push_async_exit(crew)
         return crew

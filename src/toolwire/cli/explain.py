@@ -7,6 +7,7 @@ from rich.text import Text
 
 from toolwire.agent import run_sync
 from toolwire.cli.approvals import standing_line
+from toolwire.cli.budget import budget_rung, used_today
 from toolwire.cli.call import Pairs, case_of, read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import AGENT, Granted, Place, here, store_of
@@ -56,7 +57,8 @@ def explain(
     case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes))
     decision = decide(case)
     standing = run_sync(_standing(place, decision, project))
-    _show_climb(screen, climb(case), decision, standing, as_json=as_json)
+    budget = budget_rung(place, run_sync(used_today(place)))
+    _show_climb(screen, climb(case), decision, standing, budget, as_json=as_json)
     return Exit.DONE
 
 
@@ -82,8 +84,15 @@ async def _standing(place: Place, decision: Decision, project: str) -> ApprovalC
 
 
 def _show_climb(
-    screen: Screen, rungs: list[Rung], decision: Decision, standing: ApprovalCard | None, *, as_json: bool
+    screen: Screen,
+    climbed: list[Rung],
+    decision: Decision,
+    standing: ApprovalCard | None,
+    budget: Rung | None,
+    *,
+    as_json: bool,
 ) -> None:
+    rungs = climbed if budget is None else [*climbed, budget]
     if as_json:
         said = {"standing": {"id": standing.id, "pattern": standing.pattern}} if standing else {}
         screen.json({**_decision_object(decision), **said, "rungs": plain(rungs)})
@@ -92,6 +101,9 @@ def _show_climb(
         mark, style = _MARKS[rung.verdict]
         line = Text.assemble((f"{mark} ", style), (f"{rung.rule:<12}", "bold"), "  ", clean(rung.sentence))
         screen.out.print(line, soft_wrap=True)
+    if budget is not None and budget.verdict == "denied":
+        screen.out.print(Text("It will not run today.", "red"), soft_wrap=True)
+        return
     if standing is not None:
         screen.out.print(Text(f"It may run: {standing_line(standing)} ({standing.id}).", "green"), soft_wrap=True)
         return

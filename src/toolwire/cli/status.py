@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.cli.budget import budget_line, budget_object, used_today
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import AsJson, Home, NoColor
@@ -15,6 +16,7 @@ from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, duration, one_line
 from toolwire.disclose.offer import covers
+from toolwire.protocol.turns import Spending
 from toolwire.record.contract import ToolMetrics, TurnSummary
 from toolwire.settings import Layer
 
@@ -37,12 +39,13 @@ def status(
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     turns, measured, boxes = run_sync(_read(place))
+    used = run_sync(used_today(place))
     health = _health(place, measured, boxes)
     if as_json:
-        screen.json({"tools": health} if tools else {**_overview(place, turns), "tools": health})
+        screen.json({"tools": health} if tools else {**_overview(place, turns, used), "tools": health})
         return Exit.DONE
     if not tools:
-        _show_overview(screen, place, turns)
+        _show_overview(screen, place, turns, used)
     _show_health(screen, health)
     return Exit.DONE
 
@@ -78,12 +81,13 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{name}", value
 
 
-def _overview(place: Place, turns: list[TurnSummary]) -> dict[str, Any]:
+def _overview(place: Place, turns: list[TurnSummary], used: Spending) -> dict[str, Any]:
     return {
         "model": place.settings.chosen().model,
         "settings": settings_in_force(place),
         "sandbox": place.settings.tools.engine,
         "store": {"kind": place.settings.store.kind, "home": str(place.home), "exists": place.kept},
+        "budget": budget_object(place, used),
         "turns": {state: sum(turn.state == state for turn in turns) for state in STATES},
         "newest": [plain(turn) for turn in turns[:_SHOWN_TURNS]],
     }
@@ -115,13 +119,15 @@ def _fared(each: ToolMetrics | None) -> dict[str, Any]:
     }
 
 
-def _show_overview(screen: Screen, place: Place, turns: list[TurnSummary]) -> None:
-    view = _overview(place, turns)
+def _show_overview(screen: Screen, place: Place, turns: list[TurnSummary], used: Spending) -> None:
+    view = _overview(place, turns, used)
     counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
     more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""
     store = f"{view['store']['kind']} in {place.home}" + ("" if place.kept else " (not made yet)")
     boxed = "none: commands are not confined" if view["sandbox"] == "none" else view["sandbox"]
-    screen.pairs({"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more})
+    today = budget_line(place, used)
+    shown = {"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more}
+    screen.pairs({**shown, "today": today} if today else shown)
     for setting in view["settings"]:
         value = one_line(str(setting["value"]), 60)
         screen.out.print(Text.assemble(("set    ", "dim"), f"{setting['key']} = {value}  ", (setting["origin"], "dim")))

@@ -36,23 +36,23 @@ _ended = changing(CallCard, "result")
 
 @dataclass(slots=True)
 class _Kept:
-    """A turn in memory. Its opening carries the current epoch; `turn` is how it stood when it last said something.
+    """A turn in memory. Its opening carries the current epoch.
 
-    It ran for `before_s` until somebody resumed it, and `since` then.
+    It ran for `before_s` until somebody resumed it, and `since` then apart from what people were waited for.
     """
 
     opening: Turn
-    turn: Turn
     since: float
     updated_at: float
     before_s: float = 0.0
+    waited_s: float = 0.0
     state: str = "running"
     said: list[story.Said] = field(default_factory=list)
     ending: Ending | None = None
 
     @property
     def ran_s(self) -> float:
-        return self.before_s + max(0.0, self.updated_at - self.since - self.turn.waited_s)
+        return self.before_s + max(0.0, self.updated_at - self.since - self.waited_s)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class MemoryStore:
         if turn.id in self._turns:
             raise refusals.already_begun(turn.id)
         now = self._clock()
-        self._turns[turn.id] = self._open[turn.id] = _Kept(turn, turn, now, now)
+        self._turns[turn.id] = self._open[turn.id] = _Kept(turn, now, now)
 
     async def resume(self, turn_id: str) -> KeptTurn:
         kept = self._find(turn_id)
@@ -104,7 +104,7 @@ class MemoryStore:
         if kept.state == "running":
             raise refusals.owned(turn_id)
         kept.opening = changed(kept.opening, epoch=kept.opening.epoch + 1)
-        kept.before_s, kept.turn = kept.ran_s, changed(kept.turn, waited_s=0.0)
+        kept.before_s, kept.waited_s = kept.ran_s, 0.0
         self._touch(kept, "running")
         kept.since = kept.updated_at
         return self._tell(kept)
@@ -310,7 +310,7 @@ class MemoryStore:
             raise refusals.taken_over(turn.id, turn.epoch, kept.opening.epoch)
         if kept.state == "ended":
             raise refusals.ended(turn.id)
-        kept.turn = turn
+        kept.waited_s = turn.waited_s
         return kept
 
     def _check_epoch(self, card: CallCard) -> None:

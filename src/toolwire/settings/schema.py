@@ -15,7 +15,7 @@ from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
-from toolwire.protocol.turns import Limits
+from toolwire.protocol.turns import Budget, Limits
 from toolwire.protocol.values import changed
 
 DefinitionFormat = Literal[
@@ -184,6 +184,9 @@ class LoopSettings(Section):
     parallel: int = Field(default=5, ge=1, le=256, description="Calls that run at the same time.")
     calls_per_step: int = Field(default=32, ge=1, le=1000, description="Calls accepted from one reply.")
     repeats: int = Field(default=3, ge=1, le=100, description="Same call with the same result before a turn is stuck.")
+    calls: int = Field(
+        default=64, ge=0, le=100_000, description="Calls that a turn may make, with those of its sub-agents."
+    )
     tokens: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Tokens that a turn may use.")
     cost_usd: Annotated[float | None, Unlimited] = Field(
         default=None, gt=0, allow_inf_nan=False, description="US dollars that a turn may cost."
@@ -306,6 +309,12 @@ class BudgetSettings(Section):
     cost_usd: Annotated[float | None, Unlimited] = Field(
         default=None, gt=0, allow_inf_nan=False, description="US dollars of one day (UTC)."
     )
+    wall_s: Annotated[float | None, Unlimited] = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds in which turns run in one day (UTC); waiting for people costs none.",
+    )
 
 
 class ApprovalSettings(Section):
@@ -386,11 +395,16 @@ class Settings(Section):
 
     def limits(self, profile: str = "") -> Limits:
         """The `[loop]` section as the limits of a turn, with what this or the chosen profile says about results."""
-        limits = Limits(**self.loop.model_dump(exclude={"enabled"}), tools_enabled=self.loop.enabled)
+        limits = Limits(**self.loop.model_dump(exclude={"enabled", "calls"}), tools_enabled=self.loop.enabled)
         by_model = self.origin("model").layer > self.origin("profile").layer
         name = profile or ("" if by_model else self.profile)
         own = self.profiles[name].result_chars if name else None
         return limits if own is None else changed(limits, result_chars=own)
+
+    def day(self) -> Budget | None:
+        """The `[budget]` section as the budget of a day; None where it limits nothing."""
+        budget = Budget(**self.budget.model_dump())
+        return None if budget == Budget() else budget
 
     def grant(self, cwd: Path) -> Grant:
         """The `[grant]` section as a grant; roots that are still relative start at `cwd`."""
@@ -403,6 +417,7 @@ class Settings(Section):
             autonomy=Autonomy[self.grants.autonomy.upper()],
             rules=tuple(Rule.parse(rule) for rule in self.grants.rules),
             wary=self.grants.wary,
+            max_calls=self.loop.calls,
         )
 
     def granted_to(self, agent: str, grant: Grant) -> Grant:

@@ -92,7 +92,7 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return bool(below and not value)
         case ("tools", "sandbox_engine"):
             return ENGINES.index(value) < ENGINES.index(below)
-        case ("tools", "workspace_bytes") | ("budget", _) | ("loop", "tokens" | "cost_usd" | "deadline_s"):
+        case ("tools", "workspace_bytes") | ("budget", _) | ("loop", "calls" | "tokens" | "cost_usd" | "deadline_s"):
             return isinstance(below, int | float) and not (isinstance(value, int | float) and value <= below)
         case ("tools", "models"):
             return not set(value) <= set(below)
