@@ -68,6 +68,9 @@ async def test_both_stores_make_the_same_chain(open_sqlite: OpenStore, store: St
         ("UPDATE audit SET chain = '' WHERE seq < 4", 4),
         ("INSERT INTO audit SELECT 20, at, event, project, agent, turn_id, call_id, tool, rule, status, code, "
          "args_digest, elapsed_ms, detail, chain FROM audit WHERE seq = 3", 20),
+        ("INSERT INTO audit SELECT 0, at, event, project, agent, turn_id, call_id, tool, rule, status, code, "
+         "args_digest, elapsed_ms, detail, '' FROM audit WHERE seq = 3", 0),
+        ("UPDATE audit SET seq = seq + 100 WHERE seq > 5", 106),
     ],
 )  # fmt: skip
 async def test_T68_an_edit_shows_where_it_was_made(tmp_path: Path, statement: str, broken_at: int) -> None:
@@ -75,6 +78,12 @@ async def test_T68_an_edit_shows_where_it_was_made(tmp_path: Path, statement: st
     assert (await chain_of(tmp_path))[1] is None
     tamper(tmp_path, statement)
     assert (await chain_of(tmp_path))[1] == broken_at
+
+
+async def test_T68_a_clock_that_was_set_back_shows(store: Store) -> None:
+    await store.audit([*ROWS, replace(ROWS[0], at=ROWS[0].at - 86_400)])
+    chain = await store.audit_chain()
+    assert (chain.broken_at, chain.set_back_at) == (None, len(ROWS) + 1)
 
 
 async def test_T68_a_cut_tail_shows_only_against_a_checkpoint(tmp_path: Path) -> None:

@@ -42,7 +42,14 @@ def verify(
     wrong += faults(kept, chain, key)
     if as_json:
         screen.json(
-            {"whole": not wrong, "rows": chain.rows, "head": chain.head, "checkpoints": len(kept), "faults": wrong}
+            {
+                "whole": not wrong,
+                "rows": chain.rows,
+                "head": chain.head,
+                "checkpoints": len(kept),
+                "faults": wrong,
+                "clock_set_back_at": chain.set_back_at,
+            }
         )
     else:
         _tell(screen, chain, kept, wrong)
@@ -86,6 +93,8 @@ async def _chain(place: Place, seqs: list[int]) -> AuditChain:
 
 
 def _tell(screen: Screen, chain: AuditChain, kept: list[Checkpoint], wrong: list[str]) -> None:
+    if chain.set_back_at is not None:
+        screen.tell(f"Row {chain.set_back_at} is older than rows before it: the clock was set back there.", "yellow")
     for sentence in wrong:
         screen.tell(sentence[0].upper() + sentence[1:] + ".", "red")
     if wrong:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 BEGINNING = ""
+_PATIENCE_S = 120.0  # processes write side by side, and clocks are corrected a little
 
 
 def link(before: str, row: tuple[Any, ...]) -> str:
@@ -24,6 +25,7 @@ class AuditChain:
     """What a walk along the chain found.
 
     `unchained` rows are older than the chain; `broken_at` is the number of the first row that does not fit.
+    `set_back_at` is the number of the first row that is minutes older than one before it: the clock went back.
     `heads` are the digests at the numbers that were asked for.
     """
 
@@ -32,15 +34,21 @@ class AuditChain:
     last: int = 0
     head: str = BEGINNING
     broken_at: int | None = None
+    set_back_at: int | None = None
     heads: dict[int, str] = field(default_factory=dict)
 
 
 def walk(rows: Iterable[tuple[int, tuple[Any, ...], str]], wanted: frozenset[int]) -> AuditChain:
     """Walk along numbered rows with their digests, keeping nothing but the sums."""
     found = AuditChain()
+    latest = 0.0
     for number, row, digest in rows:
         found.rows += 1
-        found.last = number
+        if number != found.last + 1 and found.broken_at is None:  # the store numbers rows without a gap, from 1 on
+            found.broken_at = number
+        if row[0] < latest - _PATIENCE_S and found.set_back_at is None:
+            found.set_back_at = number
+        found.last, latest = number, max(latest, row[0])
         if not digest and found.head == BEGINNING:
             found.unchained += 1
             continue
