@@ -6,6 +6,10 @@ import pytest
 
 from tests.skills.making import GREET, all_trusted, always, greeter, never, one_tool, program, write
 from toolwire.errors import DefinitionError
+from toolwire.record.memory import MemoryStore
+from toolwire.toolbox import standard
+from toolwire.toolbox.built_in import BUILT_IN
+from toolwire.toolbox.outfits import DESKTOP, Workplace, tools_of
 from toolwire.toolbox.skill_choice import choose
 from toolwire.toolbox.skill_watch import SkillsFolder
 from toolwire.toolbox.skills import scan
@@ -27,6 +31,22 @@ def test_a_built_in_tool_wins_by_name(skills: Path) -> None:
 
     assert chosen.entries == ()
     assert [(each.tool.name, each.reason) for each in chosen.withheld] == [("read", "a built-in tool has this name")]
+
+
+@pytest.mark.threat("T54")
+@pytest.mark.parametrize("name", ["bash", "WRITE", "json-transform"])
+def test_T54_no_skill_takes_the_name_of_a_built_in_tool_that_is_not_offered(skills: Path, name: str) -> None:
+    """A rule or a grant that says `bash` means ours."""
+    one_tool(skills / "mine", "true", name=name)
+
+    chosen = choose(all_trusted(skills))
+
+    assert (chosen.entries, [each.reason for each in chosen.withheld]) == ((), ["a built-in tool has this name"])
+
+
+def test_the_names_of_built_in_tools_are_known() -> None:
+    offered = {tool.name for tool in (*tools_of(["all"], Workplace(store=MemoryStore())), *standard())}
+    assert offered | {*DESKTOP} == BUILT_IN
 
 
 @pytest.mark.threat("T54")

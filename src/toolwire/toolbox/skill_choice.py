@@ -8,6 +8,7 @@ from toolwire.define.versions import meant, newness, read_pin
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
+from toolwire.toolbox.built_in import BUILT_IN
 from toolwire.toolbox.skills import FoundSkill, Skills
 
 
@@ -40,7 +41,7 @@ class _Choice:
 
     def __init__(self, skills: Skills, taken: frozenset[str], pins: tuple[tuple[str, str], ...]) -> None:
         self._skills = skills
-        self._taken = taken
+        self._taken = BUILT_IN | {name.casefold() for name in taken}
         self._pins = pins
         self._entries: list[tuple[FoundSkill, SkillTool]] = []
         self._withheld: list[Withheld] = []
@@ -61,7 +62,7 @@ class _Choice:
         usable = []
         owner = min((found.skill.name for found, _ in candidates if found.trusted), default="")
         for found, entry in candidates:
-            if name in self._taken:
+            if name.casefold() in self._taken:
                 self._withhold(entry, "a built-in tool has this name")
             elif not found.trusted:
                 self._withhold(entry, f"not trusted; look at it, then: toolwire trust {found.folder.path}")
