@@ -9,7 +9,9 @@ import pytest
 
 from tests.sandbox.conftest import ENGINES, facts, git, names, report
 from toolwire.errors import SandboxUnavailable, ToolFailure
+from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.engines import cgroups
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, ExecLimits, shell
 from toolwire.protocol.outcomes import Code
@@ -50,6 +52,30 @@ async def test_variables_are_those_given_and_a_few_of_our_own(box: Sandbox, work
 
     names = {line.partition("=")[0] for line in ran.stdout.text.splitlines()}
     assert names - {"PWD"} == {"COLOUR", "HOME", "LANG", "PATH", "SHELL", "TERM", "TMPDIR", "USER"}
+
+
+async def test_boxes_are_alike_whether_their_base_is_mounted_once_or_for_each(workspace: Path, tmp_path: Path) -> None:
+    """Only root can keep one; a machine that cannot gives the same box more slowly."""
+    (tmp_path / "lent").mkdir()
+    (tmp_path / "lent" / "note").write_text("read me")
+    look = "ls -d /* /dev/* /etc/* /dev/pts/*; cat /etc/passwd $0/note; env | sort; id; "
+    look += "cut -d' ' -f2 /proc/mounts | grep -v ^/dev/ | sort"
+    command = Command((*shell(look), str(tmp_path / "lent")), str(workspace), readable=(str(tmp_path / "lent"),))
+    boxes = [Sandbox({"bubblewrap": Bubblewrap(cgroups(), shared_base=shared)}) for shared in (True, False)]
+
+    once, each = [(await one.run(command)).stdout.text for one in boxes]
+
+    assert once == each
+    assert "read me" in once
+
+
+async def test_nothing_of_the_base_can_be_changed(box: Sandbox, workspace: Path) -> None:
+    attempts = "touch /x /etc/x /dev/x; echo x >> /etc/hosts; chmod 777 /etc /dev/null; mv /etc/hosts /tmp; rm /bin"
+    await box.run(Command(shell(attempts), str(workspace)))
+
+    look = "ls -d /x /etc/x /dev/x; cat /etc/hosts; stat -c %a /etc /dev/null; readlink /bin"
+    ran = await box.run(Command(shell(look), str(workspace)))
+    assert ran.stdout.text == "127.0.0.1 localhost sandbox\n::1 localhost\n755\n666\nusr/bin\n"
 
 
 async def test_a_missing_program_and_a_missing_folder_are_the_callers_mistake(box: Sandbox, workspace: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
+from toolwire.execute.sandbox.base import Bases
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.inside import (
@@ -27,7 +28,10 @@ from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import examined
 from toolwire.execute.sandbox.workspace import (
+    BASE,
+    DEVICES,
     DOOR,
+    NEW_MOUNT_NAMESPACE,
     STAGED_TMP,
     TMP,
     Workspace,
@@ -35,6 +39,7 @@ from toolwire.execute.sandbox.workspace import (
     lend_door,
     lent,
     open_workspace,
+    own_devices,
     ready_stage,
     seal,
     stage,
@@ -44,6 +49,8 @@ from toolwire.protocol.operations import Command, ExecLimits
 INSIDE_USER = 1000
 _COPIED = ("/etc/ld.so.cache", "/etc/localtime")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_MOUNTED = ("/proc", "/dev", TMP, HOME)
+_DEVICES = ["--dev", "/dev", "--size", str(HOME_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
 MADE_UP = {
     "/etc/passwd": f"agent:x:{INSIDE_USER}:{INSIDE_USER}:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:::\n",
     "/etc/group": f"agent:x:{INSIDE_USER}:\nnogroup:x:65534:\n",
@@ -66,6 +73,7 @@ class Bubblewrap:
         program: str = "bwrap",
         readable: tuple[str, ...] = (),
         protected: tuple[str, ...] = PROTECTED,
+        shared_base: bool = True,
     ) -> None:
         self._cgroups = cgroups
         self._program = shutil.which(program, path=PROGRAMS) or ""
@@ -73,6 +81,8 @@ class Bubblewrap:
         self._protected = protected
         self._files = {name: text.encode() for name, text in MADE_UP.items()} | _copies()
         self._links = _system_links()
+        self._programs = _programs()
+        self._bases = Bases(self._files, self._links, self._programs) if shared_base and os.geteuid() == 0 else None
         self._landlock = landlock.abi()
         uncounted = () if os.geteuid() == 0 else (UNCOUNTED,)
         self.weaker = (*missing(cgroups, self._landlock), *uncounted)
@@ -99,22 +109,37 @@ class Bubblewrap:
         lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
         inside = held.keep(self._inside(command, workspace).memory())
-        arguments = self._arguments(command, workspace, held)
+        base = self._base(command, workspace)
+        arguments = self._arguments(command, workspace, held, has_base=base is not None)
         given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
         launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))
-        outside = held.keep(self._outside(command.limits, workspace, group, launcher).memory())
+        outside = held.keep(self._outside(command.limits, workspace, group, launcher, base).memory())
         passed = [*held.all, *([workspace.guard.root] if workspace.guard is not None else [])]
+        passed += [base] if base is not None else []
         digest = self._profile(arguments, command)
         box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, digest)
         box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
         return box
 
-    def _outside(self, limits: ExecLimits, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
+    def _base(self, command: Command, workspace: Workspace) -> int | None:
+        """The namespace that has what all boxes have; None where it is mounted for each of them."""
+        if self._bases is None:
+            return None
+        own = ("/workspace",) if workspace.guard is not None else ()
+        return self._bases.at((*_MOUNTED, *workspace.lent, *own), (DOOR,) if command.door else ())
+
+    def _outside(
+        self, limits: ExecLimits, workspace: Workspace, group: Group, launcher: tuple[str, ...], base: int | None
+    ) -> Plan:
         """From our process to bubblewrap: into the groups, out of root, under the limits."""
         plan = join(Plan(), group)
+        if base is not None:
+            plan.call("setns", base, NEW_MOUNT_NAMESPACE)
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
+            if base is not None:
+                own_devices(plan, workspace, HOME_BYTES)
             plan.user(workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
@@ -126,24 +151,19 @@ class Bubblewrap:
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         confine(plan, command, self._landlock)
-        return plan.exec(command.argv)
+        return plan.set({**ENVIRONMENT, **command.env}).exec(command.argv)
 
-    def _arguments(self, command: Command, workspace: Workspace, held: Descriptors) -> list[str | int]:
+    def _arguments(
+        self, command: Command, workspace: Workspace, held: Descriptors, *, has_base: bool
+    ) -> list[str | int]:
         flags = (
             "--unshare-all --unshare-user --disable-userns --die-with-parent --new-session --cap-drop ALL --clearenv"
         )
         words: list[str | int] = [*flags.split(), "--hostname", "sandbox"]
         words += ["--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER)]
-        for name, value in {**ENVIRONMENT, **command.env}.items():
-            words += ["--setenv", name, value]
-        for path in TOOLCHAIN:
-            words += ["--ro-bind-try", path, path]
-        words += self._links
-        for path, content in self._files.items():
-            # A copy, not a mount: every mount costs as long as all before it together.
-            words += ["--perms", "0444", "--file", held.keep(memory(content, "made-up")), path]
-        words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
-        words += ["--size", str(HOME_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+        words += ["--ro-bind", BASE, "/"] if has_base else self._system(held)
+        words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
+        words += ["--dev-bind", DEVICES, "/dev"] if has_base else _DEVICES
         words += ["--size", str(HOME_BYTES), "--tmpfs", HOME]
         if os.geteuid() == 0:
             words += ["--bind", STAGED_TMP, TMP]
@@ -154,7 +174,20 @@ class Bubblewrap:
         if command.door:
             words += ["--bind", command.door, DOOR]
         words += _mounts(command, workspace)
-        return [*words, "--remount-ro", "/", "--seccomp", held.keep(memory(seccomp.program(machine()), "seccomp"))]
+        words += [] if has_base else ["--remount-ro", "/"]
+        return [*words, "--seccomp", held.keep(memory(seccomp.program(machine()), "seccomp"))]
+
+    def _system(self, held: Descriptors) -> list[str | int]:
+        """Programs and made-up files, where no base has them."""
+        words: list[str | int] = []
+        for path in self._programs:
+            words += ["--ro-bind", path, path]
+        for path, target in self._links.items():
+            words += ["--symlink", target, path]
+        for path, content in self._files.items():
+            # A copy, not a mount: every mount costs as long as all before it together.
+            words += ["--perms", "0444", "--file", held.keep(memory(content, "made-up")), path]
+        return words
 
     def _profile(self, arguments: list[str | int], command: Command) -> str:
         """The digest of what confines the command, without what differs from box to box."""
@@ -183,13 +216,13 @@ def _copies() -> dict[str, bytes]:
     return {name: Path(name).read_bytes() for name in _COPIED if os.access(name, os.R_OK)}
 
 
-def _system_links() -> list[str]:
-    """/bin and its like, as they are on this machine: links into /usr, or folders of their own."""
-    words: list[str] = []
-    for name in _LINKS:
-        path = Path("/", name)
-        if path.is_symlink():
-            words += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            words += ["--ro-bind", str(path), str(path)]
-    return words
+def _system_links() -> dict[str, str]:
+    """/bin and its like, where they are links into /usr on this machine."""
+    paths = [Path("/", name) for name in _LINKS]
+    return {str(path): str(path.readlink()) for path in paths if path.is_symlink()}
+
+
+def _programs() -> tuple[str, ...]:
+    """The folders of this machine in which programs and what they need are."""
+    own = [f"/{name}" for name in _LINKS if Path("/", name).is_dir() and not Path("/", name).is_symlink()]
+    return tuple(path for path in (*TOOLCHAIN, *own) if Path(path).exists())

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ PREFIX = "toolwire-"
 _CONTROLLERS = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
 _ALL = {True: "max", False: "-1"}
+_OLD_SWAP = "memory.memsw.limit_in_bytes"
+_SWAP = (_OLD_SWAP, "memory.swap.max")
 _EMPTY_WITHIN_S = 1.0
 _MOST_FOLDERS = 20_000
 
@@ -32,7 +35,7 @@ class Cgroups:
     def __init__(self, places: list[Place]) -> None:
         self._places = places
         self.holds = frozenset(name for place in places for name in place.controllers)
-        if any(place.unified and _can_kill(place.folder) for place in places):
+        if any((place.unified and _can_kill(place.folder)) or _counts(place) for place in places):
             self.holds |= {"kill"}
 
     @property
@@ -43,7 +46,10 @@ class Cgroups:
     @classmethod
     def here(cls) -> "Cgroups":
         """What this machine lets this process have; looks by making a group and removing it."""
-        return cls([place for place in _candidates() if _can_make(place.folder)])
+        found = [place for place in _candidates() if _can_make(place.folder)]
+        # A new hierarchy that limits nothing has only its kill to give, and joining it takes the kernel milliseconds.
+        needless = any(_counts(place) for place in found)
+        return cls([place for place in found if place.controllers or not needless])
 
     def make(self, limits: ExecLimits) -> "Group":
         name = own_name()
@@ -72,14 +78,17 @@ class Group:
 
     @property
     def doors(self) -> list[str]:
-        """The files into which a process writes 0 to join."""
-        return [str(place.folder / "cgroup.procs") for place in self._places]
+        """The files into which a process of one thread writes 0 to join.
+
+        In old hierarchies the thread's file, since a whole process is moved only after every core has taken a breath.
+        """
+        return [f"{place.folder}/{'cgroup.procs' if place.unified else 'tasks'}" for place in self._places]
 
     def create(self, limits: ExecLimits) -> None:
         for place in self._places:
             place.folder.mkdir()
             for name, text in _settings(place, limits):
-                (place.folder / name).write_text(text)
+                _set(f"{place.folder}/{name}", text)
 
     def hits(self) -> frozenset[str]:
         """Which limits the kernel has enforced: memory, processes."""
@@ -96,32 +105,32 @@ class Group:
         """Kill every member, at once where the kernel can do it."""
         for place in self._places:
             if "cpu" in place.controllers:  # whoever has used up his share could not even die before the next period
-                _write(place.folder / ("cpu.max" if place.unified else "cpu.cfs_quota_us"), _ALL[place.unified])
-        for place in self._places:
-            if (place.folder / "cgroup.kill").exists():
-                (place.folder / "cgroup.kill").write_text("1")
-                return
+                _write(f"{place.folder}/{'cpu.max' if place.unified else 'cpu.cfs_quota_us'}", _ALL[place.unified])
+        if any(place.unified and _write(f"{place.folder}/cgroup.kill", "1") for place in self._places):
+            return
         for place in self._places:
             if "pids" in place.controllers:
-                _write(place.folder / "pids.max", "0")  # nobody is born while the others die
+                _write(f"{place.folder}/pids.max", "0")  # nobody is born while the others die
         for place in self._places[:1]:
             _kill_members(place.folder)
 
     def remove(self) -> bool:
         """Kill, wait until nobody is left, and remove; False when something would not go."""
-        self.kill()
-        until = time.monotonic() + _EMPTY_WITHIN_S
-        gone = [_removed(place.folder, until) for place in self._places]
-        return all(gone)
+        until, wait_s = time.monotonic() + _EMPTY_WITHIN_S, 0.0002
+        while True:
+            self.kill()
+            left = [place for place in self._places if not _removed(place.folder)]
+            if not left or time.monotonic() > until:
+                return not left
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, 0.01)
 
 
 def _settings(place: Place, limits: ExecLimits) -> Iterator[tuple[str, str]]:
     quota = str(int(limits.cores * _PERIOD_US))
     if "memory" in place.controllers:
         yield ("memory.max" if place.unified else "memory.limit_in_bytes"), str(limits.memory_bytes)
-        swap, most = ("memory.swap.max", "0") if place.unified else ("memory.memsw.limit_in_bytes", limits.memory_bytes)
-        if (place.folder / swap).exists():
-            yield swap, str(most)
+        yield ("memory.swap.max", "0") if place.unified else (_OLD_SWAP, str(limits.memory_bytes))
     if "pids" in place.controllers:
         yield "pids.max", str(limits.processes)
     if "cpu" in place.controllers:
@@ -189,6 +198,11 @@ def _can_make(folder: Path) -> bool:
     return usable
 
 
+def _counts(place: Place) -> bool:
+    """Whether births can be stopped there, so that killing one after the other leaves nobody."""
+    return "pids" in place.controllers
+
+
 def _can_kill(folder: Path) -> bool:
     trial = folder / own_name()
     trial.mkdir()
@@ -230,30 +244,23 @@ def _identity(process: int) -> str:
 
 
 def _kill_members(folder: Path) -> None:
-    until = time.monotonic() + _EMPTY_WITHIN_S
-    while (members := _words(folder / "cgroup.procs")) and time.monotonic() < until:
-        for member in members:
-            try:
+    """Kill everyone once, until nobody new is found."""
+    killed: set[str] = set()
+    while new := set(_words(folder / "cgroup.procs")) - killed:
+        killed |= new
+        for member in new:
+            with suppress(ProcessLookupError):
                 os.kill(int(member), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.001)
 
 
-def _removed(folder: Path, until: float) -> bool:
-    wait_s = 0.0002
-    while True:
-        try:
-            folder.rmdir()
-        except FileNotFoundError:
-            return True
-        except OSError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(wait_s)
-            wait_s = min(wait_s * 2, 0.01)
-        else:
-            return True
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _counted(file: Path, key: str) -> bool:
@@ -271,8 +278,26 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-def _write(file: Path, text: str) -> None:
+def _set(file: str, text: str) -> None:
+    """Write a limit. That of swap is missing where the kernel has none. Raises OSError."""
     try:
-        file.write_text(text)
+        _put(file, text)
+    except FileNotFoundError:
+        if not file.endswith(_SWAP):
+            raise
+
+
+def _write(file: str, text: str) -> bool:
+    try:
+        _put(file, text)
     except OSError:
-        return
+        return False
+    return True
+
+
+def _put(file: str, text: str) -> None:
+    opened = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(opened, text.encode())
+    finally:
+        os.close(opened)

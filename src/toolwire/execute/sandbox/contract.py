@@ -77,8 +77,9 @@ class Box:
 
     def close(self) -> bool:
         """Leave nothing behind: no process, group, mount or stand-in. False when something would not go."""
-        self.kill()
-        self.end()
+        if self.process.returncode is None or self.group is None:  # else nothing but the group's rest is left
+            self.kill()
+            self.end()
         clean = self.group.remove() if self.group is not None else True
         for step in reversed(self.undo):
             step()

@@ -6,13 +6,15 @@ write there: on disk everything keeps belonging to the workspace's owner.
 
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
+from toolwire.execute.sandbox.namespaces import enter_namespace
+from toolwire.execute.sandbox.plan import Plan
 from toolwire.execute.sandbox.syscalls import call
 
 _EMPTY_PATH, _CLONE, _CLOSE_ON_EXEC = 0x1000, 1, 0o2000000
 _NO_SUID, _NO_DEVICES, _TRANSLATED = 0x2, 0x4, 0x00100000
+_NEW_USER_NAMESPACE = 0x10000000
 _IDS = 2**32 - 1
 _MOST_KEPT = 64
 
@@ -33,8 +35,7 @@ def detached(folder: int, translation: int | None) -> int:
 class Translations:
     """User namespaces that say who is who, made once and kept. For the one thread that starts boxes."""
 
-    def __init__(self, make: Callable[[Callable[[int], None]], None]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._kept: dict[tuple[int, int, int], int] = {}
 
     def between(self, owner: int, group: int, user: int) -> int:
@@ -43,14 +44,14 @@ class Translations:
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 os.close(self._kept.pop(next(iter(self._kept))))
-            self._make(lambda process: self._keep(key, process))
+            plan = Plan().call("unshare", _NEW_USER_NAMESPACE)
+            self._kept[key] = enter_namespace(plan, (), "user", lambda process: _translate(process, *key))
         return self._kept[key]
 
-    def _keep(self, key: tuple[int, int, int], process: int) -> None:
-        owner, group, user = key
-        Path(f"/proc/{process}/uid_map").write_text(_map(owner, user))
-        Path(f"/proc/{process}/gid_map").write_text(_map(group, user))
-        self._kept[key] = os.open(f"/proc/{process}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+
+def _translate(process: int, owner: int, group: int, user: int) -> None:
+    Path(f"/proc/{process}/uid_map").write_text(_map(owner, user))
+    Path(f"/proc/{process}/gid_map").write_text(_map(group, user))
 
 
 def _map(on_disk: int, shown: int) -> str:

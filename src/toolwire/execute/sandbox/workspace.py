@@ -1,23 +1,25 @@
 """Who a box runs as, and how its workspace gets into it."""
 
 import os
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from zlib import crc32
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.mounts import Translations, detached
-from toolwire.execute.sandbox.plan import Plan, helper
+from toolwire.execute.sandbox.plan import Plan
 from toolwire.execute.sandbox.protected import PROTECTED, Guard, guard
-from toolwire.execute.sandbox.starter import Descriptors, spawn
+from toolwire.execute.sandbox.starter import Descriptors
 
 STAGE = "/run/toolwire"
 """Where root mounts a workspace, in a mount namespace that only the box's launcher sees."""
 
 DOOR = f"{STAGE}/door"
 """Where a box finds the socket of its egress proxy."""
+
+BASE, DEVICES = f"{STAGE}/base", f"{STAGE}/dev"
+"""Where the base of all boxes lies, in its own namespace."""
 
 TMP = "/tmp"  # noqa: S108 - the box's own
 STAGED_TMP = STAGE + TMP
@@ -26,9 +28,9 @@ MOST_LENT = 8
 _PLACES = tuple(f"{STAGE}/lent-{number}" for number in range(MOST_LENT))
 _NEVER = frozenset("/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/bin /usr/lib /var".split())
 FIRST_USER, USERS = 60_000, 5_000
-_NEW_USER_NAMESPACE, _NEW_MOUNT_NAMESPACE = 0x10000000, 0x00020000
+NEW_MOUNT_NAMESPACE = 0x00020000
 _PRIVATE = 0x00040000 | 0x4000
-_NO_SUID_NO_DEVICES = 0x2 | 0x4
+_NO_SUID_NO_DEVICES, _NO_SUID_NO_EXEC = 0x2 | 0x4, 0x2 | 0x8
 _MOVE_FROM_DESCRIPTOR = 0x4
 _BIND, _REMOUNT_READ_ONLY = 0x1000, 0x20 | 0x1
 
@@ -103,7 +105,7 @@ def _as_user(path: str, kept: Guard, held: Descriptors) -> Workspace:
 def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> Plan:
     """Root only: put the workspace and a bounded /tmp where the launcher, soon an ordinary user, can reach them."""
     options = f"size={tmp_bytes},nr_inodes={tmp_files},mode=0700,uid={workspace.user},gid={workspace.group}"
-    plan.call("unshare", _NEW_MOUNT_NAMESPACE)
+    plan.call("unshare", NEW_MOUNT_NAMESPACE)
     plan.call("mount", "none", "/", 0, _PRIVATE, 0)
     plan.call("mount", "tmpfs", STAGED_TMP, "tmpfs", _NO_SUID_NO_DEVICES, options)
     if workspace.tree is not None:
@@ -112,6 +114,14 @@ def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> P
         if tree is not None:
             plan.call("move_mount", tree, "", -100, place, _MOVE_FROM_DESCRIPTOR)
     return plan
+
+
+def own_devices(plan: Plan, workspace: Workspace, most_bytes: int) -> Plan:
+    """Root only: the terminals and the shared memory of a box, among the devices that all boxes have."""
+    options = f"size={most_bytes},mode=0700,uid={workspace.user},gid={workspace.group}"
+    terminals = "newinstance,ptmxmode=0666,mode=620"
+    plan.call("mount", "devpts", f"{DEVICES}/pts", "devpts", _NO_SUID_NO_EXEC, terminals)
+    return plan.call("mount", "tmpfs", f"{DEVICES}/shm", "tmpfs", _NO_SUID_NO_DEVICES, options)
 
 
 def lent(workspace: Workspace, paths: tuple[str, ...], held: Descriptors) -> Workspace:
@@ -177,26 +187,12 @@ def ignore_stand_ins(plan: Plan, workspace: Workspace, home: str) -> Plan:
 
 def ready_stage() -> None:
     """Root only: make the places on which launchers mount; they stay empty for everyone else."""
-    for folder in (STAGE, f"{STAGE}/workspace", STAGED_TMP, *_PLACES):
+    if os.access(DEVICES, os.F_OK):  # made last
+        return
+    for folder in (STAGE, f"{STAGE}/workspace", BASE, STAGED_TMP, *_PLACES):
         Path(folder).mkdir(mode=0o711, exist_ok=True)
     Path(DOOR).touch(mode=0o400)
+    Path(DEVICES).mkdir(mode=0o711, exist_ok=True)
 
 
-def _in_namespace(use: Callable[[int], None]) -> None:
-    """Run `use` with the number of a process that has entered a user namespace of its own and waits."""
-    with Descriptors() as held:
-        status, told = held.pipe()
-        os.set_blocking(status, True)
-        held.keep(status)
-        plan = held.keep(Plan().call("unshare", _NEW_USER_NAMESPACE).exec(("/bin/cat",)).memory())
-        process = spawn(helper(plan, told), (plan, told), subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL)
-        try:
-            if os.read(status, 100) != b"ready\n":
-                raise OSError(1, "no user namespace can be made")
-            use(process.pid)
-        finally:
-            process.kill()
-            process.communicate()
-
-
-_TRANSLATIONS = Translations(_in_namespace)
+_TRANSLATIONS = Translations()
