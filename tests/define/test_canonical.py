@@ -17,7 +17,8 @@ SAFE = st.recursive(
     | st.booleans()
     | st.integers(-(2**53) + 1, 2**53 - 1)
     | TEXT
-    | st.floats(allow_nan=False, allow_infinity=False),
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(10**9), 10**9).map(lambda thousandths: thousandths / 1000),
     lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
 )
 ANY = st.recursive(

@@ -17,9 +17,10 @@ _ONLY_JSON = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )  # fmt: skip
-# Digits as 0, what makes a fraction or an exponent of them as a point, everything else as a blank.
-_SHAPE = bytes(48 if 48 <= code < 58 else 46 if code in b".eE" else 32 for code in range(256))
-_FRACTION, _MANY_DIGITS = b"0.", b"0" * 16
+# Digits as 0, what makes an exponent of them as e, everything else as a blank.
+_SHAPE = bytes(48 if 48 <= code < 58 else 101 if code in b"eE" else 32 for code in range(256))
+_EXPONENT, _MANY_DIGITS = b"0e", b"0" * 16
+_WHOLE = (b".0,", b".0}", b".0]")
 _MANY_BITS = 14_000
 
 
@@ -29,16 +30,21 @@ def canonical(value: Any) -> bytes:
         body = orjson.dumps(value, option=_ONLY_JSON)
     except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
         return _written(value)
-    # Where orjson writes the canonical form it shows in the bytes; what looks otherwise is looked at again.
+    # Where orjson writes the canonical form it shows in the bytes: a fraction is written alike, unless it is whole or
+    # has an exponent. What looks otherwise is looked at again.
     shape = body.translate(_SHAPE)
-    if (body.isascii() and _FRACTION not in shape and _MANY_DIGITS not in shape) or _is_simple(value):
-        return body
-    return _written(value)
+    if not body.isascii() or _EXPONENT in shape or _MANY_DIGITS in shape or (b".0" in body and _has_a_whole(body)):
+        return body if _is_simple(value) else _written(value)
+    return body
 
 
 def digest(value: Any) -> str:
     """The SHA-256 of the canonical bytes, in hexadecimal."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _has_a_whole(body: bytes) -> bool:
+    return body.endswith(b".0") or any(whole in body for whole in _WHOLE)
 
 
 def _is_simple(value: Any) -> bool:
