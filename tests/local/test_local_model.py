@@ -176,13 +176,17 @@ async def test_a_canceled_question_stops_and_leaves_the_model_free(model: LocalC
 
 
 async def test_a_history_that_does_not_fit_is_dropped_and_said_so(model: LocalChat) -> None:
-    old: list[Message] = [UserMessage("word " * 300), Reply("word " * 300)]
-    reply = await ask(model, *old * 20, UserMessage("What is the capital of France?"), tools=(), max_tokens=8)
+    """The long part is the older one, so that what is kept is quickly read."""
+    old: list[Message] = [UserMessage("Tell me a story."), Reply("word " * 5_000)]
+    new: list[Message] = [UserMessage("Thank you."), Reply("You are welcome.")]
+    question = UserMessage("What is the capital of France?")
+    reply = await ask(model, *old * 6, *new * 2, question, tools=(), max_tokens=8)
     assert [problem.code for problem in reply.problems] == ["history_dropped"]
+    assert reply.problems[0].message == "12 older messages did not fit the model's memory"
     assert reply.content
 
 
-@pytest.mark.parametrize("text", ["", "\x00\ud800", "<|im_end|>" * 20, "é" * 100_000])
+@pytest.mark.parametrize("text", ["", "\x00\ud800", "<|im_end|>" * 20, "information é " * 9_000])
 async def test_no_question_breaks_the_model(model: LocalChat, text: str) -> None:
     reply = await ask(model, UserMessage(text), max_tokens=4)
     assert reply.calls or reply.finish_reason in ("stop", "length")
