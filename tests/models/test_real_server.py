@@ -30,7 +30,7 @@ def weights() -> Path:
     return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server_url() -> Iterator[str]:
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
