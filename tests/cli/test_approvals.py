@@ -131,6 +131,17 @@ def test_autonomy_can_be_set_for_the_agent_at_the_terminal(
     assert painter("call", "paint", "colour=red").code == code
 
 
+@pytest.mark.threat("T4")
+def test_T4_arguments_with_a_key_that_stands_twice_are_refused(painter: Inside, tmp_path: Path) -> None:
+    twice = '{"colour": "red", "colour": "black"}'
+    told = painter("call", "paint", "--args", twice)
+    assert (told.code, "'colour' stands twice" in told.err) == (Exit.USAGE, True)
+    painter("call", "paint", "colour=red")
+    [asked] = painter("approvals", "--json").json
+    assert painter("approve", asked["id"], "--args", twice).code == Exit.USAGE
+    assert not (tmp_path / "painted").exists()
+
+
 HIDING = {
     "behind a long text": ("x" * 9_000 + "; rm -rf build", "; rm -rf build"),
     "behind blanks": ("ls" + " " * 3_000 + "; rm -rf build", "3,000 blanks"),

@@ -104,6 +104,14 @@ def test_a_refusal_names_the_rule_that_would_allow_it(host: str, port: int) -> N
     assert ("'example.org' allows another port" in said) == (host == "example.org")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]"])
+def test_no_rule_is_advised_that_would_not_help(host: str) -> None:
+    said = Rules.of(["example.org"]).judge(asked(host)).reason
+
+    assert "no rule opens it" in said
+    assert "would allow it" not in said
+
+
 def test_international_names_are_compared_as_a_labels() -> None:
     assert allows(["bücher.example"], asked("xn--bcher-kva.example"))
     assert allows(["Bücher.example"], asked("bücher.EXAMPLE"))

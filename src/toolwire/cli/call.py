@@ -129,7 +129,7 @@ def _text_of(text: str) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise SettingsError(
             f"""--args is not JSON ({error}); write for example --args '{{"path": "a.txt"}}'"""
@@ -137,6 +137,17 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SettingsError(f"--args must be a JSON object with one entry for each argument, not {_kind(value)}")
     return value
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once: whoever looks at such a text must not see another call than we run."""
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(
+            f"the key {next(key for key in keys if keys.count(key) > 1)[:80]!r} stands twice in one object"
+        )
+    return entries
 
 
 def _kind(value: Any) -> str:

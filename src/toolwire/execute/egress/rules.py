@@ -9,6 +9,7 @@ everything: neither `*` nor `*.com` can be written. Deny wins, and no rule means
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from toolwire.execute.egress.addresses import why_not_public
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
 
 USUAL_PORTS = {"https": 443, "http": 80}
@@ -95,6 +96,8 @@ class Rules:
             return Verdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
         missing = str(asked.host) if asked.port == USUAL_PORTS[asked.scheme] else place
         reason = f"{place} is not among the hosts that the grant lists{self._hint(asked)}"
+        if asked.host.address is not None and (kind := why_not_public(asked.host.address)):
+            return Verdict(False, "", f"{reason}, and no rule opens it: it is not on the public internet ({kind})")
         return Verdict(False, "", f"{reason}; the network rule {missing!r} would allow it")
 
     def _hint(self, asked: Asked) -> str:
