@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 import unicodedata
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -101,6 +102,23 @@ def test_T31_without_the_defence_every_payload_is_there() -> None:
     )
     for text in ("plain", "two\nlines\tand a tab", "Grüße, 世界, नमस्ते, עברית, العربية", "👍🏽 ☀️ 1\ufe0f", "a\r\nb"):
         assert visible(text) is text or visible(text) == text
+
+
+# Signs that Unicode calls format characters although they are drawn: around numbers, the end of a verse.
+_DRAWN = set("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
+# Fillers and joiners that are letters or marks to Unicode and are not drawn, and selectors of a drawing.
+_BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+
+
+def test_of_all_characters_those_that_nobody_sees_are_taken_out_and_all_others_stay() -> None:
+    every = [chr(code) for code in range(sys.maxunicode + 1)]
+    hidden = {one for one in every if unicodedata.category(one) in _ACTS | {"Zl", "Zp"}} - _DRAWN - set("\t\n")
+    drawn = [one for one in every if unicodedata.category(one) != "Cn" and one not in hidden]
+
+    assert [one for one in hidden if one in visible(f"a{one}b")] == []
+    text = "a".join(one for one in drawn if not re.match(_BLANK, one))
+    assert visible(text) == text
+    assert re.search(_BLANK, visible("a".join(drawn))) is None
 
 
 async def test_an_ordinary_result_is_shown_as_it_is_and_nothing_is_kept(store: Store) -> None:

@@ -1,6 +1,7 @@
 """Secrets: in no card, no event and no result, wherever a tool puts them."""
 
 import base64
+import codecs
 import html
 import json
 import textwrap
@@ -119,6 +120,13 @@ MANY = Secrets({"KEY": Secret(KEY), "ODD": Secret(ODD), "TOKEN": Secret(TOKEN)})
         " ".join(TOKEN),
         "\u200b".join(TOKEN),
         "\n".join(TOKEN[at : at + 16] for at in range(0, len(TOKEN), 16)),
+        TOKEN[::-1],
+        ODD[::-1],
+        codecs.encode(TOKEN, "rot13"),
+        TOKEN.encode("utf-16").decode("utf-8", "replace"),
+        ODD.encode("utf-16-le").decode("utf-8", "replace"),
+        ODD.encode("utf-16-be").decode("utf-8", "replace"),
+        ODD.encode("utf-32-le").decode("utf-8", "replace"),
     ],
 )
 def test_T67_a_secret_is_found_where_it_was_quoted_wrapped_or_taken_apart(text: str) -> None:
@@ -126,7 +134,20 @@ def test_T67_a_secret_is_found_where_it_was_quoted_wrapped_or_taken_apart(text: 
     assert "[secret " in said
     assert said.startswith("before ")
     assert said.endswith(" after")
-    assert not any(line in said for line in (*KEY.splitlines()[1:3], ODD, TOKEN, TOKEN[:16]))
+    known = (*KEY.splitlines()[1:3], ODD, TOKEN, TOKEN[:16])
+    assert not any(part in said.replace("\0", "") for line in known for part in (line, line[::-1]))
+
+
+async def test_T67_wide_characters_do_not_carry_a_secret_past_what_takes_out_their_zeros() -> None:
+    """Both are done to what a tool says; either alone would leave it there."""
+
+    @tool
+    def dump() -> str:
+        """Say what a program printed."""
+        return f"key: {ODD.encode('utf-16-le').decode('utf-8', 'replace')}."
+
+    answer = await Agent(ScriptedModel(call("dump"), "done"), [dump], secrets=MANY).ask("dump it")
+    assert "key: [secret ODD]" in repr(answer)
 
 
 def test_a_short_secret_is_not_looked_for_across_words() -> None:

@@ -6,6 +6,7 @@ and is never in a card. In whatever comes back the value is taken out again, als
 
 import base64
 import binascii
+import codecs
 import html
 import json
 import re
@@ -146,7 +147,9 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """Plain, as text in JSON, Python or HTML, in URLs, in hexadecimal, in base32, in base64 at any of its offsets."""
+    """Plain, as text in JSON, Python or HTML, in URLs, in hexadecimal, in base32, in base64 at any of its offsets,
+    backwards, in rot13 and in wide characters. What is compressed, encrypted or twice encoded is not found.
+    """
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield from {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
@@ -160,6 +163,13 @@ def _spellings(value: str) -> Iterator[str]:
             text = encode(b"\0" * offset + data).decode()
             # The first and last letters also depend on what stands around the value.
             yield text[(0, 2, 3)[offset] : len(text) - (0, 3, 2)[(offset + len(data)) % 3] or None]
+    yield from (value[::-1], codecs.encode(value, "rot13"))
+    yield from (_misread(value, encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-32-le"))
+
+
+def _misread(value: str, encoding: str) -> str:
+    """Text in wide characters as it looks to whoever takes it for UTF-8: with NULs between its letters."""
+    return value.encode(encoding, "surrogatepass").decode("utf-8", "replace").strip("\0")
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,10 +6,12 @@ Line ends and tabs stay; a carriage return that would write over a line becomes 
 
 import re
 
-# Marks of direction, zero width, fillers, tags and selectors: what text can carry without anyone seeing it.
+# Marks of direction, zero width, fillers, tags and selectors: what text can carry without anyone seeing it. A list,
+# since asking for the category of a million characters would take longer than all else that is done at start.
 _UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
 )
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
 _ENDS_A_LINE = "\u2028\u2029\x85"
