@@ -1,6 +1,7 @@
 """`toolwire call` and `toolwire preflight`: one tool, without a model."""
 
 import json
+from collections import Counter
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -143,10 +144,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys stand once: whoever looks at such a text must not see another call than we run."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(
-            f"the key {next(key for key in keys if keys.count(key) > 1)[:80]!r} stands twice in one object"
-        )
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
     return entries
 
 
