@@ -53,6 +53,8 @@ def holds_more(node: Any) -> bool:
     """
     if not node.child_count:
         ends = _ENDS.get(node.type)
+        if ends is not None and node.parent.type == "expansion":
+            ends = _AN_EXPANSION_ENDS
         return ends is not None and ends.search(_PAIRS.sub(b"", node.text)) is not None
     gaps = b"".join(_between(node))
     if node.type == "heredoc_body":
@@ -71,6 +73,7 @@ def _between(node: Any) -> Iterator[bytes]:
 
 _PAIRS = re.compile(rb"\\.", re.DOTALL)  # a backslash and what it takes the meaning from
 _A_WORD_ENDS = re.compile(rb"[\s;&|<>()]")
+_AN_EXPANSION_ENDS = re.compile(rb"[\n;&{}'\"`<>|]")
 _A_LINE_ENDS = re.compile(rb"[\n;&]")
 _ENDS = {
     **dict.fromkeys(("word", "number", "special_character", "variable_name", "file_descriptor"), _A_WORD_ENDS),
