@@ -4,7 +4,7 @@ import time
 
 from rich.text import Text
 
-from toolwire.cli.text import clean, duration
+from toolwire.cli.text import clean, duration, one_line
 from toolwire.protocol.records import AuditRow
 
 _STYLES = {"allowed": "green", "approved": "green", "denied": "red", "rejected": "red", "awaiting_approval": "yellow"}
@@ -20,6 +20,6 @@ def row_line(row: AuditRow) -> Text:
     engine = clean(str(row.detail.get("engine", "")))
     box = (f" in {engine}" if engine else "", "bold red" if engine == "none" else "")
     return Text.assemble(
-        (at, "dim"), "  ", (f"{clean(row.event):<8}", style), "  ", (f"{clean(row.tool):<10}", "bold"),
+        (at, "dim"), "  ", (f"{clean(row.event):<8}", style), "  ", (f"{one_line(row.tool, 60):<10}", "bold"),
         "  ", clean(how), took, box, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
     )  # fmt: skip

@@ -82,10 +82,10 @@ class Screen:
             self.out.print(Text(line.rstrip()), soft_wrap=True)
 
     def pairs(self, values: Mapping[str, str | Text]) -> None:
-        """Names and what they stand for, one a line."""
+        """Names and what they stand for, one a line; what a value begins anew stands below it, never below a name."""
         width = max(map(len, values), default=0)
         for name, value in values.items():
-            shown = value if isinstance(value, Text) else Text(clean(value))
+            shown = value if isinstance(value, Text) else Text(clean(value).replace("\n", f"\n{' ' * (width + 2)}"))
             self.out.print(Text.assemble((f"{name:<{width}}", "dim"), "  ", shown), soft_wrap=True)
 
     def prose(self, text: str, style: str = "") -> None:
