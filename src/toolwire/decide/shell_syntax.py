@@ -56,6 +56,9 @@ def holds_more(node: Any) -> bool:
         if ends is not None and node.parent.type == "expansion":
             ends = _AN_EXPANSION_ENDS
         return ends is not None and ends.search(_PAIRS.sub(b"", node.text)) is not None
+    first, *others = node.children
+    if first.type == "{" and others and first.end_byte == others[0].start_byte:
+        return True  # to the shell a brace that something follows at once begins a list of words
     gaps = b"".join(_between(node))
     if node.type == "heredoc_body":
         return _is_open(node) and _EXPANDS.search(gaps) is not None
