@@ -280,6 +280,15 @@ def test_a_number_of_any_length_can_be_shown() -> None:
     assert spelled({"n": 10**5_000}).startswith('{"n":')
 
 
+@pytest.mark.threat("T65")
+@pytest.mark.parametrize("arguments", [{"path": "s*/x"}, {"path": "docs/*"}, {"url": "https://*.example/x"}])
+async def test_T65_no_pattern_is_offered_for_a_call_that_brings_its_own_stars(
+    store: MemoryStore, arguments: dict[str, str]
+) -> None:
+    await store.ask_people(replace(CARD, id="ask-2", call_id="c2", tool="write", arguments=arguments), ())
+    assert (await asking(store)("/ask-2")).json()["pattern"] == ""
+
+
 async def test_a_yes_for_a_pattern_is_offered_given_listed_and_taken_back(store: MemoryStore) -> None:
     await store.ask_people(replace(CARD, id="ask-2", call_id="c2", arguments={"command": "git commit -m x"}), ())
     ask = asking(store)

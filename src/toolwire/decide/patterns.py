@@ -79,8 +79,8 @@ def _likely(arguments: Mapping[str, Any]) -> Iterable[str]:
             kept = words[: 2 if words[:1] and words[0] in _SEVERAL_IN_ONE else 1]
             if kept and not any(UNKNOWN in word or "*" in word or " " in word for word in kept):
                 yield " ".join(kept)
-        case {"path": str(path)}:
+        case {"path": str(path)} if "*" not in path:  # in a pattern it would stand for anything
             yield f"path is {folder}/*" if (folder := dirname(normal(path))) else f"path is {path}"
-        case {"url": str(url)}:
+        case {"url": str(url)} if "*" not in url.partition("://")[2].partition("/")[0]:
             parts = urlsplit(url)
             yield f"url is {parts.scheme}://{parts.netloc}/*"
