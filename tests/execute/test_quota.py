@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from tests.cli.conftest import inside
 from toolwire import Grant, MemoryStore, Tier, Toolbox, ToolCall
-from toolwire.execute.quota import QuotaExec, QuotaFiles, used_bytes
+from toolwire.execute.quota import QuotaExec, QuotaFiles
 from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.execute.used_bytes import used_bytes
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.operations import Command, Ran, shell
 from toolwire.protocol.turns import Turn
@@ -97,6 +99,55 @@ def test_links_and_holes_are_counted_for_what_they_take(workspace: Path) -> None
     (workspace / ".toolwire" / "store.db").write_bytes(b"x" * MIB)
     assert used_bytes(str(workspace), 10 * MIB) == 8192
     assert used_bytes(str(workspace / "missing"), MIB) == 0
+
+
+def test_what_lies_deeper_than_any_path_can_say_is_counted(workspace: Path) -> None:
+    here = os.open(workspace, os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("d" * 200, dir_fd=here)
+        above, here = here, os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(above)
+    with os.fdopen(os.open("big", os.O_CREAT | os.O_WRONLY, dir_fd=here), "wb") as big:
+        big.write(b"x" * MIB)
+    os.close(here)
+    assert used_bytes(str(workspace), 10 * MIB) >= MIB
+
+
+def test_names_that_take_no_block_are_counted_when_there_are_many(workspace: Path) -> None:
+    for number in range(1500):
+        (workspace / str(number)).touch()
+    assert used_bytes(str(workspace), 10 * MIB) == 500 * 512
+    assert used_bytes(str(workspace), 512) == 1024, "no more is looked at than has to be"
+
+
+def test_what_its_own_user_has_closed_counts_as_too_much() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "closed").mkdir(mode=0)
+        others = os.geteuid() or 60_001  # to root nothing is closed
+        for path in (folder, f"{folder}/closed"):
+            os.chown(path, others, -1)
+        was = os.geteuid()
+        os.seteuid(others)
+        try:
+            assert used_bytes(folder, MIB) > MIB
+        finally:
+            os.seteuid(was)
+
+
+async def test_many_small_files_are_noticed_by_what_is_free_on_the_disk(workspace: Path) -> None:
+    """No look is due for an hour; the disk says that one is needed."""
+    box = local_sandbox()
+    text = "i=0; while :; do i=$((i+1)); head -c 4096 /dev/zero > f$i; done"
+    async with asyncio.timeout(60):
+        ended = await QuotaExec(box, MIB, look_every_s=3600).run(Command(shell(text), str(workspace)))
+    assert ended.limit == "workspace"
+
+
+async def test_a_command_that_takes_its_time_may_make_room_in_a_full_workspace(workspace: Path) -> None:
+    for name in ("a", "b", "c"):
+        (workspace / name).write_bytes(b"x" * MIB)
+    made = await ran(workspace, "sleep 0.6; rm a b c; sleep 0.4; echo done")
+    assert (made.stdout.text, made.limit) == ("done\n", "")
 
 
 async def written(workspace: Path, name: str, **arguments: Any) -> ToolResult:

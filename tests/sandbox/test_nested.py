@@ -105,6 +105,30 @@ async def test_T23_a_workspace_made_into_a_repository_without_a_git_folder_is_no
     assert marker.exists(), "the control: without a box it is"
 
 
+async def test_T23_a_planted_repository_is_held_back_while_the_command_goes_on(
+    box: Sandbox, repository: Path, tmp_path: Path
+) -> None:
+    planting = PLANT.format(path="sub", marker=tmp_path / "marker")
+    watching = "while [ -e sub/.git ]; do sleep 0.02; done; echo held back"
+
+    ran = await box.run(Command(shell(planting + watching), str(repository)))
+
+    assert (ran.stdout.text, ran.limit) == ("held back\n", "")
+
+
+async def test_T23_a_command_that_plants_again_and_again_is_ended(
+    box: Sandbox, repository: Path, tmp_path: Path
+) -> None:
+    planting = PLANT.format(path="sub", marker=tmp_path / "marker")
+    again = "while :; do [ -e sub/.git ] || mv sub/.git.held* sub/.git; sleep 0.01; done"
+
+    ran = await box.run(Command(shell(planting + again), str(repository)))
+    await looked_at(repository)
+
+    assert (ran.limit, ran.exit_code) == ("repositories", None)
+    assert not (tmp_path / "marker").exists()
+
+
 @pytest.mark.parametrize(
     "index",
     [b"", b"DIRC", b"DIRC\0\0\0\2\xff\xff\xff\xff" + b"\0\0\xe0\0" * 50_000, b"DIRC\0\0\0\4\xff\xff\xff\xff\xe0" * 999],

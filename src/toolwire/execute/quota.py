@@ -1,58 +1,32 @@
 """How much a workspace may hold: looked at before, while and after something is written there.
 
 What this gives: no single file grows beyond what is left, a command that goes on writing is ended, and a full workspace
-takes nothing more. What it does not: between two looks many small files can overshoot, and others may write there too.
+takes nothing more. What it does not: between two looks many small files can overshoot by what is written in a twentieth
+of a second and while looking, and others may write there too.
 """
 
 import asyncio
 import errno
 import os
 import signal
-import stat
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import BinaryIO
 
+from toolwire.execute.used_bytes import BLOCK, used_bytes
 from toolwire.protocol.files import Change, Entry, FileOps
 from toolwire.protocol.operations import Command, ExecOps, Listener, Output, Ran
 
 LIMIT = "workspace"
 LOOK_EVERY_S = 0.25
-_PATIENCE = 20  # looking takes at most so small a part of the time
+_GLANCE_EVERY_S = 0.05  # at what is free on the disk, which is told at once: when it shrinks too much, a look is due
+_PATIENCE = 20  # looking takes at most so small a part of the time while there seems to be room
 _KEPT = 64 * 1024
-_OWN_STATE = ".toolwire"
-_BLOCK = 512
 
 Measure = Callable[[str, int], int]
 """How many bytes a folder holds; it may stop counting when there are more than `enough`."""
-
-
-def used_bytes(folder: str, enough: int) -> int:
-    """The bytes that a folder takes on the disk, each file once however often it is linked, without our own state.
-
-    What cannot be looked at counts as nothing. No link is followed.
-    """
-    total, seen, waiting = 0, set(), [folder]
-    while waiting and total <= enough:
-        place = waiting.pop()
-        try:
-            entries = os.scandir(place)
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                try:
-                    facts = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if stat.S_ISDIR(facts.st_mode):
-                    if place != folder or entry.name != _OWN_STATE:
-                        waiting.append(entry.path)
-                elif facts.st_nlink == 1 or (facts.st_dev, facts.st_ino) not in seen:
-                    total += facts.st_blocks * _BLOCK
-                    seen.add((facts.st_dev, facts.st_ino))
-    return total
 
 
 class QuotaExec:
@@ -79,12 +53,15 @@ class QuotaExec:
     async def run(self, command: Command, listener: Listener | None = None) -> Ran:
         if not command.workspace or not command.writable:
             return await self._ops.run(command, listener)
-        room = max(self._most - await self._used(command), 0)
+        before = await self._used(command, self._most)
+        if before > self._most:
+            before = await self._used(command, sys.maxsize)
+        room = max(self._most - before, 0)
         tight = room < command.limits.file_bytes
         heard = _Heard(listener)
         work = asyncio.ensure_future(self._ops.run(_cramped(command, room) if tight else command, heard))
         try:
-            over = await self._watched(work, command)
+            over = await self._watched(work, command, before)
         finally:
             if not work.done():
                 work.cancel()
@@ -94,20 +71,26 @@ class QuotaExec:
         ran = work.result()
         if tight and ran.limit == "file_size":
             return replace(ran, limit=LIMIT)
-        return _told(ran, self._sentence("full")) if await self._used(command) > self._most else ran
+        return _told(ran, self._sentence("full")) if await self._used(command, self._most) > self._most else ran
 
-    async def _watched(self, work: "asyncio.Future[Ran]", command: Command) -> bool:
-        """Wait for the work; True when the workspace grew too large first."""
-        pause = self._look_every_s
+    async def _watched(self, work: "asyncio.Future[Ran]", command: Command, used: int) -> bool:
+        """Wait for the work; True when the workspace grew too large first, or larger than it was if it already was."""
+        most = max(self._most, used)
+        free, due, pause = _free_bytes(command.workspace), perf_counter() + self._look_every_s, _GLANCE_EVERY_S
         while not (await asyncio.wait((work,), timeout=pause))[0]:
+            left = await asyncio.to_thread(_free_bytes, command.workspace)
+            if free - left <= most - used and perf_counter() < due:
+                continue
             began = perf_counter()
-            if await self._used(command) > self._most:
+            used = await self._used(command, most)
+            if used > most:
                 return not work.done()
-            pause = max(self._look_every_s, _PATIENCE * (perf_counter() - began))
+            took = perf_counter() - began
+            free, due, pause = left, began + max(self._look_every_s, _PATIENCE * took), max(_GLANCE_EVERY_S, took)
         return False
 
-    async def _used(self, command: Command) -> int:
-        return await asyncio.to_thread(self._measure, command.workspace, self._most)
+    async def _used(self, command: Command, enough: int) -> int:
+        return await asyncio.to_thread(self._measure, command.workspace, enough)
 
     def _sentence(self, what: str) -> str:
         return f"\n[{what}: the workspace holds more than the {self._most:,} bytes that it may; remove something]\n"
@@ -115,7 +98,16 @@ class QuotaExec:
 
 def _cramped(command: Command, room: int) -> Command:
     """The command with files no larger than there is room for. Said inside the box: engines write files as well."""
-    return replace(command, argv=("/bin/sh", "-c", 'ulimit -f "$0" && exec "$@"', str(room // _BLOCK), *command.argv))
+    return replace(command, argv=("/bin/sh", "-c", 'ulimit -f "$0" && exec "$@"', str(room // BLOCK), *command.argv))
+
+
+def _free_bytes(folder: str) -> int:
+    """What is free on the disk of a folder, for whoever asks; 0 where that is not told."""
+    try:
+        facts = os.statvfs(folder)
+    except OSError:
+        return 0
+    return facts.f_bfree * facts.f_frsize
 
 
 class _Heard:

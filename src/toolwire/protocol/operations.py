@@ -87,7 +87,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended. `limit` names the limit that ended it: wall, cpu, memory, file_size, or nothing.
+    """How a command ended. `limit` names what ended it: wall, cpu, memory, file_size, repositories, or nothing.
 
     `engine` and `profile` say what confined it; `weaker` lists what was promised and could not be had here.
     """

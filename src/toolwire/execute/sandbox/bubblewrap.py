@@ -118,7 +118,7 @@ class Bubblewrap:
         passed += [base] if base is not None else []
         digest = self._profile(arguments, command)
         box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, digest)
-        box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
+        box.stages, box.group, box.weaker, box.look, box.undo = 2, group, self.weaker, workspace.look, [workspace.close]
         return box
 
     def _base(self, command: Command, workspace: Workspace) -> int | None:

@@ -14,7 +14,10 @@ from toolwire.protocol.outcomes import Code
 _PIECE = 65_536
 _DRAIN_S = 1.0
 _END_S = 5.0
+_LOOK_EVERY_S = 0.1
+_MOST_PLANTED = 3
 _LONGEST_STATUS = 4096
+_OURS = {"wall", "repositories"}
 _SIGNALS = {24: "cpu", 25: "file_size"}
 
 
@@ -67,10 +70,8 @@ class Watch:
         """Wait for the end of the command, or bring it about when its time is up."""
         box = self._box
         self._follow()
-        left_s = self._command.limits.wall_s - (perf_counter() - self._began)
         try:
-            await asyncio.wait((self._over,), timeout=max(left_s, 0.0))
-            limit = "" if self._over.done() else "wall"
+            limit = await self._limit()
             hits = box.group.hits() if box.group is not None else frozenset()
             if limit:
                 await asyncio.to_thread(box.kill)
@@ -82,6 +83,19 @@ class Watch:
             self._leave()
         code = box.end() if self._over.done() else await asyncio.to_thread(box.end)
         return self._ran(code, limit, hits, perf_counter() - self._began)
+
+    async def _limit(self) -> str:
+        """Wait for the end; the limit that is reached before, or nothing. Looks at the workspace from time to time."""
+        until, planted = self._began + self._command.limits.wall_s, 0
+        while (left_s := until - perf_counter()) > 0:
+            await asyncio.wait((self._over,), timeout=min(left_s, _LOOK_EVERY_S))
+            if self._over.done():
+                return ""
+            if self._box.look is not None and await asyncio.to_thread(self._box.look):
+                planted += 1
+                if planted > _MOST_PLANTED:  # it does so again and again: between two looks someone could obey it
+                    return "repositories"
+        return "" if self._over.done() else "wall"
 
     def _follow(self) -> None:
         for descriptor, add in (
@@ -133,7 +147,7 @@ class Watch:
         limit = limit or self._reached(signal, code, hits)
         if not limit:
             self._check(self._status.output().text, err)
-        exit_code = None if limit == "wall" or code < 0 else code
+        exit_code = None if limit in _OURS or code < 0 else code
         return Ran(exit_code, signal, out, err, elapsed_s, limit, box.engine, box.profile, box.weaker)
 
     def _reached(self, signal: int | None, code: int, hits: frozenset[str]) -> str:

@@ -30,7 +30,8 @@ class Report:
 class Box:
     """A command that runs. `status` is where helpers say how far they came: `stages` of them must say ready.
 
-    `stop` is an engine's own way to end it; False when that is not possible yet, or any more.
+    `stop` is an engine's own way to end it; False when that is not possible yet, or any more. `look` is done now and
+    then while it runs, and says whether it has planted something that had to be held back.
     """
 
     process: subprocess.Popen[bytes]
@@ -43,6 +44,7 @@ class Box:
     group: Group | None = None
     weaker: tuple[str, ...] = ()
     stop: Callable[[], bool] | None = None
+    look: Callable[[], bool] | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
     pidfd: int = -1
 

@@ -83,7 +83,7 @@ class Firejail:
         outside = held.keep(self._outside(command, workspace, group, launcher).memory())
         digest = profile(repr((words, self._landlock, self.weaker, command.limits, command.writable)))
         box = Box.of(helper(outside, streams.to_status), held.all, streams, self.name, digest)
-        box.stages, box.group, box.weaker, box.undo = 2, group, self.weaker, [workspace.close]
+        box.stages, box.group, box.weaker, box.look, box.undo = 2, group, self.weaker, workspace.look, [workspace.close]
         return box
 
     def _outside(self, command: Command, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from secrets import token_hex
+from threading import Lock
 
 HELD_BACK = "held-back"
 MOST = 200
@@ -30,6 +31,7 @@ BARE = "/"
 """What stands for the workspace itself among paths, where it is a repository without a `.git`."""
 
 _seen: dict[tuple[int, ...], tuple[str, ...]] = {}
+_alone = Lock()
 
 
 def submodules(root: int) -> list[str]:
@@ -96,11 +98,15 @@ def _of_file(folder: int, name: str) -> tuple[str, ...]:
         facts = os.fstat(file)
         # Its own time of change, which nobody can set, is among these.
         key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-        if key not in _seen:
-            while len(_seen) >= _MOST_KEPT:
-                _seen.pop(next(iter(_seen)))
-            _seen[key] = _read(file) if stat.S_ISREG(facts.st_mode) and facts.st_size > 12 else ()
-        return _seen[key]
+        with _alone:
+            known = _seen.get(key)
+        if known is None:
+            known = _read(file) if stat.S_ISREG(facts.st_mode) and facts.st_size > 12 else ()
+            with _alone:
+                while len(_seen) >= _MOST_KEPT:
+                    _seen.pop(next(iter(_seen)))
+                _seen[key] = known
+        return known
     finally:
         os.close(file)
 

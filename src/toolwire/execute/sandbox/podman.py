@@ -98,6 +98,7 @@ class Podman:
         box = Box.of(helper(outside, status), held.all, streams, self.name, self._profile(words))
         box.stages, box.weaker = 2, self.weaker
         box.stop = lambda: _kill_container(pidfile)
+        box.look = workspace.look
         box.undo = [workspace.close, lambda: self._remove(name, pidfile)]
         return box
 

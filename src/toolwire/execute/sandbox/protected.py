@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import nested
@@ -61,9 +62,20 @@ class Guard:
     hidden: list[str] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
     trusted: frozenset[str] | None = None
+    _alone: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def look(self) -> bool:
+        """Hold back what was planted so far, while the box is open; whether there was something."""
+        with self._alone:
+            return self.root >= 0 and self._hold_back()
 
     def close(self) -> None:
         """Take the stand-ins away, unless another box still needs them; the last one to leave does it."""
+        with self._alone:
+            self._tidy()
+            self.root = -1
+
+    def _tidy(self) -> None:
         for name in self.unwanted:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.root)
@@ -78,15 +90,18 @@ class Guard:
         finally:
             os.close(self.root)
 
-    def _hold_back(self) -> None:
+    def _hold_back(self) -> bool:
         """Move aside what git would now take for a repository and was none when the box was opened."""
         if self.trusted is None:
-            return
-        for path in nested.submodules(self.root):
-            if path not in self.trusted and nested.is_populated(self.root, path):
-                nested.hold_back(self.root, path)
-        if nested.BARE not in self.trusted and nested.is_bare(self.root):
+            return False
+        planted = [path for path in nested.submodules(self.root) if path not in self.trusted]
+        planted = [path for path in planted if nested.is_populated(self.root, path)]
+        for path in planted:
+            nested.hold_back(self.root, path)
+        bare = nested.BARE not in self.trusted and nested.is_bare(self.root)
+        if bare:
             nested.hold_back(self.root, "", "HEAD")
+        return bool(planted) or bare
 
 
 def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = True) -> Guard:

@@ -78,7 +78,7 @@ class Unconfined:
         plan = held.keep(self._plan(command, workspace, group).memory())
         digest = profile(SCRIPT, repr((self._landlock, self.weaker, command.limits, command.writable)))
         box = Box.of(helper(plan, streams.to_status), held.all, streams, self.name, digest)
-        box.group, box.weaker, box.undo = group, self.weaker, [workspace.close]
+        box.group, box.weaker, box.look, box.undo = group, self.weaker, workspace.look, [workspace.close]
         return box
 
     def _plan(self, command: Command, workspace: Workspace, group: Group) -> Plan:

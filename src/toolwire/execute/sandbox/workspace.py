@@ -55,6 +55,10 @@ class Workspace:
         staged = zip(_PLACES, self.lent.items(), strict=False)
         return {path if tree is None else place: path for place, (path, tree) in staged}
 
+    def look(self) -> bool:
+        """Whether something had to be held back that a command has planted by now."""
+        return self.guard is not None and self.guard.look()
+
     def close(self) -> None:
         if self.guard is not None:
             self.guard.close()
