@@ -3,31 +3,39 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
+
+Mark = tuple[str, str]
 
 
 def carriers(mark: str) -> dict[str, list[str]]:
     """For every id under `pytest.mark.<mark>`, the ids of the tests that carry it."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        shared = [given for node in tree.body for given in _module_marks(node, mark)]
-        for name, node in _tests(tree):
-            given = [one for decorator in node.decorator_list for one in _ids(decorator, mark)]
-            for one in dict.fromkeys([*given, *shared]):
-                found[one].append(f"{path.relative_to(TESTS.parent).as_posix()}::{name}")
+    for test, given in _marked():
+        for one in dict.fromkeys(id_ for name, id_ in given if name == mark):
+            found[one].append(test)
     return dict(found)
 
 
 def every_test() -> list[str]:
     """The ids of all tests."""
-    return [
-        f"{path.relative_to(TESTS.parent).as_posix()}::{name}"
-        for path in sorted(TESTS.rglob("test_*.py"))
-        for name, _ in _tests(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    return [test for test, _ in _marked()]
+
+
+@cache
+def _marked() -> tuple[tuple[str, tuple[Mark, ...]], ...]:
+    """Every test with its own marks and those of its module. The files are read once."""
+    found = []
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        shared = [given for node in tree.body for given in _module_marks(node)]
+        for name, node in _tests(tree):
+            own = [given for decorator in node.decorator_list for given in _marks(decorator)]
+            found.append((f"{path.relative_to(TESTS.parent).as_posix()}::{name}", (*own, *shared)))
+    return tuple(found)
 
 
 def _tests(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -40,12 +48,14 @@ def _tests(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncF
                     yield f"{node.name}::{inner.name}", inner
 
 
-def _module_marks(node: ast.stmt, mark: str) -> Iterator[str]:
+def _module_marks(node: ast.stmt) -> Iterator[Mark]:
     if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets):
-        yield from _ids(node.value, mark)
+        yield from _marks(node.value)
 
 
-def _ids(node: ast.expr, mark: str) -> Iterator[str]:
+def _marks(node: ast.expr) -> Iterator[Mark]:
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == mark:
-            yield from (arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            for arg in call.args:
+                if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
+                    yield call.func.attr, arg.value
