@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
@@ -40,6 +41,7 @@ _FLAGS = (
     "--deterministic-shutdown --private-etc=alternatives,ssl,ld.so.cache,passwd,group,nsswitch.conf,localtime"
 )
 _SHOWN = {"bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp", "usr"}
+_REFUSED = set("\\&!?\"'<>%^{};,*[]")
 _BIND = 0x1000
 
 
@@ -119,7 +121,7 @@ class Firejail:
         whitelisted = [path for path in readable if Path(path).is_relative_to(Path.home())]
         whitelisted += [workspace.path] if workspace.tree is None and workspace.path else []
         home = [f"--whitelist={path}" for path in whitelisted] or ["--private"]
-        hidden = [f"--blacklist={path}" for path in _hidden(Path("/"), readable) if path.exists()]
+        hidden = [f"--blacklist={_pattern(path)}" for path in _hidden(Path("/"), readable) if path.exists()]
         return [*_FLAGS.split(), *home, *hidden, "--read-only=/usr"]
 
 
@@ -136,6 +138,14 @@ def _hidden(folder: Path, readable: tuple[str, ...]) -> Iterator[Path]:
             yield from _hidden(path, readable)
         else:
             yield path
+
+
+def _pattern(path: Path) -> str:
+    """A path as firejail takes it: for a letter that it refuses, any letter. Raises SandboxUnavailable."""
+    pattern = "".join("?" if letter in _REFUSED or not letter.isprintable() else letter for letter in str(path))
+    if any(fnmatchcase(f"/{name}", pattern) for name in _SHOWN):
+        raise SandboxUnavailable(f"firejail cannot hide {str(path)!r}, whose name it does not take")
+    return pattern
 
 
 def _home() -> str:
