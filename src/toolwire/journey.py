@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Protocol
 
 from toolwire.deliver.endings import busy, canceled, refused, unknown
+from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
@@ -245,13 +246,10 @@ class Journey:
         finally:
             self._batch.leave()
             share.leave()
-        if context.boxes:
-            engine, profile, reached = context.boxes[-1]
-            result = changed(result, engine=engine, profile=profile, untrusted=reached)
+        if context.told or allowed.tool.untrusted:
+            result = _as_told(result, allowed, context, hub.secrets)
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
-        if allowed.tool.untrusted:
-            result = changed(result, untrusted=True)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
         limits = self._turn.limits
@@ -298,3 +296,17 @@ class Journey:
             loop.call_soon_threadsafe(emit, CallProgress(call_id, secrets.clean(message), fraction))
 
         return changed(context, report=report)
+
+
+def _as_told(result: ToolResult, allowed: Allowed, context: Context, secrets: Secrets) -> ToolResult:
+    """The result with the sandbox that its tool has told of and, if others may have written it, where it was read."""
+    boxes = [one for one in context.told if not isinstance(one, str)]
+    engine, profile, _ = boxes[-1] if boxes else ("", "", False)
+    reached = any(box[2] for box in boxes)
+    result = changed(result, engine=engine, profile=profile)
+    read = [secrets.clean(one) for one in context.told if isinstance(one, str)]
+    if not (read or reached or allowed.tool.untrusted):
+        return result
+    if reached:
+        read += [f"network:{host}" for host in context.grant.network if not host.startswith("!")]
+    return changed(result, untrusted=True, origins=origins(read, allowed.arguments))

@@ -26,11 +26,11 @@ from toolwire.execute.resources import Resources
 from toolwire.journey import Accepted, Batch, Emit, Journey
 from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
-from toolwire.protocol.chat import Reply
+from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import making
+from toolwire.protocol.values import changed, making
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
@@ -183,7 +183,8 @@ class Runtime:
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision:
         """The decision about an accepted call with other arguments."""
-        return decide(Case(call, self.toolbox, turn.grant, None, turn.calls, tainted=turn.tainted))
+        read = strangers(turn.messages) if turn.tainted else ()
+        return decide(Case(call, self.toolbox, turn.grant, None, turn.calls, tainted=turn.tainted, read=read))
 
     async def _suspend(self, turn: Turn, journey: Journey) -> NoReturn:
         """Everything that could run has run; the rest waits for people."""
@@ -197,6 +198,8 @@ class Runtime:
             case = _case(
                 call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted
             )
+            if turn.tainted:
+                case = changed(case, read=strangers(turn.messages))
             decision = decide(case)
             judged.append(_accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
         return judged
@@ -216,8 +219,9 @@ class Runtime:
         match one.decision:
             case Allowed():
                 return AuditRow.about(one.card, "allowed", self.clock())
-            case NeedsApproval():
-                return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation")
+            case NeedsApproval(reason=reason):
+                said = {"reason": reason}
+                return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation", detail=said)
             case Denied(rule=rule):
                 return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result)
 

@@ -53,6 +53,8 @@ results = st.builds(
     truncated=st.booleans(),
     handle=maybe_text,
     delivery=maybe_text,
+    untrusted=st.booleans(),
+    origins=st.lists(texts, max_size=3).map(tuple),
 )
 usages = st.builds(Usage, st.integers(0), st.integers(0), st.integers(0), st.none() | floats)
 problems = st.builds(

@@ -16,13 +16,15 @@ from toolwire.cli.plain import call_object, encoded, plain, result_object
 from toolwire.cli.rows import row_line
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
-from toolwire.decide.ladder import Rung, decide
+from toolwire.decide.ladder import Case, Rung, decide
 from toolwire.decide.ladder import explain as climb
 from toolwire.decide.patterns import standing_yes
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
+from toolwire.protocol.chat import ResultsMessage, strangers
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.values import changed
 
 _MARKS = {"passed": ("✓", "green"), "denied": ("✗", "red"), "asks": ("?", "yellow"), "unreached": ("·", "dim")}
 _NEWEST_CALLS = 10_000
@@ -34,6 +36,9 @@ def explain(
     args: Arguments = None,
     call_id: Annotated[
         str | None, typer.Option("--call", metavar="CALL_ID", help="Tell about this call from the record instead.")
+    ] = None,
+    turn_id: Annotated[
+        str | None, typer.Option("--turn", metavar="ID", help="Judge as in this turn: its grant, and what it has read.")
     ] = None,
     tools: Groups = None,
     tier: Tier = None,
@@ -55,6 +60,8 @@ def explain(
         _show_story(screen, card, rows, as_json=as_json)
         return Exit.DONE
     case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes))
+    if turn_id is not None:
+        case = run_sync(_within_turn(place, case, turn_id))
     decision = decide(case)
     standing = run_sync(_standing(place, decision, project))
     budget = budget_rung(place, run_sync(used_today(place)))
@@ -72,6 +79,18 @@ async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:
             raise NotKept(f"there is no call {call_id[:80]!r} on record; `toolwire logs` shows the ids of calls")
         rows = await store.audit_log(turn_id=card.turn_id, limit=_NEWEST_CALLS)
     return card, [row for row in rows if row.call_id == call_id]
+
+
+async def _within_turn(place: Place, case: Case, turn_id: str) -> Case:
+    """The call as it would be judged next in a turn on record. Raises NotKept."""
+    if not place.kept:
+        raise NotKept(f"there is no record in {place.home}, so no turn {turn_id[:80]!r} either")
+    async with store_of(place) as store:
+        kept = await store.turn(turn_id)
+    said = (*kept.opening.messages, *kept.events)
+    spent = sum(len(each.results) for each in kept.events if isinstance(each, ResultsMessage))
+    read = strangers(said)
+    return changed(case, grant=kept.opening.grant, spent=spent, tainted=bool(read), read=read)
 
 
 async def _standing(place: Place, decision: Decision, project: str) -> ApprovalCard | None:
@@ -154,6 +173,8 @@ def _show_story(screen: Screen, card: CallCard, rows: list[AuditRow], *, as_json
     )
     for row in rows:
         screen.out.print(row_line(row), soft_wrap=True)
+        if reason := row.detail.get("reason"):
+            screen.out.print(Text(f"  {clean(str(reason))}", "yellow"), soft_wrap=True)
     if card.result is None:
         screen.say("It has no result yet.", "yellow")
     else:

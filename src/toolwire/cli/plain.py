@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from toolwire.protocol.calls import Image, Resource, Text, ToolCall, ToolResult
-from toolwire.protocol.chat import Reply, ResultsMessage, UserMessage
+from toolwire.protocol.chat import Reply, ResultsMessage, UserMessage, strangers
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
 
@@ -56,7 +56,10 @@ def plain(value: Any, depth: int = 0) -> Any:
 def result_object(result: ToolResult) -> dict[str, Any]:
     """A result as `toolwire call --json` prints it."""
     body: dict[str, Any] = plain(result)
-    body["content"] = [{"type": _BLOCKS.get(type(block), "error"), **plain(block)} for block in result.content]
+    body["content"] = [
+        {"type": _BLOCKS.get(type(block), "error"), **plain(block), "source": plain(source)}
+        for block, source in zip(result.content, result.sources, strict=True)
+    ]
     return {"ok": result.ok, "text": result.text, **body}
 
 
@@ -103,6 +106,7 @@ def turn_object(turn: Turn) -> dict[str, Any]:
         "model": turn.model,
         "iterations": turn.iterations,
         "calls": _calls_of(turn),
+        "strangers": plain(strangers(turn.messages)),
         "usage": plain(turn.usage),
     }
 

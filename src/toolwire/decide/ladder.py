@@ -13,7 +13,7 @@ from toolwire.define.arguments import Checked
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.offer import covers, runs_on
-from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, Source, ToolCall
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
@@ -21,6 +21,7 @@ from toolwire.protocol.values import making, quick
 
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
+_MOST_NAMED = 3
 
 
 @quick
@@ -29,7 +30,8 @@ class Case:
     """A call and everything that its judgement depends on.
 
     `offered` are the names shown to the model, None when nothing was narrowed; `spent` counts the calls of the turn
-    before this one, `place` the calls before it in the same reply. `tainted` says that untrusted text was read.
+    before this one, `place` the calls before it in the same reply. `tainted` says that untrusted text was read, and
+    `read` where it came from.
     """
 
     call: ToolCall
@@ -40,6 +42,7 @@ class Case:
     place: int = 0
     calls_per_step: int = 32
     tainted: bool = False
+    read: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,15 @@ def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsA
     policy = [case.grant.autonomy.name, *sorted(map(str, case.grant.rules))]
     shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy}
     version = digest({"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence})
-    return NeedsApproval(allowed, ruled.sentence, digest(shown), ruled.rule.quorum if ruled.rule else 1, version)
+    reason = f"{ruled.sentence} {_whence(case.read)}".rstrip() if ruled.wary else ruled.sentence
+    return NeedsApproval(allowed, reason, digest(shown), ruled.rule.quorum if ruled.rule else 1, version)
+
+
+def _whence(read: tuple[Source, ...]) -> str:
+    """What was read, the newest first, for whoever is asked; a yes is not bound to it."""
+    places = list(dict.fromkeys(str(source) for source in reversed(read)))
+    more = f", and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
+    return f"It has read {', '.join(places[:_MOST_NAMED])}{more}." if places else ""
 
 
 def _unknown(case: Case) -> Denied:

@@ -28,11 +28,15 @@ _GIT_NETWORK = frozenset("push pull fetch clone ls-remote submodule".split())
 @quick
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What is to be done with a call, and why: the rule's own words, or those of the grant's autonomy."""
+    """What is to be done with a call, and why: the rule's own words, or those of the grant's autonomy.
+
+    `wary` says that it is for what strangers may have written.
+    """
 
     verdict: Verdict
     sentence: str
     rule: Rule | None = None
+    wary: bool = False
 
 
 _CONFIRMED = Ruling(Verdict.ALLOW, "The grant has confirmed it.")
@@ -65,9 +69,8 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     if looks and not tool.requires_confirmation:
         return _LOOKS
     if tainted and grant.wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
-        return Ruling(
-            Verdict.ASK, f"This turn has read what strangers may have written, and {tool.name!r} has effects."
-        )
+        sentence = f"This turn has read what strangers may have written, and {tool.name!r} has effects."
+        return Ruling(Verdict.ASK, sentence, wary=True)
     allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and concerns(rule, tool)]
     if (allowing := _allowing(allows, arguments, reading)) is not None:
         return Ruling(Verdict.ALLOW, _said(allowing), allowing)

@@ -26,7 +26,7 @@ from toolwire.loop.limits import (
     ending_reason,
 )
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage
+from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, strangers
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -159,7 +159,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
 
 def was_tainted(messages: Iterable[Message]) -> bool:
     """Whether strangers may have written some of what was said before."""
-    return any(isinstance(said, ResultsMessage) and any(one.untrusted for one in said.results) for said in messages)
+    return bool(strangers(messages))
 
 
 def noted(turn: Turn, note: Note) -> Turn:

@@ -77,6 +77,25 @@ Block = Text | Image | Resource | ErrorText
 
 @quick
 @dataclass(frozen=True, slots=True)
+class Source:
+    """Where a block comes from, as the runtime knows it: `kind` is user, operator, model or tool.
+
+    `uris` are the places where it was read, other agents among them. Strangers may have written what is `untrusted`.
+    """
+
+    kind: str
+    name: str = ""
+    call_id: str = ""
+    uris: tuple[str, ...] = ()
+    untrusted: bool = False
+
+    def __str__(self) -> str:
+        more = f" and {len(self.uris) - 1} more" if len(self.uris) > 1 else ""
+        return f"{self.uris[0]}{more} by {self.name}" if self.uris else self.name or self.kind
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class ToolOutput:
     """What a tool may return when text alone will not do: blocks for the model, and a value for programs.
 
@@ -109,8 +128,8 @@ class ToolError:
 class ToolResult:
     """How a call ended. There is exactly one for every accepted call.
 
-    `untrusted` marks what strangers may have written: a page of the web, a message, a file from elsewhere. `engine` and
-    `profile` name the sandbox that confined it, and the digest of its rules.
+    `untrusted` marks what strangers may have written: a page of the web, a message, a file of theirs; `origins` say
+    where it was read. `engine` and `profile` name the sandbox that confined it, and the digest of its rules.
     """
 
     call_id: str
@@ -129,6 +148,7 @@ class ToolResult:
     untrusted: bool = False
     engine: str = ""
     profile: str = ""
+    origins: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -140,6 +160,22 @@ class ToolResult:
         if len(self.content) == 1 and type(block := self.content[0]) is Text:
             return block.text
         return "\n".join(in_words(block) for block in self.content)
+
+    @property
+    def source(self) -> Source:
+        """Where all of it comes from."""
+        return Source("tool", self.name, self.call_id, self.origins, self.untrusted)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Where each block of the content comes from; a pointer comes from where it points to as well."""
+        own = self.source
+        return tuple(
+            Source("tool", own.name, own.call_id, (block.uri, *own.uris), own.untrusted)
+            if isinstance(block, Resource) and block.uri not in own.uris
+            else own
+            for block in self.content
+        )
 
     @classmethod
     def failed(cls, call: ToolCall, code: Code, message: str, *, detail: Any = None, **more: Any) -> "ToolResult":

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from toolwire.protocol.calls import Block, Problem, Text, ToolCall, ToolResult, in_words
+from toolwire.protocol.calls import Block, Problem, Source, Text, ToolCall, ToolResult, in_words
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import quick
 
@@ -88,6 +88,25 @@ class ResultsMessage:
 
 
 Message = UserMessage | Reply | ResultsMessage | Note
+
+
+def sources(message: Message) -> tuple[Source, ...]:
+    """Where each block of a message comes from."""
+    match message:
+        case UserMessage(parts=parts):
+            return (Source("user"),) * max(1, len(parts))
+        case Reply(model=model):
+            return (Source("model", model),)
+        case ResultsMessage(results):
+            return tuple(source for result in results for source in result.sources)
+        case Note():
+            return (Source("operator"),)
+
+
+def strangers(messages: Iterable[Message]) -> tuple[Source, ...]:
+    """What was read, oldest first, that strangers may have written."""
+    told = (said.results for said in messages if isinstance(said, ResultsMessage))
+    return tuple(result.source for results in told for result in results if result.untrusted)
 
 
 @quick

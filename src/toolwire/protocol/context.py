@@ -34,7 +34,7 @@ class Context:
     report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
     canceled: Callable[[], bool] = field(default=_never, repr=False)
     thread: str = ""
-    boxes: list[tuple[str, str, bool]] = field(default_factory=list, repr=False, compare=False)
+    told: list[tuple[str, str, bool] | str] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -50,4 +50,11 @@ class Context:
         Where it could have `reached` others, the result counts as what strangers may have written.
         """
         if engine or reached:
-            self.boxes.append((engine, profile, reached))
+            self.told.append((engine, profile, reached))
+
+    def read_from(self, place: str) -> None:
+        """Say where something was read that strangers may have written, such as a URL; the result will name it.
+
+        A result that was read somewhere is untrusted whatever its tool is: nobody becomes trusted by saying so.
+        """
+        self.told.append(place)

@@ -89,12 +89,18 @@ class AuditRow:
         if result is not None:
             status, elapsed_ms = result.status, result.elapsed_ms
             code = result.error.code if result.error else ""
-            if result.engine:
-                detail = {**(detail or {}), "engine": result.engine, "profile": result.profile}
+            if result.engine or result.untrusted:
+                detail = {**(detail or {}), **_circumstances(result)}
         return _row(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
             status, code, card.args_digest, elapsed_ms, detail or _NO_DETAIL,
         )  # fmt: skip
+
+
+def _circumstances(result: ToolResult) -> dict[str, Any]:
+    """Where a result was made and where it was read, as far as there is something to say."""
+    box = {"engine": result.engine, "profile": result.profile} if result.engine else {}
+    return {**box, "untrusted": True, "origins": list(result.origins)} if result.untrusted else box
 
 
 _row = making(AuditRow)

@@ -118,7 +118,9 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
         _check(wish, context.grant.network, evaluate=evaluate)
         context.ran_in(*ops.box)
         async with ops.tab(visitor, context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)) as tab:
-            return await _done(tab, wish)
+            done = await _done(tab, wish)
+        context.read_from(done.structured["url"])
+        return done
 
     return browser
 

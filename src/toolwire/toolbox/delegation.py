@@ -6,7 +6,7 @@ holds is not the turn's own any more until it is given back. Time is not handed 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -18,7 +18,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure, ToolwireError
 from toolwire.loop.events import CallStarted, Event, TurnStarted
 from toolwire.loop.step import was_tainted
-from toolwire.protocol.chat import Message, Reply
+from toolwire.protocol.chat import Message, Reply, strangers
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule, Verdict
@@ -138,6 +138,8 @@ class Crew:
                 await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
             raise
         await self._settle(work, answer.turn.used())
+        pass_on(errand.context, answer.turn.messages)
+        errand.context.read_from(f"agent:{errand.worker.name}")
         return answer
 
     async def start(self, errand: Errand) -> None:
@@ -224,6 +226,13 @@ class Crew:
             or was_tainted(asking.events)
             or (before is not None and _is_wary(before.opening.grant))
         )
+
+
+def pass_on(context: Context, messages: Iterable[Message]) -> None:
+    """Say of a result that it was made of all that was read there: what a sub-agent has read its caller reads."""
+    for source in strangers(messages):
+        for place in source.uris or (f"tool:{source.name}",):
+            context.read_from(place)
 
 
 def _is_wary(grant: Grant) -> bool:

@@ -9,12 +9,17 @@ from typing_extensions import TypedDict
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import NotKept, StoreUnavailable, ToolFailure
-from toolwire.protocol.calls import Text, ToolOutput
+from toolwire.protocol.calls import Text, ToolOutput, ToolResult
+from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect, Tier, Tool
 
 LARGEST_PAGE = 60_000
 USUAL_PAGE = 12_000
+MORE = "more"
+_MOST_LOOKED_AT = 500
+_NOWHERE = Context()
 
 Fetch = Callable[[str, int, int], Awaitable[bytes]]
 """Gives a range of a kept body by its handle, offset and length. Raises NotKept or StoreUnavailable."""
@@ -28,21 +33,45 @@ class MoreOutput(TypedDict):
 
 
 class Keeper(Protocol):
-    """What keeps large bodies; every store does."""
+    """What keeps large bodies and whose results they are; every store does."""
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes: ...
 
+    async def calls(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50
+    ) -> list[CallCard]: ...
 
-def from_store(store: Keeper) -> Fetch:
+
+class Bodies:
+    """The kept bodies of a store, and where they came from."""
+
+    def __init__(self, store: Keeper) -> None:
+        self._store = store
+
+    async def __call__(self, handle: str, offset: int, length: int) -> bytes:
+        return await self._store.fetch(handle, offset=offset, length=length)
+
+    async def strangers(self, handle: str, turn_id: str) -> list[str]:
+        """Where a body was read that strangers may have written: one that no known result has, too."""
+        cards = [
+            *await self._store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT),
+            *await self._store.calls(limit=_MOST_LOOKED_AT),
+        ]
+        found = [card.result for card in cards if card.result is not None and _has(card.result, handle)]
+        read = [place for one in found if one.untrusted for place in one.origins or (f"tool:{one.name}",)]
+        return read if found else [handle]
+
+
+def from_store(store: Keeper) -> Bodies:
     """The kept bodies of a store, for `more_tool`."""
-    return lambda handle, offset, length: store.fetch(handle, offset=offset, length=length)
+    return Bodies(store)
 
 
 def more_tool(fetch: Fetch) -> Tool:
     """The tool that pages through what `fetch` keeps."""
 
     @tool(
-        name="more",
+        name=MORE,
         tier=Tier.CRAWL,
         effect=Effect.PURE,
         category="utility",
@@ -53,6 +82,7 @@ def more_tool(fetch: Fetch) -> Tool:
         handle: Annotated[str, Field(min_length=1, max_length=200)],
         offset: Annotated[int, Field(ge=0, le=2**53)] = 0,
         limit: Annotated[int, Field(ge=100, le=LARGEST_PAGE)] = USUAL_PAGE,
+        context: Context = _NOWHERE,
     ) -> ToolOutput:
         """Read on in a long output that was cut. Its handle stands where it was cut, and stays valid.
 
@@ -67,9 +97,17 @@ def more_tool(fetch: Fetch) -> Tool:
             raise ToolFailure(f"nothing is kept under {handle!r}", code=Code.NOT_FOUND) from None
         except StoreUnavailable as error:
             raise ToolFailure(str(error), code=Code.UNAVAILABLE) from None
+        if isinstance(fetch, Bodies) and context is not _NOWHERE:
+            for place in await fetch.strangers(handle, context.turn_id):
+                context.read_from(place)
         return _page(handle, offset, body, limit)
 
     return more
+
+
+def _has(result: ToolResult, handle: str) -> bool:
+    """Whether a result has this body, or says where it is."""
+    return result.name != MORE and (result.handle == handle or handle in result.text)
 
 
 def _page(handle: str, offset: int, body: bytes, limit: int) -> ToolOutput:

@@ -15,6 +15,7 @@ from toolwire.execute.egress.addresses import why_not_for_operators
 from toolwire.execute.egress.connector import Connector
 from toolwire.execute.egress.places import BadUrl, read_url
 from toolwire.execute.egress.web import Web
+from toolwire.protocol.context import Context
 from toolwire.protocol.operations import WebOps, WebRequest
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
@@ -204,6 +205,7 @@ def search_tool(backend: SearchBackend, name: str = "websearch") -> Tool:
         examples=({"query": "London weather"}, {"query": "python asyncio timeout", "max_results": 5}),
     )
     async def search(
+        context: Context,
         query: Annotated[str, Field(min_length=1, max_length=400)],
         max_results: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 10,
     ) -> SearchOutput:
@@ -214,6 +216,8 @@ def search_tool(backend: SearchBackend, name: str = "websearch") -> Tool:
             max_results: How many results to give at most.
         """
         found = await backend.search(query, max_results)
+        for one in found:
+            context.read_from(one.url)
         rows: list[ResultOutput] = [{"title": one.title, "url": one.url, "snippet": one.snippet} for one in found]
         return {"query": query, "results": rows, "count": len(rows), "backend": backend.name}
 

@@ -16,7 +16,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
-from toolwire.toolbox.delegation import Crew
+from toolwire.toolbox.delegation import Crew, pass_on
 from toolwire.toolbox.kinds import listening
 
 MOST_TURNS = 500
@@ -143,7 +143,9 @@ def sessions_history_tool(store: Store) -> Tool:
             session: The session, as sessions_list calls it.
             limit: How many of the last messages to give at most.
         """
-        said = [one for message in await _messages(store, context, session) for one in _said(message)]
+        messages = await _messages(store, context, session)
+        pass_on(context, messages)
+        said = [one for message in messages for one in _said(message)]
         return {"session": session, "messages": said[-limit:], "total": len(said)}
 
     return sessions_history

@@ -75,6 +75,7 @@ def webfetch_tool(ops: WebOps) -> Tool:
             max_chars: How many characters to give at most.
         """
         answer = await ops.ask(_request(url), context.grant.network)
+        context.read_from(answer.url)
         _refuse_failure(answer)
         page = await asyncio.to_thread(_page, answer, format)
         return _output(answer, page, start, max_chars)

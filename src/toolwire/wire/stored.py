@@ -76,6 +76,8 @@ def write_result(result: ToolResult) -> Json:
         out["untrusted"] = True
     if result.engine:
         out["engine"], out["profile"] = result.engine, result.profile
+    if result.origins:
+        out["origins"] = list(result.origins)
     return out
 
 
@@ -98,6 +100,7 @@ def read_result(data: Mapping[str, Any]) -> ToolResult:
         untrusted=data.get("untrusted", False),
         engine=data.get("engine", ""),
         profile=data.get("profile", ""),
+        origins=tuple(data.get("origins", ())),
     )
 
 
