@@ -21,9 +21,9 @@ from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
+from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
 from toolwire.protocol.values import changed, quick
-from toolwire.record.contract import Store, TurnStats
+from toolwire.record.contract import KeptTurn, Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.runtime import APPROVAL_S, Runtime
 
@@ -129,8 +129,10 @@ class Agent:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
         The time in which nobody ran it is not its own: its deadline goes on from where it was. Raises `NotKept` for an
-        unknown turn and `Fenced` when a living process owns it or it has ended.
+        unknown turn, `Fenced` when a living process owns it or it has ended, and `BudgetSpent`, which leaves it there.
         """
+        if self.budget is not None:
+            await self._require_left(await self.store.turn(turn_id))
         kept = await self.store.resume(turn_id)
         await self._look_around()
         turn = changed(fold(kept, self.runtime), started_at=self.runtime.clock() - kept.ran_s)
@@ -204,6 +206,11 @@ class Agent:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _require_left(self, kept: KeptTurn) -> None:
+        """Raise `BudgetSpent` when nothing is left of the day for a turn on record."""
+        if (allowance := self._allowance(kept.opening)) is not None:
+            await allowance.require(fold(kept, self.runtime).used() + Spending(wall_s=kept.ran_s))
 
     def _runner(self, emit: Emit | None, turn: Turn) -> Runner:
         return Runner(

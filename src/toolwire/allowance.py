@@ -46,12 +46,12 @@ class Allowance:
         self._spent = Spending()
         self._lent = Spending()
 
-    async def require(self) -> None:
-        """Raise `BudgetSpent` when nothing is left of the day."""
+    async def require(self, used: Spending | None = None) -> None:
+        """Raise `BudgetSpent` when nothing is left of the day, for a turn that has used so much already."""
         if self._budget is None:
             return
         now = self._clock()
-        spent = await self._by_others(now)
+        spent = await self._by_others(now) + (used or Spending())
         if part := used_up(self._budget, spent):
             sentence = day_sentence(self._own.agent, self._budget, spent, part, now)
             raise BudgetSpent(f"{sentence}; raise budget.{part}, or go on then")

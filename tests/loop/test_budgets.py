@@ -166,6 +166,17 @@ async def test_a_resumed_turn_goes_on_with_the_time_that_it_had_left(day: Day) -
     assert await day.store.spent("agent", day.clock()) == Spending(2, wall_s=70)
 
 
+async def test_a_turn_for_which_nothing_is_left_today_can_be_resumed_when_there_is(day: Day) -> None:
+    with pytest.raises(ModelUnavailable):
+        await day.agent(ModelUnavailable("gone")).ask("go")
+    [summary] = await day.store.turns()
+    await day.agent(call("work", seconds=100), "never").ask("go")
+    with pytest.raises(BudgetSpent):
+        await day.agent("never").resume(summary.id)
+    day.clock.advance(86_400)
+    assert (await day.agent("at last").resume(summary.id)).text == "at last"
+
+
 async def test_a_turn_that_waits_counts_for_the_others_before_it_ends(day: Day) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 

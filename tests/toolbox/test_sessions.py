@@ -21,8 +21,9 @@ from toolwire.protocol.turns import Budget, Limits, Purse, Spending
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
-from toolwire.toolbox.delegation import DEEPEST, TAINTED, Crew, Errand, Worker
+from toolwire.toolbox.delegation import TAINTED, Crew
 from toolwire.toolbox.errands import teamwork
+from toolwire.toolbox.workers import DEEPEST, Errand, Worker
 
 MAY = frozenset({"session", "file_read", "shell"})
 WIDE = Grant(Tier.RUN, MAY, ("/work",), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL)

@@ -1,77 +1,44 @@
 """Setting other agents to work: never with more than both sides may do, and out of one purse.
 
-A sub-agent's conversation is a thread whose name says who sent it: `sub/ROOT/DEPTH/CALL`, where ROOT is the turn of a
-person's question at the bottom of it all. Everything under one root shares what that turn may use, and what a sub-agent
-holds is not the turn's own any more until it is given back. Time is not handed out: all of it passes for all of them.
+Everything under one person's question shares what that turn may use, and what a sub-agent holds is not the turn's own
+any more until it is given back. Time is not handed out: all of it passes for all of them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 
 from toolwire.agent import Agent, Answer
 from toolwire.decide.policy import narrowed
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure, ToolwireError
-from toolwire.loop.events import CallStarted, Event, TurnStarted
+from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure
 from toolwire.loop.step import was_tainted
-from toolwire.protocol.chat import Message, Reply, strangers
-from toolwire.protocol.context import Context
+from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
-from toolwire.protocol.turns import Budget, Limits, Purse, Spending, Turn, least
+from toolwire.protocol.turns import Budget, Purse, Spending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, Store
+from toolwire.toolbox.workers import (
+    Errand,
+    Work,
+    Worker,
+    answered,
+    pass_on,
+    require_depth,
+    still_waits,
+    within_share,
+)
 
-DEEPEST = 3
 MOST_AT_ONCE = 8
 MOST_UNDER_ONE_ROOT = 32
 LONGEST_S = 3600.0
-SUB = "sub/"
 TAINTED = "Whoever asks for this has read what strangers may have written"
 _MOST_KEPT = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """An agent that others may set to work. `make` gets the grant it will run under and gives a new agent.
-
-    What `make` gives is used and left open: models, executors and stores belong to whoever wrote `make`.
-    """
-
-    name: str
-    description: str
-    grant: Grant
-    make: Callable[[Grant], Agent]
-
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one."""
-
-    worker: Worker
-    question: str
-    thread: str
-    context: Context
-    after: str = ""
-
-    @property
-    def root(self) -> str:
-        return origin(self.context)[0]
-
-
-@dataclass(slots=True)
-class _Work:
-    """An errand with the share it may use, and the turn in which it is done, once that has begun."""
-
-    errand: Errand
-    share: Purse
-    own_time: bool
-    turn_id: str = ""
 
 
 class Crew:
@@ -124,15 +91,15 @@ class Crew:
 
     async def run(self, errand: Errand, seconds: float, share: Purse | None = None) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
-        work = _Work(errand, share or await self._share(errand), own_time=share is not None)
+        work = Work(errand, share or await self._share(errand), own_time=share is not None)
         try:
             tainted = await self._tainted(errand)
             agent = await self._agent(work, seconds)
             if agent.grant.wary and tainted:
                 agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
-            answer = await _asked(agent, work)
+            answer = await answered(agent, work)
         except Suspended as waiting:
-            raise _waits(errand, waiting) from None
+            raise still_waits(errand, waiting) from None
         except BaseException:
             with suppress(StoreError):
                 await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
@@ -171,7 +138,7 @@ class Crew:
 
     async def _share(self, errand: Errand) -> Purse:
         """A share of what the question has left. Raises ToolFailure when that is nothing."""
-        _require_depth(errand)
+        require_depth(errand)
         allowed = errand.context.grant.max_calls
         asker = await self._root(errand)
         question = None if asker is None else _purse(asker.opening)
@@ -182,7 +149,7 @@ class Crew:
             raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
         return purse
 
-    async def _agent(self, work: "_Work", seconds: float) -> Agent:
+    async def _agent(self, work: Work, seconds: float) -> Agent:
         """A new agent, held to its grant, its limits and the day's budget whatever its maker has set."""
         errand, context = work.errand, work.errand.context
         asker = await self._root(errand)
@@ -191,7 +158,7 @@ class Crew:
         grant = changed(narrowed(context.grant, errand.worker.grant), max_calls=work.share.calls)
         agent = errand.worker.make(grant)
         agent.grant, agent.name, agent.project = grant, errand.worker.name, context.project
-        agent.limits = _within(agent.limits, seconds, work)
+        agent.limits = within_share(agent.limits, seconds, work)
         if self._budget is not None:
             agent.budget, agent.accounts = self._budget, (context.agent, *self.workers)
         return agent
@@ -203,7 +170,7 @@ class Crew:
         except NotKept:
             return None
 
-    async def _settle(self, work: "_Work", used: Spending) -> None:
+    async def _settle(self, work: Work, used: Spending) -> None:
         await self.store.give_back(work.errand.root, work.share.held - used)
 
     async def _so_far(self, turn_id: str) -> Spending:
@@ -228,43 +195,12 @@ class Crew:
         )
 
 
-def pass_on(context: Context, messages: Iterable[Message]) -> None:
-    """Say of a result that it was made of all that was read there: what a sub-agent has read its caller reads."""
-    for source in strangers(messages):
-        for place in source.uris or (f"tool:{source.name}",):
-            context.read_from(place)
-
-
 def _is_wary(grant: Grant) -> bool:
     return any(rule.reason == TAINTED for rule in grant.rules)
 
 
-def origin(context: Context) -> tuple[str, int]:
-    """The turn at the bottom of it all, and how deep a sub-agent of this call would be."""
-    match context.thread.split("/"):
-        case ["sub", root, depth, _] if depth.isdecimal() and len(depth) < 3:
-            return root, int(depth) + 1
-        case _:
-            return context.turn_id, 1
-
-
-def new_thread(context: Context) -> str:
-    """A thread for the sub-agent of a call: the same each time the same call is tried."""
-    root, depth = origin(context)
-    return "/".join(("sub", _plain(root), str(depth), _plain(f"{context.turn_id[-12:]}-{context.call_id}")))
-
-
-def _plain(name: str) -> str:
-    return name.replace("/", "-") or "-"
-
-
 def _nobody_watches(message: str, fraction: float | None) -> None:
     """The call that started a sub-agent in the background is over."""
-
-
-def _require_depth(errand: Errand) -> None:
-    if origin(errand.context)[1] > DEEPEST:
-        raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
 
 
 def _purse(turn: Turn) -> Purse:
@@ -279,16 +215,6 @@ def _used(said: Message) -> Spending:
     return Spending()
 
 
-def _within(limits: Limits, seconds: float, work: _Work) -> Limits:
-    return changed(
-        limits,
-        deadline_s=least(seconds, limits.deadline_s),
-        tokens=least(limits.tokens, work.share.tokens),
-        cost_usd=least(limits.cost_usd, work.share.cost_usd),
-        own_time=work.own_time,
-    )
-
-
 def _wariness(toolbox: Toolbox) -> Rule:
     """Asks people before anything that goes out or changes things. In the grant, so that it is kept with the turn."""
     tools = [tool for name in toolbox.names if (tool := toolbox.get(name)) is not None]
@@ -298,30 +224,3 @@ def _wariness(toolbox: Toolbox) -> Rule:
         if tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs)
     }
     return Rule(Verdict.ASK, frozenset(outward), reason=TAINTED)
-
-
-async def _asked(agent: Agent, work: _Work) -> Answer:
-    """The agent's answer; what it cannot do is told in words that the caller's model can act on."""
-    errand = work.errand
-
-    def tell(event: Event) -> None:
-        if isinstance(event, TurnStarted):
-            work.turn_id = event.turn_id
-        if isinstance(event, CallStarted):
-            errand.context.progress(f"{errand.worker.name} uses {event.call.name}")
-
-    try:
-        return await agent.ask(errand.question, thread=errand.thread, on_event=tell)
-    except (StoreError, ToolFailure, Suspended):
-        raise
-    except ToolwireError as error:
-        raise ToolFailure(f"{errand.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None
-
-
-def _waits(errand: Errand, waiting: Suspended) -> ToolFailure:
-    """What is said of a sub-agent that goes on later: it keeps its share until then."""
-    return ToolFailure(
-        f"{errand.worker.name} waits for a person's word ({', '.join(waiting.approvals)}); its turn "
-        f"{waiting.turn_id} goes on when that is given",
-        detail={"turn_id": waiting.turn_id, "approvals": list(waiting.approvals)},
-    )

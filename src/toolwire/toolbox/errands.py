@@ -12,7 +12,7 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.delegation import LONGEST_S, SUB, Crew, Errand, new_thread
+from toolwire.toolbox.delegation import LONGEST_S, Crew
 from toolwire.toolbox.kinds import sending
 from toolwire.toolbox.sessions import (
     SessionArgument,
@@ -23,6 +23,7 @@ from toolwire.toolbox.sessions import (
     sessions_list_tool,
     summaries,
 )
+from toolwire.toolbox.workers import SUB, Errand, new_thread
 
 USUAL_S = 600.0
 _PART_OF_TIME = 0.9  # whoever asks must still be there to hear that time is up

@@ -16,8 +16,9 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
-from toolwire.toolbox.delegation import Crew, pass_on
+from toolwire.toolbox.delegation import Crew
 from toolwire.toolbox.kinds import listening
+from toolwire.toolbox.workers import pass_on
 
 MOST_TURNS = 500
 LONGEST_TEXT = 4000

@@ -1,0 +1,129 @@
+"""Workers and their errands: who may be set to work, for whom, in which conversation, and with how much.
+
+A sub-agent's conversation is a thread whose name says who sent it: `sub/ROOT/DEPTH/CALL`, where ROOT is the turn of a
+person's question at the bottom of it all.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from toolwire.agent import Agent, Answer
+from toolwire.errors import StoreError, Suspended, ToolFailure, ToolwireError
+from toolwire.loop.events import CallStarted, Event, TurnStarted
+from toolwire.protocol.chat import Message, strangers
+from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import Limits, Purse, least
+from toolwire.protocol.values import changed
+
+DEEPEST = 3
+SUB = "sub/"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An agent that others may set to work. `make` gets the grant it will run under and gives a new agent.
+
+    What `make` gives is used and left open: models, executors and stores belong to whoever wrote `make`.
+    """
+
+    name: str
+    description: str
+    grant: Grant
+    make: Callable[[Grant], Agent]
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one."""
+
+    worker: Worker
+    question: str
+    thread: str
+    context: Context
+    after: str = ""
+
+    @property
+    def root(self) -> str:
+        return origin(self.context)[0]
+
+
+@dataclass(slots=True)
+class Work:
+    """An errand with the share it may use, and the turn in which it is done, once that has begun."""
+
+    errand: Errand
+    share: Purse
+    own_time: bool
+    turn_id: str = ""
+
+
+def origin(context: Context) -> tuple[str, int]:
+    """The turn at the bottom of it all, and how deep a sub-agent of this call would be."""
+    match context.thread.split("/"):
+        case ["sub", root, depth, _] if depth.isdecimal() and len(depth) < 3:
+            return root, int(depth) + 1
+        case _:
+            return context.turn_id, 1
+
+
+def new_thread(context: Context) -> str:
+    """A thread for the sub-agent of a call: the same each time the same call is tried."""
+    root, depth = origin(context)
+    return "/".join(("sub", _plain(root), str(depth), _plain(f"{context.turn_id[-12:]}-{context.call_id}")))
+
+
+def _plain(name: str) -> str:
+    return name.replace("/", "-") or "-"
+
+
+def require_depth(errand: Errand) -> None:
+    """Raise ToolFailure where agents have sent agents often enough."""
+    if origin(errand.context)[1] > DEEPEST:
+        raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
+
+
+def pass_on(context: Context, messages: Iterable[Message]) -> None:
+    """Say of a result that it was made of all that was read there: what a sub-agent has read its caller reads."""
+    for source in strangers(messages):
+        for place in source.uris or (f"tool:{source.name}",):
+            context.read_from(place)
+
+
+def within_share(limits: Limits, seconds: float, work: Work) -> Limits:
+    """Limits cut down to a share and to the time that is left."""
+    return changed(
+        limits,
+        deadline_s=least(seconds, limits.deadline_s),
+        tokens=least(limits.tokens, work.share.tokens),
+        cost_usd=least(limits.cost_usd, work.share.cost_usd),
+        own_time=work.own_time,
+    )
+
+
+async def answered(agent: Agent, work: Work) -> Answer:
+    """The agent's answer; what it cannot do is told in words that the caller's model can act on."""
+    errand = work.errand
+
+    def tell(event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            work.turn_id = event.turn_id
+        if isinstance(event, CallStarted):
+            errand.context.progress(f"{errand.worker.name} uses {event.call.name}")
+
+    try:
+        return await agent.ask(errand.question, thread=errand.thread, on_event=tell)
+    except (StoreError, ToolFailure, Suspended):
+        raise
+    except ToolwireError as error:
+        raise ToolFailure(f"{errand.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None
+
+
+def still_waits(errand: Errand, waiting: Suspended) -> ToolFailure:
+    """What is said of a sub-agent that goes on later: it keeps its share until then."""
+    return ToolFailure(
+        f"{errand.worker.name} waits for a person's word ({', '.join(waiting.approvals)}); its turn "
+        f"{waiting.turn_id} goes on when that is given",
+        detail={"turn_id": waiting.turn_id, "approvals": list(waiting.approvals)},
+    )
