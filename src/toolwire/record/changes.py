@@ -99,7 +99,7 @@ def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], a
 
 
 def say(
-    page: Page, turn: Turn, row: Row, cards: Sequence["OpenCard"], audit: Sequence[Row], used: Spending, at: float
+    page: Page, turn: Turn, row: Row, cards: Sequence["OpenCard"], audit: Sequence[Row], sums: Row, at: float
 ) -> StoreError | None:
     """A reply or a note, the cards that come with it, and what the turn has used by then."""
     if refusal := _not_held(page, turn):
@@ -107,8 +107,7 @@ def say(
     for card in cards:
         if (found := card.found(page)) is not None and isinstance(kept := card.checked(page, found), StoreError):
             return kept
-    sums = (turn.waited_s, used.calls, used.tokens, used.cost_usd)
-    page.connection.execute(_TOUCH, (at, *sums, column(turn.id), turn.epoch))
+    page.connection.execute(_TOUCH, (at, turn.waited_s, *sums, column(turn.id), turn.epoch))
     page.records.append(row)
     for card in cards:
         card.put(page)

@@ -36,7 +36,7 @@ from toolwire.record.rows import (
     result_row,
     said_row,
 )
-from toolwire.record.tally import day_of, said_spending
+from toolwire.record.tally import day_of, sums_with
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
@@ -234,9 +234,9 @@ class SqliteStore:
         self, turn: Turn, message: Reply | Note, cards: Sequence[OpenCard], audit: Sequence[AuditRow]
     ) -> None:
         at = self._clock()
-        row, used = said_row(turn, message, at), turn.used() + said_spending(message)
+        row, sums = said_row(turn, message, at), sums_with(turn, message)
         await self._writer.write(
-            partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), used=used, at=at)
+            partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), sums=sums, at=at)
         )
 
     def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:

@@ -8,7 +8,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.turns import EndReason, Spending
+from toolwire.protocol.turns import EndReason, Spending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 
@@ -122,6 +122,16 @@ def spending(so_far: Spending, stats: TurnStats) -> Spending:
         so_far.cost_usd + (stats.cost_usd or 0.0),
         so_far.wall_s + stats.wall_s,
     )
+
+
+def sums_with(turn: Turn, said: Reply | Note) -> tuple[int, int, float]:
+    """The calls, tokens and money of a turn with one more word; as plain numbers, since every reply comes through."""
+    calls, usage = turn.calls + len(turn.pending), turn.usage
+    tokens, cost_usd = usage.input_tokens + usage.output_tokens, usage.cost_usd or 0.0
+    if isinstance(said, Note):
+        return calls, tokens, cost_usd
+    more = said.usage
+    return calls + len(said.calls), tokens + more.input_tokens + more.output_tokens, cost_usd + (more.cost_usd or 0.0)
 
 
 def said_spending(said: Reply | Note) -> Spending:
