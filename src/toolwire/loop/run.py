@@ -13,7 +13,7 @@ from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import Fenced, StoreError
 from toolwire.journey import Accepted, Batch, Emit
-from toolwire.loop.events import Event, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
+from toolwire.loop.events import ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
     AskModel,
@@ -136,7 +136,8 @@ class Runner:
         self._names = frozenset(names)
         held = _Held(turn)
         try:
-            self._tell(TurnStarted(turn.id, turn.question, turn.model, names, resumed, self._lost()))
+            if self._emit:
+                self._emit(TurnStarted(turn.id, turn.question, turn.model, names, resumed, self._lost()))
             if turn.pending:
                 self._accepted = await self._runtime.reopen(turn, self._names)
             with waits_told_to(self._emit):
@@ -160,9 +161,9 @@ class Runner:
         return offered if most is None else likeliest(offered, wish_of(turn.messages), most)
 
     def _lost(self) -> tuple[str, ...]:
-        """What the model cannot be told of its tools, if anybody watches who could be told that."""
+        """What the model cannot be told of its tools."""
         losses = getattr(self._model, "losses", None)
-        return losses(self._tools) if losses and self._emit else ()
+        return losses(self._tools) if losses else ()
 
     async def _turn_the_wheel(self, held: "_Held") -> Turn:
         while True:
@@ -190,7 +191,8 @@ class Runner:
             case str():
                 note = Note(word)
                 await self._runtime.store.noted(turn, note)
-                self._tell(Noted(word))
+                if self._emit:
+                    self._emit(Noted(word))
                 return noted(turn, note)
         return turn
 
@@ -247,25 +249,23 @@ class Runner:
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
         if turn.pending:
             await self._runtime.abandon(self._accepted)
-        turn = stopped(turn, ending)
+        if turn.pending or turn.ending is not ending:
+            turn = stopped(turn, ending)
         elapsed_ms = (perf_counter() - self._tally.began) * 1000
         stats = TurnStats(
             turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
-            merged(self._formats), turn.own_s(self._runtime.clock()),
+            merged(self._formats) if self._formats else (), turn.own_s(self._runtime.clock()),
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
-        self._tell(TurnEnded(turn.id, ending, elapsed_ms))
+        if self._emit:
+            self._emit(TurnEnded(turn.id, ending, elapsed_ms))
         return turn
 
     def _tell_notes(self, before: tuple[Message, ...], after: tuple[Message, ...], emit: Emit) -> None:
         for message in after[len(before) :]:
             if isinstance(message, Note):
                 emit(Noted(message.text))
-
-    def _tell(self, event: Event) -> None:
-        if self._emit:
-            self._emit(event)
 
 
 @dataclass(slots=True)
