@@ -9,7 +9,6 @@ from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import EndReason, Spending, Turn
-from toolwire.protocol.values import changed
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 
 NEWEST_RESULTS = 1000
@@ -92,8 +91,7 @@ def loop_metrics(so_far: LoopMetrics, stats: TurnStats, reason: EndReason) -> Lo
     """The loop's sums after one more turn ended. A result delivered straight to the user counts as an answer."""
     answered = reason in _ANSWERS
     failed = stats.failed_calls > 0
-    return changed(
-        so_far,
+    return LoopMetrics(
         turns=so_far.turns + 1,
         answered=so_far.answered + answered,
         iterations=so_far.iterations + stats.iterations,
