@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+from functools import cache
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
@@ -79,10 +80,10 @@ class Bubblewrap:
         self._program = shutil.which(program, path=PROGRAMS) or ""
         self._readable = readable
         self._protected = protected
-        self._files = {name: text.encode() for name, text in MADE_UP.items()} | _copies()
+        self._files = _files()
         self._links = _system_links()
         self._programs = _programs()
-        self._bases = Bases(self._files, self._links, self._programs) if shared_base and os.geteuid() == 0 else None
+        self._bases = _bases() if shared_base and os.geteuid() == 0 else None
         self._landlock = landlock.abi()
         uncounted = () if os.geteuid() == 0 else (UNCOUNTED,)
         self.weaker = (*missing(cgroups, self._landlock), *uncounted)
@@ -211,9 +212,16 @@ def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
     return words
 
 
-def _copies() -> dict[str, bytes]:
-    """Small files of this machine that programs look for."""
-    return {name: Path(name).read_bytes() for name in _COPIED if os.access(name, os.R_OK)}
+@cache
+def _bases() -> Bases:
+    """What is mounted once, for all engines of this process."""
+    return Bases(_files(), _system_links(), _programs())
+
+
+def _files() -> dict[str, bytes]:
+    """Made-up files, and small ones of this machine that programs look for."""
+    copied = {name: Path(name).read_bytes() for name in _COPIED if os.access(name, os.R_OK)}
+    return {name: text.encode() for name, text in MADE_UP.items()} | copied
 
 
 def _system_links() -> dict[str, str]:
