@@ -1,6 +1,7 @@
 """`toolwire trust`, and commands in a project that has it not: code of a cloned repository never runs unasked."""
 
 import marshal
+import shutil
 from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import MAGIC_NUMBER, cache_from_source
@@ -191,3 +192,38 @@ def test_T23_a_record_that_tools_could_change_is_refused(stage: Stage, settings:
     (inner / "toolwire.toml").write_text(CHANGING)
     fine = replace(stage, folder=inner).run("call", "bash", "command=ls", TOOLWIRE_TRUST=str(stage.folder))
     assert fine.code == Exit.DONE
+
+
+@pytest.mark.threat("T23")
+def test_T23_a_record_that_came_with_a_project_is_not_taken_for_the_users_own(stage: Stage, tmp_path: Path) -> None:
+    """It could hold a yes that nobody here gave, or a turn with any grant."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    own, stranger = (
+        replace(stage, folder=folder, environ={"TOOLWIRE_TRUST": "", "HOME": str(tmp_path / name)})
+        for name in ("user", "stranger")
+    )
+    for _ in range(2):
+        assert stranger.run("call", "echo", "message=hi").code == Exit.DONE
+
+    told = own.run("call", "echo", "message=hi")
+    assert (told.code, f"toolwire trust {folder}/.toolwire" in told.err) == (Exit.USAGE, True)
+    for words in (["ask", "--resume"], ["approvals", "--patterns"], ["logs"]):
+        assert own.run(*words).code == Exit.USAGE
+
+    assert own.run("trust", ".toolwire").code == Exit.DONE
+    assert own.run("call", "echo", "message=hi").code == Exit.DONE
+    assert own.run("trust", ".toolwire", "--forget").code == Exit.DONE
+    assert own.run("call", "echo", "message=hi").code == Exit.USAGE
+
+
+@pytest.mark.threat("T23")
+def test_T23_a_record_put_in_the_place_of_the_users_own_is_noticed(stage: Stage, tmp_path: Path) -> None:
+    one, other = (replace(stage, folder=tmp_path / name) for name in ("one", "other"))
+    for project in (one, other):
+        project.folder.mkdir()
+        assert project.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.DONE
+    shutil.rmtree(one.folder / ".toolwire")
+    shutil.copytree(other.folder / ".toolwire", one.folder / ".toolwire")
+    assert one.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.USAGE
+    assert other.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.DONE

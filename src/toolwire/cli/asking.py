@@ -8,7 +8,8 @@ from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent, Answer
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
-from toolwire.cli.opening import AGENT, STORE_FILE, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
+from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
+from toolwire.cli.own_record import STORE_FILE
 from toolwire.cli.person import Person
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of

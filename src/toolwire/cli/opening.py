@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from toolwire.cli.own_record import STORE_FILE, is_record, own_new, require_own
 from toolwire.cli.person import someone_is_there
 from toolwire.cli.project_modules import importable
 from toolwire.cli.record_place import require_record_apart
@@ -42,7 +43,6 @@ from toolwire.toolbox import standard
 from toolwire.toolbox.outfits import Workplace, tools_of
 from toolwire.wire.format_tally import FormatTally
 
-STORE_FILE = "store.db"
 AGENT = "cli"
 """The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
 
@@ -168,11 +168,25 @@ async def store_of(place: Place) -> AsyncIterator[Store]:
     if not place.settings.store.lasts:
         yield MemoryStore()
         return
-    store = await (_far_store(place) if place.settings.store.kind == "libsql" else SqliteStore.at(place.home))
+    store = await (_far_store(place) if place.settings.store.kind == "libsql" else _own_store(place))
     try:
         yield store
     finally:
         await store.close_store()
+
+
+async def _own_store(place: Place) -> SqliteStore:
+    known = is_record(place.home)
+    store = await SqliteStore.at(place.home)
+    try:
+        if known:
+            await require_own(place.home, place.environ)
+        else:
+            own_new(place.home)
+    except BaseException:
+        await store.close_store()
+        raise
+    return store
 
 
 async def _far_store(place: Place) -> SqliteStore:

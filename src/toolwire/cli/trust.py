@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from toolwire.cli.exits import Exit
+from toolwire.cli.own_record import STORE_FILE, is_record, own
 from toolwire.cli.text import clean, one_line
 from toolwire.errors import SettingsError
 from toolwire.settings import Untrusted, forget, load, project_file, state_folder, user_folder
@@ -26,9 +27,12 @@ def trust(
     """Trust the toolwire.toml of a project, or a skill in a folder, as it is now.
 
     Tools that a project's file names, what it grants, and addresses it sets count only once it is trusted; the tools
-    and instructions of a skill are offered only then. Neither holds any longer when something changes.
+    and instructions of a skill are offered only then. Neither holds any longer when something changes. A folder with
+    a record, such as .toolwire, is trusted too: one that somebody else made is not opened otherwise.
     """
     at = Path(folder or ".").absolute()
+    if is_record(at):
+        return _trust_record(at, take_back=take_back)
     if is_skill(at):
         return _trust_skill(at, take_back=take_back)
     file = project_file(at)
@@ -45,6 +49,16 @@ def trust(
         typer.echo(f"{clean(str(file))} is trusted until it changes. It sets:\n{clean(asking.wants)}")
     else:
         typer.echo(f"{clean(str(file))} asks for nothing that needs trust.")
+    return Exit.DONE
+
+
+def _trust_record(home: Path, *, take_back: bool) -> Exit:
+    if take_back:
+        forget(home / STORE_FILE, state_folder())
+        typer.echo(f"The record in {clean(str(home))} is not trusted.")
+        return Exit.DONE
+    own(home)
+    typer.echo(f"The record in {clean(str(home))} is yours now: what it says was allowed counts.")
     return Exit.DONE
 
 

@@ -1,0 +1,64 @@
+"""Whether a record was made by the user who opens it: what it says people allowed counts as their word.
+
+A cloned project can bring a `.toolwire` of its own, with yeses that nobody here gave and turns with any grant. So a new
+record gets a token, which is kept in the user's state folder too; another one is opened only with the user's word.
+"""
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.settings import is_trusted, state_folder, trust
+
+STORE_FILE = "store.db"
+_PATIENCE_S = 5.0
+_LOOKS = 20
+_BETWEEN_LOOKS_S = 0.05
+
+
+def is_record(folder: Path) -> bool:
+    """Whether a folder holds a record."""
+    return (folder / STORE_FILE).is_file()
+
+
+def own(home: Path) -> None:
+    """Take the record in this folder for the user's own from now on. Raises SettingsError and StoreUnavailable."""
+    file = home / STORE_FILE
+    trust(file, _token(file, make=True), state_folder())
+
+
+def own_new(home: Path) -> None:
+    """The same for a record that was made just now. Where nothing can be remembered, the next look at it says so."""
+    with suppress(SettingsError):
+        own(home)
+
+
+async def require_own(home: Path, environ: Mapping[str, str]) -> None:
+    """Raise SettingsError for a record that somebody else made, or that was put in the place of the user's."""
+    file = home / STORE_FILE
+    for _ in range(_LOOKS):  # another process may be about to make it
+        if is_trusted(file, _token(file, make=False) or "none", environ, state_folder()):
+            return
+        await asyncio.sleep(_BETWEEN_LOOKS_S)
+    raise SettingsError(
+        f"the record in {home} was not made here by you: yeses and turns of somebody else may be in it. "
+        f"Remove it, or if you trust it, run: toolwire trust {home}"
+    )
+
+
+def _token(file: Path, *, make: bool) -> str:
+    try:
+        with closing(sqlite3.connect(file, timeout=_PATIENCE_S)) as store, store:
+            if make:
+                store.execute("CREATE TABLE IF NOT EXISTS own (token TEXT NOT NULL) STRICT")
+                store.execute("INSERT INTO own SELECT ? WHERE NOT EXISTS (SELECT * FROM own)", (secrets.token_hex(32),))
+            elif not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'own'").fetchone():
+                return ""
+            found = store.execute("SELECT token FROM own").fetchone()
+            return str(found[0]) if found else ""
+    except sqlite3.Error as wrong:
+        raise StoreUnavailable(f"the record {file} cannot be read: {wrong}") from None
