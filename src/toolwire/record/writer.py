@@ -1,7 +1,8 @@
-"""Who writes: one thread that makes all waiting changes durable with one commit, or the loop itself for a lone one.
+"""Who writes: the loop itself where that is quick, or one thread that makes all waiting changes durable with one commit.
 
-Handing a change to a thread and back takes longer than a commit on a quick disk. So a change that comes alone, while
-the thread has nothing to do, is committed on the spot; where that takes long, it is left to the thread for a while.
+Handing changes to a thread and back takes longer than a commit on a quick disk, and whoever waits for them has nothing
+else to do. So a few changes, while the thread has none, are committed together on the spot; where that takes long, they
+are left to the thread for a while.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ Waiting = tuple[Change, asyncio.Future[Any]]
 Audited = Callable[[Sequence[Row]], None]
 """Told the rows of the audit log once they are durable. Must not wait, and must not raise."""
 MAX_BATCH = 1024
+FEW = 64
 LONG_S = 0.002
 LONGEST_PAUSE_S = 1.0
 
@@ -81,13 +83,13 @@ class Writer:
             self._near.drop()
 
     def _pass_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Called once everyone who is ready has spoken: several changes go to the thread, a lone one need not."""
+        """Called once everyone who is ready has spoken: many changes go to the thread, a few need not."""
         with self._lock:
             pending = self._pending.pop(loop, [])
-            alone = len(pending) == 1 and self._idle
-            if not alone:
+            here = 0 < len(pending) <= FEW and self._idle
+            if not here:
                 self._enqueue(pending)
-        if alone and not self._written_here(pending[0]):
+        if here and not self._written_here(pending):
             with self._lock:
                 self._enqueue(pending)
 
@@ -96,14 +98,13 @@ class Writer:
             self._idle = False
             self._queue.put(waiting)
 
-    def _written_here(self, waiting: Waiting) -> bool:
-        """Commit one change on the spot, if nobody else is writing. Whatever goes wrong is left to the thread."""
-        change, future = waiting
+    def _written_here(self, pending: Sequence[Waiting]) -> bool:
+        """Commit changes on the spot, if nobody else is writing. Whatever goes wrong is left to the thread."""
         began = perf_counter()
         if began < self._near_again_at or not self._near_lock.acquire(blocking=False):
             return False
         try:
-            outcome = self._near.write([change], patient=False)[0]
+            outcomes = self._near.write([change for change, _ in pending], patient=False)
         except Exception:  # the thread tries again, and says what is wrong
             self._near.drop()
             self._pause()
@@ -114,11 +115,11 @@ class Writer:
             self._pause()
         else:
             self._near_long = 0
-        _wake([(future, outcome)])
+        _wake([(future, outcome) for (_, future), outcome in zip(pending, outcomes, strict=True)])
         return True
 
     def _pause(self) -> None:
-        """Leave lone changes to the thread for a while, longer each time in a row."""
+        """Leave changes to the thread for a while, longer each time in a row."""
         self._near_long = min(self._near_long + 1, 10)
         self._near_again_at = perf_counter() + min(LONGEST_PAUSE_S, LONG_S * 2**self._near_long)
 
