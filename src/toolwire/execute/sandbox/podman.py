@@ -188,11 +188,21 @@ def _kill_container(pidfile: Path) -> bool:
     """
     with suppress(OSError, ValueError):
         first = int(pidfile.read_text())
+        if not _is_contained(first):
+            return False
         group = Group.around(first, _ITS_GROUP)
         os.kill(first, signal.SIGKILL)
         group.kill()
         return True
     return False
+
+
+def _is_contained(process: int) -> bool:
+    """Whether a process is in a container. The file outlives its process, whose number may then be another's."""
+    try:
+        return Path(f"/proc/{process}/ns/pid").stat().st_ino != Path("/proc/self/ns/pid").stat().st_ino
+    except PermissionError:
+        return True  # nor could it be killed if it were not ours
 
 
 def _high(descriptor: int) -> int:
