@@ -1,4 +1,4 @@
-"""Who writes: the loop itself where that is quick, or one thread that makes all waiting changes durable with one commit.
+"""Who writes: the loop itself where that is quick, or a thread that makes all waiting changes durable with one commit.
 
 Handing changes to a thread and back takes longer than a commit on a quick disk, and whoever waits for them has nothing
 else to do. So a few changes, while the thread has none, are committed together on the spot; where that takes long, they
