@@ -206,6 +206,20 @@ async def test_arguments_that_a_person_chose_want_as_many_people_as_any(
     assert "2 people must agree" in results(answer)[0].text
 
 
+async def test_what_was_denied_since_does_not_run_when_a_turn_is_resumed(
+    agent: Callable[..., Agent], doors: Doors
+) -> None:
+    """The protocol demands it: a grant that is taken back after a call was accepted counts when it would run."""
+    store = MemoryStore()
+    with pytest.raises(Suspended) as waits:
+        await agent(store, call("unlock", door=1)).ask("Open")
+    await store.answer(waits.value.approvals[0], Approval(granted=True))
+    denying = replace(GRANT, rules=(Rule(Verdict.DENY, frozenset({"unlock"})),))
+    answer = await agent(store, "No.", grant=denying).resume(waits.value.turn_id)
+    assert doors.opened == []
+    assert "not allowed" in results(answer)[0].text
+
+
 @pytest.mark.threat("T65")
 async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
     agent: Callable[..., Agent], doors: Doors
