@@ -40,6 +40,20 @@ async def test_reading_needs_no_yes_and_writing_does(workspace: Path, box: Sandb
     assert not (workspace / "b.txt").exists()
 
 
+@pytest.mark.threat("T67")
+async def test_T67_what_is_kept_from_commands_is_kept_from_those_that_only_read(workspace: Path, box: Sandbox) -> None:
+    for name in (".toolwire", ".ssh"):
+        (workspace / name).mkdir()
+        (workspace / name / "key").write_text("canary")
+
+    result = await run(workspace, box, "cat .toolwire/key .ssh/key; ls -A .toolwire .ssh")
+
+    assert result.ok, result.text
+    assert "canary" not in result.text
+    assert "key\n" not in result.structured["stdout"]
+    assert (workspace / ".toolwire" / "key").read_text() == "canary"
+
+
 async def test_a_program_that_git_is_made_to_run_cannot_write_when_git_is_only_asked(
     repository: Path, box: Sandbox
 ) -> None:

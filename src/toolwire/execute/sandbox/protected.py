@@ -42,7 +42,9 @@ PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
 _TRAPS = (".git/commondir", ".git/config.worktree")
 _LONGEST_CONFIG = 64 * 1024
 _LOCKED_FOR_S = 2.0
-_SECRET = {".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"}  # not even to be read in a box
+SECRET = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"})
+"""Names that are not even to be read in a box."""
+
 _STAND_IN_TIME = 1
 _ACCOUNTS = Path("/etc/passwd")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -110,10 +112,10 @@ def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = Tr
     try:
         _lock(found.root)
         spared = _ONLY_WHEN_THERE if _is_home(found.root) else _ONLY_WHEN_THERE | _ONLY_IN_A_HOME
-        for name in (*names, *(_obeyed_by_git(found.root, workspace) if names else ())):
+        for name in (*names, *(_obeyed_by_git(found.root, workspace) if names and make else ())):
             _look(found, name.split("/"), make=make and name not in spared)
         found.unwanted = [name for name in _TRAPS if _is_missing(found, name)]
-        if names:
+        if names and make:
             _seal_submodules(found)
     except BaseException:
         found.close()
@@ -194,7 +196,7 @@ def _look(found: Guard, parts: list[str], *, make: bool) -> None:
             if kind is None or _is_stand_in(here, parts[depth - 1]):
                 _add(found.stand_ins, path)
             if last or kind != stat.S_IFDIR or path in found.stand_ins:
-                _add(found.hidden if path in _SECRET and kind == stat.S_IFDIR else found.sealed, path)
+                _add(found.hidden if path in SECRET and kind == stat.S_IFDIR else found.sealed, path)
                 return
             _add(found.kept, path)
             above, here = here, os.open(parts[depth - 1], _FOLDER, dir_fd=here)

@@ -9,7 +9,7 @@ from zlib import crc32
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.mounts import Translations, detached
 from toolwire.execute.sandbox.plan import Plan
-from toolwire.execute.sandbox.protected import PROTECTED, Guard, guard
+from toolwire.execute.sandbox.protected import PROTECTED, SECRET, Guard, guard
 from toolwire.execute.sandbox.starter import Descriptors
 
 STAGE = "/run/toolwire"
@@ -73,7 +73,8 @@ def open_workspace(
     if os.path.realpath(path) in _NEVER:
         raise SandboxUnavailable(f"{path!r} belongs to the system and cannot be a workspace")
     try:
-        kept = guard(path, protected if writable else (), make=writable)
+        names = protected if writable else tuple(name for name in protected if name in SECRET)
+        kept = guard(path, names, make=writable)
     except OSError as error:
         raise SandboxUnavailable(f"the workspace {path!r} cannot be opened: {error.strerror}") from None
     try:
