@@ -195,6 +195,7 @@ def test_letters_of_other_scripts_are_no_part_of_names(text: str, doubted: bool)
         "cat <<E\n\\a x[ #b*; c[$(rm y)]=1\nE\n",
         "time x=1 rm y",
         "time ! rm y",
+        "sort a>&2 ``-o rm",
         "{rm,-rf,x}\n}",
         "ls ${x/{a,b}>rm [ }",
         "ls ${x/{a};rm y }",

@@ -62,6 +62,8 @@ def holds_more(node: Any) -> bool:
     gaps = b"".join(_between(node))
     if node.type == "heredoc_body":
         return _is_open(node) and _EXPANDS.search(gaps) is not None
+    if node.type in _ONE_WORD:
+        return bool(gaps)
     return bool(gaps.strip(b" \t" if node.type in _ON_ONE_LINE else b" \t\n"))
 
 
@@ -83,9 +85,8 @@ _ENDS = {
     "regex": _A_LINE_ENDS, "extglob_pattern": _A_LINE_ENDS, "comment": re.compile(rb"\n"),
     "string_content": re.compile(rb'"'),
 }  # fmt: skip
-_ON_ONE_LINE = frozenset(
-    "command command_name file_redirect herestring_redirect concatenation variable_assignment".split()
-)
+_ONE_WORD = frozenset(["command_name", "concatenation", "variable_assignment"])
+_ON_ONE_LINE = frozenset(["command", "file_redirect", "herestring_redirect"])
 
 
 _EXPANDS = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$[({[])")
