@@ -111,6 +111,8 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return Autonomy[value.upper()] > Autonomy[below.upper()]
         case ("grant", "wary"):
             return bool(below and not value)
+        case ("store", "kind"):  # what happens would be on no record
+            return bool(value == "memory" != below)
         case ("store", "url" | "token_env"):  # everything that is kept would go there
             return bool(value != below)
         case ("store", "home"):
