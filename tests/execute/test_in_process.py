@@ -1,6 +1,7 @@
 """Functions as tools: whatever they do is a result."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -178,6 +179,31 @@ async def test_an_async_tool_that_ignores_its_cancellation_is_left_behind(execut
     result = await run(executor, defined(stubborn), timeout_s=0.01)
     free.set()
     assert result.status is Status.TIMEOUT
+
+
+def test_an_async_tool_that_ignores_its_cancellation_does_not_keep_the_program_from_ending(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    results: list[ToolResult] = []
+    ended = threading.Event()
+
+    def program() -> None:
+        results.append(asyncio.run(run(InProcessExecutor(grace_s=0.01), defined(stubborn), timeout_s=0.01)))
+        gc.collect()
+        ended.set()
+
+    threading.Thread(target=program, daemon=True).start()
+
+    assert ended.wait(BOUND_S)
+    assert results[0].status is Status.TIMEOUT
+    assert capfd.readouterr().err == ""
 
 
 async def test_a_hanging_thread_is_told_written_off_and_replaced() -> None:

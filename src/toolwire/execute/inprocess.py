@@ -136,6 +136,7 @@ class InProcessExecutor:
                 await asyncio.wait((task,), timeout=self._grace_s)
             finally:
                 if not task.done():
+                    _disown(task)
                     self._leave_behind(context.idempotency_key, _end_of(task))
 
 
@@ -159,6 +160,13 @@ def _run_at_once(target: InProcess, allowed: Allowed, context: Context) -> Any:
     except BaseException as error:  # whatever a tool raises is its own affair, and a result
         raise _Raised(error) from None
     raise _Raised(RuntimeError("it waited although it has no await"))
+
+
+def _disown(task: "asyncio.Task[None]") -> None:
+    """Let the loop end without a task that ignores its cancellation; whoever closes it would wait for it for ever."""
+    asyncio._unregister_task(task)
+    # That it is still at work when the loop is gone is then no news to tell on standard error.
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def _end_of(task: "asyncio.Task[None]") -> Left:
