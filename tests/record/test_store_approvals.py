@@ -72,7 +72,7 @@ async def test_an_answer_keeps_other_arguments_and_its_scope(store: Store) -> No
 
 async def test_an_unknown_question_is_not_kept(store: Store) -> None:
     for asking in (store.approval("nope"), store.answer("nope", YES)):
-        with pytest.raises(NotKept, match="list the approvals"):
+        with pytest.raises(NotKept, match="`toolwire approvals` lists"):
             await asking
 
 

@@ -182,6 +182,19 @@ def test_an_unknown_key_is_refused_with_its_line_and_the_nearest_key(
     assert advice in said.partition("did you mean")[2]
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("[loop]\niteration = 3", "did you mean loop.iterations?"),
+        ('[profiles.x]\nprovder = "a"', "did you mean profiles.NAME.provider?"),
+    ],
+)
+def test_keys_that_only_share_a_section_with_an_unknown_one_are_not_offered(
+    project: Path, text: str, advice: str
+) -> None:
+    assert complaint(project, text).endswith(advice)
+
+
 def test_an_unknown_variable_is_refused_in_the_spelling_of_variables(project: Path) -> None:
     said = complaint(project, environ={"TOOLWIRE_LOOP_ITERATIONS": "3"})
     assert "(TOOLWIRE_LOOP_ITERATIONS)" in said

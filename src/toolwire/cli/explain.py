@@ -8,7 +8,7 @@ from rich.text import Text
 from toolwire.agent import run_sync
 from toolwire.cli.approvals import standing_line
 from toolwire.cli.budget import budget_rung, used_today
-from toolwire.cli.call import Pairs, case_of, read_arguments
+from toolwire.cli.call import Pairs, case_of, read_arguments, tell_where
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import AGENT, Granted, Place, here, store_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Root, Tier, Yes
@@ -66,7 +66,15 @@ def explain(
     standing = run_sync(_standing(place, decision, project))
     budget = budget_rung(place, run_sync(used_today(place)))
     _show_climb(screen, climb(case), decision, standing, budget, as_json=as_json)
+    if case.call.name not in case.toolbox:
+        tell_where(screen, place, name or "")
+        _tell_of_calls(screen, name or "")
     return Exit.DONE
+
+
+def _tell_of_calls(screen: Screen, name: str) -> None:
+    if name.startswith("call_"):
+        screen.tell(clean(f"For a call on record write: toolwire explain --call {name[:80]}"), "yellow")
 
 
 async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from toolwire.cli.conformance import Report, report_on, report_on_skill, reports_object, show_reports
 from toolwire.cli.door import Command
+from toolwire.cli.elsewhere import where_to_find, withheld_tools
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
 from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, toolbox_of
@@ -29,7 +30,6 @@ from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.toolbox.skill_choice import Withheld
 from toolwire.toolbox.skills import read_skill
 
 _TIER_STYLES = {"crawl": "green", "walk": "yellow", "run": "red"}
@@ -67,7 +67,7 @@ def list_tools(
     if compact:
         screen.say(compact_catalogue(tool for tool, reason in listed if not reason))
         return Exit.DONE
-    listed += [(each.tool, each.reason) for each in _withheld(place)]
+    listed += [(each.tool, each.reason) for each in withheld_tools(place)]
     if as_json:
         screen.json([{**tool_object(tool), **_offer_object(reason)} for tool, reason in listed])
     else:
@@ -88,11 +88,11 @@ def show_tool(
     place = here({"tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
-    aside = {f"{each.tool.name}@{each.tool.version}": each for each in _withheld(place)}
+    aside = {f"{each.tool.name}@{each.tool.version}": each for each in withheld_tools(place)}
     if name in aside:
         tool, withheld = aside[name].tool, aside[name].reason
     else:
-        tool = _required(toolbox, name)
+        tool = _required(place, toolbox, name)
         withheld = _why_not(tool, toolbox, grant_of(place, Granted(), toolbox))
     entry = _skills_entry(place, tool)
     if as_json:
@@ -132,7 +132,7 @@ def validate(
 
 def _reports(place: Place, what: str | None) -> dict[str, Report]:
     skills = place.skills
-    if what is not None and Path(what).is_file():
+    if what is not None and (Path(what).is_file() or what.endswith(".json")):
         return {tool.name: Report([*report(tool), *standard_name(tool)]) for tool in _defined_in(what)}
     if what is not None and Path(what).is_dir():
         return report_on_skill(read_skill(Path(what).absolute(), skills.trusted), skills)
@@ -146,7 +146,7 @@ def _reports(place: Place, what: str | None) -> dict[str, Report]:
     if what is None:
         return reports
     meant = {name: each for name, each in reports.items() if what in (name, name.partition("@")[0])}
-    return meant or {what: report_on(_required(toolbox_of(place), what))}
+    return meant or {what: report_on(_required(place, toolbox_of(place), what))}
 
 
 def _defined_in(file: str) -> list[Tool]:
@@ -160,18 +160,14 @@ def _defined_in(file: str) -> list[Tool]:
     return [tool_from_openai(each) for each in listed]
 
 
-def _required(toolbox: Toolbox, name: str) -> Tool:
+def _required(place: Place, toolbox: Toolbox, name: str) -> Tool:
     tool = toolbox.get(name)
     if tool is None:
         near = toolbox.nearest(name)
         advice = f"Did you mean {' or '.join(near)}?" if near else "`toolwire tools list` shows all of them."
+        advice = where_to_find(place, name) or advice
         raise NotKept(f"there is no tool named {name[:128]!r}. {advice}")
     return tool
-
-
-def _withheld(place: Place) -> tuple[Withheld, ...]:
-    """The tools of skills that are not offered for reasons of their own."""
-    return place.skills.chosen(own_tools_of(place).names).withheld
 
 
 def _skills_entry(place: Place, tool: Tool) -> SkillTool | None:

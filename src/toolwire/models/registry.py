@@ -87,6 +87,8 @@ def _open_local(model: str) -> ChatModel:
 
 
 def _unknown(name: str) -> str:
+    if name in ("http", "https"):
+        return "an address is not a model: write openai-compatible:MODEL, and give the address as --base-url"
     near = difflib.get_close_matches(name[:40], PROVIDERS, 3, 0.5)
     known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PROVIDERS)}"
     return f"no provider is called {name[:40]!r}; {known}"

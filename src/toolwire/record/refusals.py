@@ -9,7 +9,7 @@ from toolwire.protocol.values import changed
 
 
 def no_turn(turn_id: str) -> NotKept:
-    return NotKept(f"no turn {turn_id!r} is kept here; list the turns to see their ids")
+    return NotKept(f"no turn {turn_id[:100]!r} is kept here; `toolwire status` lists the newest turns")
 
 
 def no_call(card: CallCard) -> NotKept:
@@ -17,7 +17,7 @@ def no_call(card: CallCard) -> NotKept:
 
 
 def no_approval(approval_id: str) -> NotKept:
-    return NotKept(f"nobody was asked under {approval_id[:100]!r}; list the approvals to see their ids")
+    return NotKept(f"nobody was asked under {approval_id[:100]!r}; `toolwire approvals` lists the questions")
 
 
 def decided(card: ApprovalCard) -> Fenced:

@@ -165,11 +165,17 @@ def known_sections() -> frozenset[str]:
 
 def nearest_keys(name: str) -> list[str]:
     """Up to three known keys or sections that someone who wrote `name` may have meant, the likeliest first."""
-    name = name[:128]
-    last = name.rpartition(".")[2]
+    name = pattern_of(tuple(name[:128].split(".")))
+    section, _, last = name.rpartition(".")
     same_end = [key for key in known_keys() if key.rpartition(".")[2] == last]
-    near = get_close_matches(name, [*known_keys(), *sorted(known_sections())], n=3, cutoff=0.6)
+    near = _alike_in(section, last) or get_close_matches(name, [*known_keys(), *sorted(known_sections())], n=3)
     return list(dict.fromkeys([*same_end, *near]))[:3]
+
+
+def _alike_in(section: str, last: str) -> list[str]:
+    """Keys of one section whose last word looks like this one; a section they share makes no two words alike."""
+    inside = {key.rpartition(".")[2]: key for key in known_keys() if key.rpartition(".")[0] == section}
+    return [inside[word] for word in get_close_matches(last, inside, n=3)]
 
 
 def describe() -> list[tuple[str, str, str, str]]:
