@@ -76,6 +76,12 @@ async def test_another_output_is_a_failure_that_says_what_is_wrong(kind: Any, va
     assert result.structured is None
 
 
+async def test_the_whole_output_is_not_called_arguments() -> None:
+    assert "promises: expected an integer, got the string 'three'." in (await brewed(promising(int, "three"))).text
+    inside = await brewed(promising(list[int], [1, "three"]))
+    assert "promises: [1]: expected an integer, got the string 'three'." in inside.text
+
+
 async def test_what_was_given_all_the_same_is_kept_and_its_handle_told() -> None:
     store = MemoryStore()
     result = await brewed(promising(Tea, {"name": "green", "minutes": "three"}), store)

@@ -166,7 +166,7 @@ def test_what_has_no_certain_value_is_refused_in_words(expression: str, words: s
         ("(1).__class__", "not understood"),
         ("٣ + 1", "not understood"),
         ("5 != 3", "not understood"),
-        ("1 = 1", "not understood"),
+        ("1 = 1", "not understood at character 3"),
         ("", "empty"),
         ("()", "does not belong"),
         ("1 +", "ends too early"),

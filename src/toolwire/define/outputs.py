@@ -47,9 +47,14 @@ def _types_that_are_enough(schema: Mapping[str, Any]) -> frozenset[type]:
     return _OF_TYPE.get(kind, frozenset()) if isinstance(kind, str) and schema.keys() <= _SAYS_NOTHING else frozenset()
 
 
+def _of_output(sentence: str, *, whole: bool) -> str:
+    """A sentence made for arguments, said of an output: what is wrong with the whole of it names no place."""
+    return sentence.removeprefix("arguments: ") if whole else sentence
+
+
 def _fault(compiled: Validator, plain: Any, schema: Mapping[str, Any]) -> str:
     try:
         compiled.validate(plain)
     except ValidationError as first:  # all of them could be as many as a hostile output has items
-        return sentences([first], schema)[0]
+        return _of_output(sentences([first], schema)[0], whole=not first.instance_path)
     return ""

@@ -41,7 +41,8 @@ def tokens_of(expression: str) -> list[Token]:
     while at < len(expression):
         found = _TOKEN.match(expression, at)
         if found is None:
-            refuse(f"{expression[at:].lstrip()[:1]!r} is not understood at character {at + 1}")
+            rest = expression[at:].lstrip()
+            refuse(f"{rest[:1]!r} is not understood at character {len(expression) - len(rest) + 1}")
         kind = found.lastgroup or ""
         text = found[kind].lower()
         tokens.append(Token(kind, _SAME_MARK.get(text, text), found.start(kind), found.end()))
