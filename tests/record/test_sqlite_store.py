@@ -13,6 +13,7 @@ from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.record.contract import Store, TurnStats
+from toolwire.record.sqlite import SqliteStore
 
 from .conftest import OpenStore
 from .samples import a_call, a_card, a_row, a_turn, success
@@ -115,6 +116,17 @@ async def test_only_its_user_can_look_into_the_store(open_sqlite: OpenStore, tmp
 
     assert {mode(path) for path in (home, *home.rglob("*")) if path.is_dir()} == {0o700}
     assert {path.name: mode(path) for path in home.rglob("*") if path.is_file() and mode(path) != 0o600} == {}
+
+
+async def test_a_folder_that_is_made_for_the_store_is_kept_out_of_version_control(
+    tmp_path: Path,
+) -> None:
+    made, found = tmp_path / "made", tmp_path / "found"
+    found.mkdir()
+    for home in (made, found):
+        await (await SqliteStore.at(home)).close_store()
+    assert (made / ".gitignore").read_text() == "*\n"
+    assert not (found / ".gitignore").exists()  # it may hold more than ours
 
 
 async def test_a_change_whose_asker_was_canceled_is_kept_all_the_same(open_sqlite: OpenStore) -> None:

@@ -44,6 +44,18 @@ from toolwire.wire.format_tally import FormatTally
 T = TypeVar("T")
 
 
+def make_home(home: Path) -> None:
+    """The folder of a record, made if need be. One that is made here is not for version control. Raises OSError."""
+    try:
+        home.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        home.mkdir(exist_ok=True)  # raises where it is no folder
+    else:
+        ignore = home / ".gitignore"
+        ignore.touch(mode=0o600)
+        ignore.write_text("*\n")
+
+
 class SqliteStore:
     """Keeps everything under one folder: what a method has answered survives `kill -9` and a power cut.
 
@@ -79,7 +91,7 @@ class SqliteStore:
         path = home / "store.db"
         connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
         try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_home(home)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             _prepare(connect, path)
             owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
