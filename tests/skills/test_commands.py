@@ -32,7 +32,9 @@ def test_a_skill_is_offered_once_it_is_trusted_and_no_longer_when_it_changes(str
     assert why_not(strict("tools", "--json")) == {
         "greet@1": f"not trusted; look at it, then: toolwire trust {folder}"
     }  # fmt: skip
-    assert strict("call", "greet", "name=Ada").code == Exit.NOT_FOUND
+    refused = strict("call", "greet", "name=Ada")
+    assert refused.code == Exit.NOT_FOUND
+    assert f"not trusted; look at it, then: toolwire trust {folder}" in refused.err
 
     told = strict("trust", str(folder))
     assert "greet 1: runs bin/greet, may use nothing but its arguments" in told.out

@@ -8,6 +8,7 @@ import typer
 
 from toolwire.agent import Agent, run_sync
 from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
+from toolwire.cli.elsewhere import where_to_find
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, store_of, toolbox_of
@@ -17,7 +18,7 @@ from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.telling import teller_of
-from toolwire.cli.text import duration
+from toolwire.cli.text import clean, duration
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
 from toolwire.errors import SettingsError, Suspended
@@ -69,7 +70,10 @@ def call(
         _show(screen, result)
     if result.ok:
         return Exit.DONE
-    return Exit.NOT_FOUND if result.error and result.error.detail == {"rule": "exists"} else Exit.FAILED
+    if result.error is None or result.error.detail != {"rule": "exists"}:
+        return Exit.FAILED
+    tell_where(screen, place, wanted.name or "")
+    return Exit.NOT_FOUND
 
 
 def preflight(
@@ -100,6 +104,8 @@ def preflight(
             screen.say(f"{found['rule']:<12}  {found['message']}")
     else:
         screen.say(f"Nothing stands in the way of {name}.", "green")
+    if case.call.name not in case.toolbox:
+        tell_where(screen, place, name)
     return Exit.FAILED if issues else Exit.DONE
 
 
@@ -107,6 +113,12 @@ def case_of(place: Place, name: str, arguments: dict[str, Any], granted: Granted
     """The call as the ladder judges it, on its own and outside any turn."""
     toolbox = toolbox_of(place)
     return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted, toolbox))
+
+
+def tell_where(screen: Screen, place: Place, name: str) -> None:
+    """Tell the one who types, not the model, where a tool that is not there could come from."""
+    if place_of_it := where_to_find(place, name):
+        screen.tell(clean(place_of_it), "yellow")
 
 
 def read_arguments(text: str | None, pairs: list[str]) -> dict[str, Any]:

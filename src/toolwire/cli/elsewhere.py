@@ -1,0 +1,24 @@
+"""Where a tool that is not there could come from, for the one who types."""
+
+from toolwire.cli.opening import Place, own_tools_of, workplace_of
+from toolwire.toolbox.outfits import OUTFITS
+from toolwire.toolbox.skill_choice import Withheld
+
+
+def withheld_tools(place: Place) -> tuple[Withheld, ...]:
+    """The tools of skills that are not offered for reasons of their own."""
+    return place.skills.chosen(own_tools_of(place).names).withheld
+
+
+def where_to_find(place: Place, name: str) -> str:
+    """A sentence about the skill, the setting or the group that has a tool of this name; empty if none has."""
+    if name in own_tools_of(place):
+        return f"{name} is left out by tools.include or tools.exclude."
+    for each in withheld_tools(place):
+        if name in (each.tool.name, f"{each.tool.name}@{each.tool.version}"):
+            return f"The skill {each.tool.skill} has a tool {each.tool.name}: {each.reason}"
+    given = workplace_of(place)
+    for group, tools in OUTFITS.items():
+        if any(tool.name == name for tool in tools(given)):
+            return f"{name} is in the group {group}: add --tools {group}, or name it in tools.groups."
+    return ""
