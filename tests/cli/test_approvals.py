@@ -46,6 +46,18 @@ def test_a_single_call_waits_is_approved_with_other_arguments_and_goes_on(painte
     assert painter("approvals", "--json").json == []
 
 
+def test_status_counts_what_waits_for_a_person_and_the_log_names_who_answered(painter: Inside) -> None:
+    painter("call", "paint", "colour=red")
+    assert painter("status", "--json").json["waiting"] == 1
+    assert "1 for a person's word: toolwire approvals" in painter("status").out
+    [asked] = painter("approvals", "--json").json
+    painter("approve", asked["id"], "--by", "ann")
+    assert painter("status", "--json").json["waiting"] == 0
+    assert "waiting" not in painter("status").out
+    [told] = [line for line in painter("logs").out.splitlines() if "approved" in line]
+    assert "ann said so" in told
+
+
 def test_a_no_is_an_answer_and_a_second_word_comes_too_late(painter: Inside, tmp_path: Path) -> None:
     painter("call", "paint", "colour=red")
     [asked] = painter("approvals", "--json").json

@@ -19,8 +19,9 @@ def row_line(row: AuditRow) -> Text:
     took = f" {duration(row.elapsed_ms)}" if row.elapsed_ms else ""
     engine = clean(str(row.detail.get("engine", "")))
     box = (f" in {engine}" if engine else "", "bold red" if engine == "none" else "")
+    person = f", {one_line(str(row.detail['by']), 60)} said so" if row.detail.get("by") else ""
     read = (f" from {clean(str(row.detail['origins'][0]))}" if row.detail.get("origins") else "", "yellow")
     return Text.assemble(
         (at, "dim"), "  ", (f"{clean(row.event):<8}", style), "  ", (f"{one_line(row.tool, 60):<10}", "bold"),
-        "  ", clean(how), took, box, read, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
+        "  ", clean(how), person, took, box, read, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
@@ -38,29 +38,36 @@ def status(
     """Show the settings in force, the store, the turns on record, and the health of tools."""
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    turns, measured, boxes = run_sync(_read(place))
+    kept = run_sync(_read(place))
     used = run_sync(used_today(place))
-    health = _health(place, measured, boxes)
+    health = _health(place, kept.measured, kept.boxes)
     if as_json:
-        screen.json({"tools": health} if tools else {**_overview(place, turns, used), "tools": health})
+        screen.json({"tools": health} if tools else {**_overview(place, kept, used), "tools": health})
         return Exit.DONE
     if not tools:
-        _show_overview(screen, place, turns, used)
+        _show_overview(screen, place, kept, used)
     _show_health(screen, health)
     return Exit.DONE
 
 
-async def _read(place: Place) -> tuple[list[TurnSummary], list[ToolMetrics], dict[str, str]]:
-    """What is on record: turns, how tools have fared, and the sandbox in which each of them last ran.
+class _Kept(NamedTuple):
+    """What is on record: turns, how many calls wait for a person, how tools have fared, where each of them last ran."""
 
-    A store that does not exist yet is not made by looking for it.
-    """
+    turns: list[TurnSummary]
+    waiting: int
+    measured: list[ToolMetrics]
+    boxes: dict[str, str]
+
+
+async def _read(place: Place) -> _Kept:
+    """Look at the record. A store that does not exist yet is not made by looking for it."""
     if not place.kept:
-        return [], [], {}
+        return _Kept([], 0, [], {})
     async with store_of(place) as store:
         rows = await store.audit_log(limit=_MOST_ROWS)
         boxes = {row.tool: str(row.detail["engine"]) for row in rows if row.detail.get("engine")}
-        return await store.turns(limit=_MOST_TURNS), (await store.metrics())[0], boxes
+        waiting = await store.approvals(only_open=True, limit=_MOST_TURNS)
+        return _Kept(await store.turns(limit=_MOST_TURNS), len(waiting), (await store.metrics())[0], boxes)
 
 
 def settings_in_force(place: Place) -> list[dict[str, Any]]:
@@ -81,15 +88,16 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{name}", value
 
 
-def _overview(place: Place, turns: list[TurnSummary], used: Spending) -> dict[str, Any]:
+def _overview(place: Place, kept: _Kept, used: Spending) -> dict[str, Any]:
     return {
         "model": place.settings.chosen().model,
         "settings": settings_in_force(place),
         "sandbox": place.settings.tools.engine,
         "store": {"kind": place.settings.store.kind, "home": str(place.home), "exists": place.kept},
         "budget": budget_object(place, used),
-        "turns": {state: sum(turn.state == state for turn in turns) for state in STATES},
-        "newest": [plain(turn) for turn in turns[:_SHOWN_TURNS]],
+        "turns": {state: sum(turn.state == state for turn in kept.turns) for state in STATES},
+        "waiting": kept.waiting,
+        "newest": [plain(turn) for turn in kept.turns[:_SHOWN_TURNS]],
     }
 
 
@@ -119,15 +127,16 @@ def _fared(each: ToolMetrics | None) -> dict[str, Any]:
     }
 
 
-def _show_overview(screen: Screen, place: Place, turns: list[TurnSummary], used: Spending) -> None:
-    view = _overview(place, turns, used)
+def _show_overview(screen: Screen, place: Place, kept: _Kept, used: Spending) -> None:
+    view, turns = _overview(place, kept, used), kept.turns
     counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
     more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""
     store = f"{view['store']['kind']} in {place.home}" + ("" if place.kept else " (not made yet)")
     boxed = "none: commands are not confined" if view["sandbox"] == "none" else view["sandbox"]
     today = budget_line(place, used)
     shown = {"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more}
-    screen.pairs({**shown, "today": today} if today else shown)
+    asked = f"{kept.waiting} for a person's word: toolwire approvals" if kept.waiting else ""
+    screen.pairs({**shown, **{name: said for name, said in (("waiting", asked), ("today", today)) if said}})
     for setting in view["settings"]:
         value = one_line(str(setting["value"]), 60)
         screen.out.print(Text.assemble(("set    ", "dim"), f"{setting['key']} = {value}  ", (setting["origin"], "dim")))
