@@ -196,7 +196,8 @@ async def test_a_job_goes_on_after_its_turn_and_tells_how_it_is_doing(desk: Desk
 
     assert (rest.structured["state"], rest.structured["exit_code"]) == ("finished", 5)
     assert rest.structured["output"] == "two\n"
-    assert (await desk("job_tail", job=job, lines=1)).structured["output"] == "two\n"
+    last = await desk("job_tail", job=job, lines=1)
+    assert (last.structured["output"], last.engine, bool(last.profile)) == ("two\n", "bubblewrap", True)
     progress = [event.message for event in desk.events if isinstance(event, CallProgress)]
     assert f"{job} running: one" in progress
 

@@ -165,9 +165,9 @@ def _owner(context: Context) -> str:
 
 
 def _shown(job: Job, after: int, context: Context) -> JobOutput:
-    context.ran_in("", "", reached=job.reaches)
-    text, position = job.after(after)
     ran = job.ran
+    context.ran_in(ran.engine if ran else "", ran.profile if ran else "", reached=job.reaches)
+    text, position = job.after(after)
     failed = job.task.exception() if job.state == "failed" else None
     return {
         "job": job.id,
