@@ -68,7 +68,13 @@ def explain(
     _show_climb(screen, climb(case), decision, standing, budget, as_json=as_json)
     if case.call.name not in case.toolbox:
         tell_where(screen, place, name or "")
+        _tell_of_calls(screen, name or "")
     return Exit.DONE
+
+
+def _tell_of_calls(screen: Screen, name: str) -> None:
+    if name.startswith("call_"):
+        screen.tell(clean(f"For a call on record write: toolwire explain --call {name[:80]}"), "yellow")
 
 
 async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:

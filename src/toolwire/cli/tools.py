@@ -132,7 +132,7 @@ def validate(
 
 def _reports(place: Place, what: str | None) -> dict[str, Report]:
     skills = place.skills
-    if what is not None and Path(what).is_file():
+    if what is not None and (Path(what).is_file() or what.endswith(".json")):
         return {tool.name: Report([*report(tool), *standard_name(tool)]) for tool in _defined_in(what)}
     if what is not None and Path(what).is_dir():
         return report_on_skill(read_skill(Path(what).absolute(), skills.trusted), skills)
