@@ -86,6 +86,21 @@ async def test_a_full_disk_is_said_to_all_who_wait_and_forgotten_once_there_is_r
     assert is_sound(tmp_path)
 
 
+async def test_a_store_for_which_there_is_no_room_says_so_and_is_made_once_there_is(tmp_path: Path) -> None:
+    """A limit on file size stands for the full disk."""
+    opening = [sys.executable, "-m", "tests.record.children", "race", str(tmp_path), "child"]
+    squeezed = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", *opening]
+    async with asyncio.timeout(30):
+        process = await asyncio.create_subprocess_exec(*squeezed, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+        _, told = await process.communicate()
+
+    *_, reason = told.decode().splitlines()
+    assert reason.startswith("toolwire.errors.StoreUnavailable: ")
+    assert "space" in reason
+    await (await SqliteStore.at(tmp_path)).close_store()
+    assert is_sound(tmp_path)
+
+
 async def test_a_lock_held_too_long_is_said_and_forgotten_once_it_is_gone(
     open_sqlite: OpenStore, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """The tables of the SQLite store, as numbered steps from nothing to today."""
 
+import contextlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -277,7 +278,9 @@ def migrate(
                 _take(connection, steps[done], done + 1)
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            # SQLite rolls back by itself where there is no room, and what went wrong must not be hidden by that.
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
             raise
 
 
