@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 import typer
 from rich.text import Text
 
+from toolwire.agent import run_sync
 from toolwire.cli.doctor_sandbox import examine_all, sandbox_lines, table
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, here, toolbox_of
+from toolwire.cli.opening import Place, here, store_of, toolbox_of
 from toolwire.cli.options import AsJson, Home, NoColor
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
@@ -94,6 +95,7 @@ def _examined(home: str | None) -> Iterator[Finding]:
     else:
         yield _settings(place)
         yield from _home(place.home)
+        yield from _store(place)
         yield _tools(place)
         yield _keys(place)
         yield _ollama(place.environ.get("OLLAMA_HOST", ""))
@@ -134,6 +136,24 @@ def _home(home: Path) -> Iterator[Finding]:
     yield durability
     scarce = free < _ENOUGH_GIB
     yield Finding("disk", "warn" if scarce else "ok", f"{free:,.1f} GiB are free there", "make room" if scarce else "")
+
+
+def _store(place: Place) -> Iterator[Finding]:
+    """A look at the record as every command takes it. One that does not exist yet is not made by looking for it."""
+    if not place.kept:
+        return
+    try:
+        run_sync(_looked_into(place))
+    except ToolwireError as wrong:
+        yield Finding("store", "broken", str(wrong), "or choose another home with --home DIR")
+    else:
+        yield Finding("store", "ok", "can be opened, and what it keeps of turns and calls can be read")
+
+
+async def _looked_into(place: Place) -> None:
+    async with store_of(place) as store:
+        await store.turns(limit=1)
+        await store.audit_log(limit=1)
 
 
 def _durability(file: Path) -> Finding:
