@@ -1,6 +1,6 @@
 """The mean of two adapters, where the second went on from the first: `python -m training.blend FIRST SECOND OUT`.
 
-The first may have a smaller rank; what it lacks counts as nothing.
+The first may have a smaller rank; what it lacks counts as nothing. `--share` says how much of the first is taken.
 """
 
 import argparse
@@ -20,10 +20,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("first", "second", "out"):
         parser.add_argument(name, type=Path)
+    parser.add_argument("--share", type=float, default=0.5)
     given = parser.parse_args()
     first, second = Weights(given.first), Weights(given.second)
     padded = {name: widened(first.load(name), tensor.shape) for name, tensor in second.tensors.items()}
-    mean = {name: (tensor + second.load(name)) / 2 for name, tensor in padded.items()}
+    rest = 1 - given.share
+    mean = {name: given.share * tensor + rest * second.load(name) for name, tensor in padded.items()}
     write_adapter(given.out, mean, alpha=second.fields["adapter.lora.alpha"], name=second.fields["general.name"])
 
 

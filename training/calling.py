@@ -29,7 +29,17 @@ JOINTS = (
     "; ",
     " and also ",
     ", and ",
+    " plus ",
+    " & ",
+    ", after that ",
+    " - and ",
+    ", and while you're at it, ",
+    ". After that, ",
+    ", oh and ",
+    " and please ",
+    ", and please also ",
 )
+COUNTED = {2: ("Two things: ", "I need two things: ", "both please: "), 3: ("Three things: ", "a few things: ")}
 
 
 def single(maker: Maker) -> Dialogue:
@@ -48,7 +58,8 @@ def several(maker: Maker) -> Dialogue:
         return twins(maker)
     seeds = maker.seeds()
     asks: list[Ask] = []
-    while len(asks) < maker.rng.choice([2, 2, 2, 3]):
+    wished = maker.rng.choice([2, 2, 2, 2, 3])
+    while len(asks) < wished:
         asked = maker.ask(maker.family())
         if not any(asked.family.group in rivals(other.family.group) for other in asks):
             asks.append(asked)
@@ -57,6 +68,8 @@ def several(maker: Maker) -> Dialogue:
         return several(maker)
     talk = Dialogue("several", maker.offer(mades, seeds))
     text = _joined(maker, [asked.request(maker.rng, alone=False) for asked in asks])
+    if maker.rng.random() < 0.06:
+        text = maker.rng.choice(COUNTED[len(asks)]) + text
     capital = asks[0].frame.text[:1].islower() and maker.rng.random() < 0.6
     talk.user(text[:1].upper() + text[1:] if capital else text)
     maker.served_all(talk, asks, mades)

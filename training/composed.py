@@ -39,8 +39,28 @@ ALIKE = tuple(
         "degrees cold",
         "quality level",
         "eco share",
+        "every weekday period",
+        "severity priority level",
+        "visibility private public",
+        "travel class",
+        "address place room",
+        "label subject",
+        "for_whom company crew people",
+        "limit many",
+        "extras volume crew",
+        "attachment link",
+        "color ink theme_color",
+        "code ref",
+        "tongue place room color format",
+        "share degrees cold price clock address",
+        "period duration day days loose_day",
     )
 )
+# Conditions that suit almost any act.
+GENERAL = (
+    "note ref priority notify urgent dry confirm attachment link subject code limit visibility severity private"
+    " backup_first email phone reason label tags for_whom company day clock channel quality force"
+).split()
 UNIT_NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "seconds": (("seconds", "s", "sec", "secs"), ("in seconds", "seconds", "how many seconds")),
     "minutes": (("minutes", "min", "mins"), ("in minutes", "minutes", "how many minutes")),
@@ -169,6 +189,7 @@ def compose(act: Act, rng: Draw, *, held: bool | None = False) -> Family:
     frame = rng.choice([frame for frame in act.frames if held is None or frame.held == held] or act.frames)
     text, fixed = frame.text, dict(frame.fixed)
     able = rng.sample(act.clauses, min(len(act.clauses), rng.choices([0, 1, 2, 3, 4], [8, 25, 32, 25, 10])[0]))
+    able += [name for name in rng.sample(GENERAL, rng.choices([0, 1, 2], [60, 28, 12])[0]) if name not in able]
     taken = {name for role in act.roles for name in role.names}
     nest = rng.choice(NESTS) if rng.random() < 0.07 and len(able) > 1 else ""
     nest = "" if nest in taken else nest

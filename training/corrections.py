@@ -21,6 +21,16 @@ SUGGESTIONS = (
     "{what} {role} {bad}; known are {listed}",
     "invalid {role} {bad}: use {good} instead",
     "{role} {bad} was not found. Try {good}",
+    "{bad}: not found. Available: {listed}",
+    "{what} {role} {bad} (available: {listed})",
+    "{role} {bad} is not valid; valid values: {listed}",
+    "{bad} does not exist here. Did you mean {good}?",
+    "404: {bad} has moved to {good}",
+    "{bad} is no longer used, use {good}",
+    "{what} {role} {bad}, only {listed}",
+    "could not find {bad}. Similar: {good}",
+    "{role} should be {good}, not {bad}",
+    "{bad} is misspelled, it should be {good}",
 )
 LIMITS = (
     "{role} must be at most {limit}",
@@ -28,6 +38,18 @@ LIMITS = (
     "{role} may not be more than {limit}",
     "invalid {role}: no more than {limit} allowed",
     "{role}: {bad} exceeds the limit of {limit}",
+    "{role} must be between 1 and {limit}",
+    "{role} must be in the range 1-{limit}, got {bad}",
+    "{bad} is more than the {limit} that are allowed for {role}",
+    "only {limit} are available",
+    "{role} is limited to {limit}",
+)
+LEASTS = (
+    "{role} must be at least {limit}",
+    "{role} {bad} is too small, the minimum is {limit}",
+    "{role} may not be less than {limit}",
+    "{role} must be {limit} or more",
+    "the smallest {role} is {limit}",
 )
 SHAPES = (
     "{role} must have the form {shape}",
@@ -41,7 +63,7 @@ UNFIXABLE = {"text", "seconds", "object", "objects", "bool", "list"}
 
 def fixed(maker: Maker, asked: Ask) -> Fix | None:
     """What was asked, the error that it meets, and what is asked then; None if nothing can be put right."""
-    ways: list[Callable[[Ask, str, Draw], Fix | None]] = [_suggested, _suggested, _limited, _shaped, _cased]
+    ways: list[Callable[[Ask, str, Draw], Fix | None]] = [_suggested, _suggested, _limited, _raised, _shaped, _cased]
     roles = [role for role in asked.said if role in asked.family.roles and role not in asked.frame.fixed]
     for _ in range(6):
         if not roles:
@@ -106,6 +128,15 @@ def _limited(asked: Ask, role: str, rng: Draw) -> Fix | None:
     if not 0 < limit < value:
         return None
     message = rng.choice(LIMITS).format(role=role.replace("_", " "), bad=value, limit=limit)
+    return asked, message, revalued(asked, role, str(limit), limit)
+
+
+def _raised(asked: Ask, role: str, rng: Draw) -> Fix | None:
+    value = asked.values[role]
+    if type(value) is not int or value < 1:
+        return None
+    limit = rng.choice([value + 1, value + rng.randint(2, 20), 10 * (value // 10 + 1), value * 2])
+    message = rng.choice(LEASTS).format(role=role.replace("_", " "), bad=value, limit=limit)
     return asked, message, revalued(asked, role, str(limit), limit)
 
 

@@ -13,19 +13,19 @@ from training.troubles import asking, failing, injected, refusing
 __all__ = ["Dialogue", "Maker", "dialogue"]
 
 MIX: tuple[tuple[Callable[[Maker], Dialogue], float], ...] = (
-    (single, 48),
-    (several, 10),
-    (chain, 6),
+    (single, 44),
+    (several, 13),
+    (chain, 7),
     (again, 5),
     (lookup, 2),
-    (relay, 4),
+    (relay, 5),
     (recall, 1),
-    (sourced, 6),
-    (failing, 8),
-    (talking, 12),
+    (sourced, 7),
+    (failing, 11),
+    (talking, 13),
     (refusing, 6.5),
     (asking, 2),
-    (injected, 3),
+    (injected, 4),
     (about, 1),
 )
 

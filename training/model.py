@@ -4,7 +4,7 @@ Weights stay in the layout of the GGUF file, whose rotary embedding turns neighb
 written out as it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import torch
@@ -80,7 +80,16 @@ class Model(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         return functional.linear(hidden, self.embedding).float()
 
-    def adapters(self) -> Iterator[tuple[str, Tensor]]:
+    def learnt(self) -> list[nn.Parameter]:
+        return [tensor for _, tensor in self.adapters()]
+
+    @torch.no_grad()
+    def take(self, state: Sequence[Tensor]) -> None:
+        """Go on with these values of what is learnt."""
+        for parameter, value in zip(self.learnt(), state, strict=True):
+            parameter.copy_(value)
+
+    def adapters(self) -> Iterator[tuple[str, nn.Parameter]]:
         for number, block in enumerate(self.blocks):
             for name in LINEARS:
                 layer = block.get_submodule(name)

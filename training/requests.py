@@ -13,6 +13,7 @@ from training.wording import worded
 
 TRIES = 20
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_SUM = re.compile(r"#\d+([-+*]\d+)+")
 DIFFERENT = (("from", "to"), ("a", "b"), ("old_text", "new_text"), ("source", "dest"), ("origin", "destination"))
 ORDERED = (("min", "max"), ("start", "end"))
 
@@ -65,6 +66,8 @@ def _fixed(family: Family, frame: Frame, known: Mapping[str, Any]) -> dict[str, 
 def _typed(value: Any, kind: str) -> Any:
     if not isinstance(value, str) or schema_of(kind).get("type") not in ("integer", "number"):
         return value
+    if _SUM.fullmatch(value):
+        return eval(value[1:])  # our own arithmetic: digits and signs
     return json.loads(value) if _NUMBER.fullmatch(value) else value
 
 

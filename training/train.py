@@ -1,7 +1,7 @@
 """Train the adapter: `python -m training.train --base FILE.gguf --out FOLDER`. One GPU, some minutes.
 
-Dialogues are generated and cut into tokens by all processor cores before the GPU is touched (worker processes that
-start after CUDA does hang), then laid end to end, so that no time goes into padding.
+Dialogues are generated and cut into tokens by all processor cores while the GPU works (the processes start before it
+is touched, or they hang), then laid end to end, so that no time goes into padding.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,12 @@ from training.gguf import Weights, write_adapter
 from training.model import Model
 from training.tokens import LONGEST, Marks, Numbers, batch_of, tokenizer
 
-CHUNK = 500
+CHUNK = 250
 PAD = 2
+ROOM = 28 * 1024
+MOST_ROWS = 190
+EDGES = 256
+KEPT = 0.998
 Row = tuple[Numbers, Marks, str]
 Figures = tuple[dict[str, float], list[str]]
 
@@ -40,26 +45,25 @@ class Batch:
     learnt: Tensor
 
     @classmethod
-    def of(cls, rows: list[Row], room: int, device: str) -> "Batch":
+    def of(cls, rows: list[Row], device: str) -> "Batch":
         lengths = [len(numbers) for numbers, _, _ in rows]
-        spare = room - sum(lengths)
+        spare = ROOM - sum(lengths)
         tokens = np.concatenate([numbers for numbers, _, _ in rows] + [np.full(spare, PAD, np.uint16)]).astype(np.int64)
         marks = np.concatenate([marks for _, marks, _ in rows] + [np.zeros(spare, bool)])
         filler = [LONGEST] * (spare // LONGEST) + [spare % LONGEST]
         places = np.concatenate([np.arange(length) for length in lengths + filler])
         bounds = np.cumsum([0, *lengths, *filler]).astype(np.int32)
-        bounds = np.concatenate([bounds, np.full(max(0, len(rows) + 64 - len(bounds)), room, np.int32)])
+        bounds = np.concatenate([bounds, np.full(EDGES - len(bounds), ROOM, np.int32)])
         learnt = np.nonzero(marks)[0]
         given = (tokens, places, bounds, learnt)
         return cls(*(torch.from_numpy(part).to(device, non_blocking=True) for part in given))
 
 
-def prepare(weights: Path, part: str, seed: int, count: int) -> list[Row]:
-    """So many dialogues, made by all cores."""
-    starts = range(0, count, CHUNK)
-    work = partial(_chunk, weights, part, seed)
-    with multiprocessing.get_context("fork").Pool() as pool:
-        return [row for rows in pool.imap(work, starts) for row in rows][:count]
+def dialogues(weights: Path, part: str, seed: int, count: int) -> Iterator[Row]:
+    """So many dialogues in their order, made ahead by all cores from now on."""
+    pool = multiprocessing.get_context("fork").Pool()
+    chunks = pool.imap(partial(_chunk, weights, part, seed), range(0, count, CHUNK))
+    return (row for rows in chunks for row in rows)
 
 
 _cutters: dict[Path, Tokenizer] = {}
@@ -71,8 +75,14 @@ def _chunk(weights: Path, part: str, seed: int, start: int) -> list[Row]:
     return batch_of(part, seed, start, CHUNK, _cutters[weights])
 
 
-def batches(rows: list[Row], size: int) -> list[list[Row]]:
-    return [rows[start : start + size] for start in range(0, len(rows) - size + 1, size)]
+def packed(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """As many dialogues as fit each step; what is left at the end is dropped."""
+    group: list[Row] = []
+    for row in rows:
+        if sum(len(numbers) for numbers, _, _ in group) + len(row[0]) > ROOM or len(group) == MOST_ROWS:
+            yield group
+            group = []
+        group.append(row)
 
 
 def loss_of(model: Model, batch: Batch) -> Tensor:
@@ -80,24 +90,23 @@ def loss_of(model: Model, batch: Batch) -> Tensor:
     return functional.cross_entropy(model.logits(hidden[batch.learnt - 1]), batch.tokens[batch.learnt])
 
 
-def rate(step: int, steps: int, top: float, warm: int = 100) -> float:
-    if step < warm:
-        return top * (step + 1) / warm
-    return top * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm))))
+def rate(step: int, share: float, top: float, warm: int = 100) -> float:
+    """A short rise, then down to nothing as the time runs out."""
+    return top * min(1.0, (step + 1) / warm) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
 
 
 @torch.no_grad()
-def measure(model: Model, rows: list[Row], size: int, room: int, device: str, cutter: Tokenizer) -> Figures:
+def measure(model: Model, rows: list[Row], device: str, cutter: Tokenizer) -> Figures:
     """Loss; by kind of turn, the share in which every token would have been chosen; and the calls that went wrong."""
     calls = int(cutter.encode("@").ids[0])
     right: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     losses, misses = [], []
-    for group in batches(rows, min(size, len(rows))):
-        batch = Batch.of(group, room, device)
+    for group in packed(rows):
+        batch = Batch.of(group, device)
         logits = model.logits(model(batch.tokens, batch.places, batch.bounds, LONGEST)[batch.learnt - 1])
         losses.append(functional.cross_entropy(logits, batch.tokens[batch.learnt]).item())
-        chosen = np.zeros(room, np.int64)
+        chosen = np.zeros(ROOM, np.int64)
         chosen[batch.learnt.cpu().numpy()] = logits.argmax(-1).cpu().numpy()
         start = 0
         for numbers, marks, kind in group:
@@ -125,12 +134,10 @@ def _turns(marks: Marks) -> list[tuple[int, int]]:
 
 def train(given: argparse.Namespace) -> None:
     began = time.time()
-    data = prepare(given.base, "train", given.seed, given.steps * given.batch)
-    checks = {part: prepare(given.base, part, 7, given.check) for part in ("phrasings", "tools")}
-    groups = batches(data, given.batch)
-    room = -(-max(sum(len(row[0]) for row in group) for group in groups) // 1024) * 1024
-    mean = sum(len(row[0]) for row in data) / len(data)
-    print(f"{len(data)} dialogues of {mean:.0f} tokens in {time.time() - began:.0f} s, room {room}", flush=True)
+    given.out.mkdir(parents=True, exist_ok=True)
+    groups = packed(dialogues(given.base, "train", given.seed, given.most))
+    checks = {part: list(dialogues(given.base, part, 7, given.check)) for part in ("phrasings", "tools")}
+    print(f"dialogues to check with after {time.time() - began:.0f} s", flush=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(given.seed)
     torch.set_float32_matmul_precision("high")
@@ -141,36 +148,61 @@ def train(given: argparse.Namespace) -> None:
     if given.compile:
         for block in model.blocks:
             block.compile(dynamic=False)
-    learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    means = learn(model, groups, given, began, device)
+    cutter = tokenizer(Weights(given.base))
+    found = candidates(model, means, given.mean)
+    for name, state in found.items():
+        model.take(state)
+        save(model, given.out / f"{name}.gguf", given.alpha)
+    for name, state in found.items():
+        model.take(state)
+        for part, rows in checks.items():
+            figures, misses = measure(model, rows, device, cutter)
+            print(name, part, json.dumps(figures), f"{time.time() - began:.0f} s", flush=True)
+            (given.out / f"{name}-{part}-misses.txt").write_text("\n".join(misses))
+
+
+def learn(
+    model: Model, groups: Iterable[list[Row]], given: argparse.Namespace, began: float, device: str
+) -> list[Tensor]:
+    """Train until the time is up; the running mean of the weights, which is often better than the last of them."""
+    learnt = model.learnt()
+    means = [parameter.detach().clone() for parameter in learnt]
     optimizer = torch.optim.AdamW(learnt, lr=given.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=device == "cuda")
-    limit = began + given.minutes * 60
-    steps, began_steps = len(groups), time.time()
+    began_steps = time.time()
+    seconds = max(1.0, began + given.minutes * 60 - began_steps)
     for step, group in enumerate(groups):
-        share = max(step / steps, (time.time() - began_steps) / max(1.0, limit - began_steps))
+        share = (time.time() - began_steps) / seconds
         for settings in optimizer.param_groups:
-            settings["lr"] = rate(int(share * steps) if step > 200 else step, steps, given.rate)
-        loss = loss_of(model, Batch.of(group, room, device))
+            settings["lr"] = rate(step, share, given.rate)
+        loss = loss_of(model, Batch.of(group, device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learnt, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if step % 100 == 0 or step == 10:
+        with torch.no_grad():
+            torch._foreach_lerp_(means, [parameter.detach() for parameter in learnt], max(1 - KEPT, 1 / (step + 1)))
+        if step % 200 == 0 or step == 10:
             print(f"step {step} loss {loss.item():.4f} at {time.time() - began:.0f} s", flush=True)
-        if share >= 1:
-            print(f"time is up after {step + 1} steps", flush=True)
+        if share >= 1 or step + 1 == given.steps:
             break
-    save(model, given)
-    cutter = tokenizer(Weights(given.base))
-    for part, rows in checks.items():
-        figures, misses = measure(model, rows, given.batch, room, device, cutter)
-        print(part, json.dumps(figures), f"{time.time() - began:.0f} s", flush=True)
-        (given.out / f"{part}.json").write_text(json.dumps(figures, indent=1))
-        (given.out / f"{part}-misses.txt").write_text("\n".join(misses))
+    print(f"{step + 1} steps after {time.time() - began:.0f} s", flush=True)
+    return means
 
 
-def save(model: Model, given: argparse.Namespace) -> None:
+def candidates(model: Model, means: list[Tensor], others: list[Path]) -> dict[str, list[Tensor]]:
+    """Weights to choose from: the last, their running mean, and its mean with other adapters."""
+    found = {"last": [parameter.detach().clone() for parameter in model.learnt()], "mean": means}
+    if others:
+        known = [[torch.from_numpy(file.load(name)) for name, _ in model.adapters()] for file in map(Weights, others)]
+        every = [[tensor.to(means[0].device) for tensor in tensors] for tensors in known] + [means]
+        found["blend"] = [torch.stack(tensors).mean(0) for tensors in zip(*every, strict=True)]
+    return found
+
+
+def save(model: Model, path: Path, alpha: float) -> None:
     tensors = {name: tensor.detach().float().cpu().numpy() for name, tensor in model.adapters()}
-    write_adapter(given.out / "smollm2-tools.gguf", tensors, alpha=given.alpha, name="smollm2-tools")
+    write_adapter(path, tensors, alpha=alpha, name="smollm2-tools")
 
 
 def main() -> None:
@@ -178,8 +210,9 @@ def main() -> None:
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="an adapter to go on from")
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--mean", type=Path, nargs="*", default=[], help="adapters to take the mean with at the end")
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--most", type=int, default=600_000, help="dialogues made at most")
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--alpha", type=float, default=64)
     parser.add_argument("--rate", type=float, default=1e-3)

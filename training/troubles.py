@@ -8,7 +8,7 @@ from training.families import Family
 from training.making import Dialogue, Maker, failure, lines, result
 from training.naming import Made
 from training.outcomes import document
-from training.requests import ask
+from training.requests import Ask, ask
 from training.wording import is_order, worded
 
 READERS = ("read", "webfetch", "bash", "read_file", "websearch", "grep", "todoread", "sessions_history")
@@ -40,7 +40,7 @@ def failing(maker: Maker) -> Dialogue:
     asked = maker.ask(maker.family())
     made = maker.made(asked, seeds := maker.seeds())
     talk = Dialogue("failing", maker.offer([made], seeds))
-    if maker.rng.random() < 0.75 and retried(maker, asked, talk, made):
+    if maker.rng.random() < 0.6 and retried(maker, asked, talk, made):
         return talk
     talk.user(asked.request(maker.rng))
     talk.calls((made, asked.arguments(made)))
@@ -48,10 +48,21 @@ def failing(maker: Maker) -> Dialogue:
         talk.gets(failure(made, maker.rng.choice(BUSY)))
         maker.served(talk, asked, made)
         return talk
-    message = maker.rng.choice(lines("errors"))
+    message = _hopeless(maker, asked)
     talk.gets(failure(made, message))
     talk.says(maker.rng.choice(ADMISSIONS).format(message=message))
     return talk
+
+
+def _hopeless(maker: Maker, asked: Ask) -> str:
+    """An error that does not tell what would be right; now and then it names what was asked for."""
+    values = {role: asked.values[role] for role in asked.said if role in asked.family.roles}
+    said = [role for role, value in values.items() if isinstance(value, str) and "\n" not in value]
+    if not said or maker.rng.random() < 0.5:
+        return maker.rng.choice(lines("errors"))
+    role, quote = maker.rng.choice(said), maker.rng.choice(["'", '"', "", ""])
+    bad = f"{quote}{values[role]}{quote}"
+    return maker.rng.choice(lines("failures")).format(role=role.replace("_", " "), bad=bad)
 
 
 def refusing(maker: Maker) -> Dialogue:

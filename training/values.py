@@ -128,14 +128,20 @@ def _list(rng: Draw, kind: str, low: str = "2", high: str = "4") -> Value:
         item = draw(kind, rng)
         if item[1] not in [known for _, known in items]:
             items.append(item)
-    said = [item[0] for item in items]
-    joint = rng.choice([" and ", ", ", " and ", ", and "])
+    quote = rng.choice(["'", '"']) if rng.random() < 0.08 else ""
+    said = [f"{quote}{item[0]}{quote}" for item in items]
+    joint = rng.choice([" and ", ", ", " and ", ", and ", " and ", " plus ", " & "])
     text = joint.join([", ".join(said[:-1]), said[-1]]) if len(said) > 1 else said[0]
     return text, [item[1] for item in items]
 
 
 def _path(rng: Draw, *endings: str) -> Value:
-    stem = rng.choice(words("stem")) if rng.random() < 0.85 else _made_up(rng)
+    stem = rng.choice(words("stem")) if rng.random() < 0.6 else _made_up(rng)
+    if rng.random() < 0.12:
+        joined = [rng.choice([common(rng), rng.choice(words("stem"))]) for _ in range(2)]
+        stem = rng.choice(["_", "-", ".", ""]).join(
+            word if rng.random() < 0.6 else word.capitalize() for word in joined
+        )
     if rng.random() < 0.15:
         stem = (
             f"{stem}{rng.choice(['_', '-', ''])}{rng.choice(['2', '2024', '2026', 'old', 'final', 'v2', '01', 'new'])}"
@@ -144,23 +150,36 @@ def _path(rng: Draw, *endings: str) -> Value:
     if rng.random() < 0.06:
         name = rng.choice(["Makefile", "Dockerfile", "LICENSE", ".env", ".gitignore", "README", "go.mod"])
     depth = rng.choices([0, 1, 2, 3], [50, 30, 15, 5])[0]
-    folders = [rng.choice(words("folder")) for _ in range(depth)]
+    folders = [_part("folder", rng) for _ in range(depth)]
     root = rng.choice(["", "", "", "", "/", "./", "~/", "../"]) if depth else rng.choice(["", "", "", "", "", "./"])
     path = root + "/".join([*folders, name])
     return path, path
 
 
 def _dir(rng: Draw) -> Value:
-    parts = [rng.choice(words("folder")) for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
+    parts = [_part("folder", rng) for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
     path = rng.choice(["", "", "", "/", "./", "~/"]) + "/".join(parts) + rng.choice(["", "", "", "/"])
     return path, path
 
 
+def common(rng: Draw) -> str:
+    """Any word: the lists are small, and a model that knows them by heart would not learn to copy."""
+    return rng.choice(words("common"))
+
+
+def _part(kind: str, rng: Draw) -> str:
+    """A word of a list, or now and then any other."""
+    return common(rng) if rng.random() < 0.3 else rng.choice(words(kind))
+
+
 def _thing(rng: Draw) -> str:
     """Something that may stand anywhere: only its place in the request says what it is."""
-    noun = rng.choice(words("thing")).removesuffix("s")
+    noun = _part("thing", rng).removesuffix("s")
     return rng.choice(
         [
+            common(rng),
+            f"{common(rng)} {noun}",
+            f"{common(rng).capitalize()} {common(rng).capitalize()}",
             rng.choice(words("product")),
             rng.choice(words("device")),
             f"{rng.choice(words('adj'))} {noun}",
@@ -173,8 +192,11 @@ def _thing(rng: Draw) -> str:
 
 
 def _made_up(rng: Draw) -> str:
-    """A word that nobody has seen, to be copied letter by letter."""
-    if rng.random() < 0.5:
+    """A word that nobody has seen, to be copied letter by letter, or a common one where nobody expects it."""
+    luck = rng.random()
+    if luck < 0.35:
+        return common(rng)
+    if luck < 0.65:
         return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(rng.randint(2, 4)))
     first, last = rng.choice(_STARTS), rng.choice(_ENDS)
     return (
@@ -211,14 +233,20 @@ def _hash(rng: Draw) -> Value:
 
 
 def _email(rng: Draw) -> Value:
-    who = rng.choice(words("person")).lower().replace("é", "e").replace("ö", "oe")
+    who = rng.choice(words("person")).lower().replace("é", "e").replace("ö", "oe").replace(". ", ".").replace(" ", ".")
+    who = common(rng) if rng.random() < 0.2 else who.replace("'", "")
     who += rng.choice(["", "", f".{_made_up(rng)}", str(rng.randint(1, 99))])
-    text = f"{who}@{rng.choice(words('domain'))}"
+    text = f"{who}@{_domain(rng)}"
     return text, text
 
 
+def _domain(rng: Draw) -> str:
+    own = rng.choice(["com", "org", "net", "de", "co.uk", "io", "dev", "example", "school"])
+    return f"{common(rng)}.{own}" if rng.random() < 0.35 else rng.choice(words("domain"))
+
+
 def _url(rng: Draw) -> Value:
-    domain = rng.choice(words("domain"))
+    domain = _domain(rng)
     tail = rng.choice(["", "", "/", f"/{rng.choice(words('stem'))}", f"/{rng.choice(words('folder'))}/{_made_up(rng)}"])
     tail += rng.choice(["", "", "", f"?id={rng.randint(1, 999)}", ".html" if len(tail) > 1 else ""])
     text = rng.choice(["https://", "https://", "https://www.", "http://"]) + domain + tail
@@ -227,7 +255,7 @@ def _url(rng: Draw) -> Value:
 
 def _host(rng: Draw) -> Value:
     numbers = f"{rng.choice(['10.0', '192.168', '172.16'])}.{rng.randint(0, 20)}.{rng.randint(1, 254)}"
-    text = rng.choice([rng.choice(words("domain")), numbers, f"{_made_up(rng)}.local", "localhost", "8.8.8.8"])
+    text = rng.choice([_domain(rng), numbers, f"{_made_up(rng)}.local", "localhost", "8.8.8.8"])
     return text, text
 
 
@@ -294,9 +322,14 @@ def _glob(rng: Draw) -> Value:
 def _composed(rng: Draw) -> str:
     """Words that nobody has put together before."""
     who, did, what, when = (rng.choice(words(part)) for part in ("who", "did", "what", "when"))
-    adjective, thing, act, theme = (rng.choice(words(part)) for part in ("adj", "thing", "act", "theme"))
+    adjective, thing, act, theme = (_part(part, rng) for part in ("adj", "thing", "act", "theme"))
     return rng.choice(
         [
+            " ".join(common(rng) for _ in range(rng.randint(1, 5))),
+            f"the {common(rng)} is {common(rng)} {when}",
+            f"{act} {common(rng)}, {common(rng)} and {thing}",
+            f"{who} {did} the {adjective} {common(rng)}",
+            f"{common(rng)} for {rng.choice(words('person'))} {when}",
             f"{who} {did} {what}",
             f"{who} {did} {what} {when}",
             f"{did} {what} {when}",
@@ -344,15 +377,26 @@ def _long(rng: Draw) -> Value:
 
 def _fresh(kind: str, rng: Draw) -> str:
     """Something of a kind that stands in no list."""
-    adjective, thing, act, what = (rng.choice(words(part)) for part in ("adj", "thing", "act", "what"))
+    adjective, thing, act = (_part(part, rng) for part in ("adj", "thing", "act"))
+    what = rng.choice(words("what"))
     match kind:
         case "topic":
             return rng.choice(
-                [f"{adjective} {thing}", f"{thing} {rng.choice(words('theme'))}", f"how to {act} {thing}"]
+                [
+                    f"{adjective} {thing}",
+                    f"{thing} {rng.choice(words('theme'))}",
+                    f"how to {act} {thing}",
+                    " ".join(common(rng) for _ in range(rng.randint(1, 4))),
+                ]
             )
         case "task" | "instruction":
             return rng.choice(
-                [f"{act} {what}", f"{act} the {adjective} {thing}", f"{act} {thing} with {rng.choice(words('person'))}"]
+                [
+                    f"{act} {what}",
+                    f"{act} the {adjective} {thing}",
+                    f"{act} {thing} with {rng.choice(words('person'))}",
+                    f"{act} the {common(rng)} and the {common(rng)}",
+                ]
             )
         case "commit":
             return rng.choice(
@@ -360,7 +404,12 @@ def _fresh(kind: str, rng: Draw) -> str:
             )
         case "title":
             return rng.choice(
-                [f"{adjective} {thing}".capitalize(), f"{_made_up(rng).capitalize()} {rng.choice(words('theme'))}"]
+                [
+                    f"{adjective} {thing}".capitalize(),
+                    f"{_made_up(rng).capitalize()} {rng.choice(words('theme'))}",
+                    f"{common(rng).capitalize()} {common(rng)}",
+                    f"{common(rng)} {common(rng)}",
+                ]
             )
         case "pattern":
             return rng.choice([_made_up(rng), f"{_made_up(rng)}_{_made_up(rng)}", f"{thing} {_made_up(rng)}", thing])
@@ -374,8 +423,12 @@ def _fresh(kind: str, rng: Draw) -> str:
             return rng.choice([thing, adjective, _made_up(rng)])
         case "branch":
             return f"{rng.choice(['feature', 'fix', 'wip'])}/{_made_up(rng)}"
-        case "product" | "device" | "food" | "plant":
-            return f"{adjective} {rng.choice(words(kind))}"
+        case "product" | "device" | "food" | "plant" | "dish" | "room" | "tag" | "color":
+            return rng.choice([f"{adjective} {rng.choice(words(kind))}", common(rng), common(rng)])
+        case "book" | "song" | "movie":
+            return " ".join(common(rng).capitalize() for _ in range(rng.randint(1, 3)))
+        case "sentence" | "question" | "reason":
+            return _composed(rng)
         case (
             "place"
             | "person"
