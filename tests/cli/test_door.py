@@ -161,6 +161,17 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(stage: Stage, words: l
     assert (done.returncode, done.stderr) == (Exit.READER_GONE, b"")
 
 
+@pytest.mark.parametrize("words", [["call", "echo", "message=hi"], ["tools", "list", "--json"], ["ask", "--help"]])
+def test_output_that_finds_no_room_is_told_as_such(stage: Stage, words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            stage.command(*words), cwd=stage.folder, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+    assert done.returncode == Exit.FAILED
+    assert b"the output could not be written (No space left on device)" in done.stderr
+    assert not (stage.folder / ".toolwire" / "errors.log").exists()
+
+
 def test_a_full_disk_is_a_store_that_is_unavailable(stage: Stage) -> None:
     """A real limit of the operating system on the size of files."""
     limited = (

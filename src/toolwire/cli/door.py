@@ -1,5 +1,6 @@
 """Where a command meets the world: its answer becomes an exit code, and an exception becomes one sentence."""
 
+import errno
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from toolwire.errors import ToolwireError
 ERRORS_LOG = "errors.log"
 RESUME = "--resume"
 _LARGEST_LOG = 1_000_000
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Command(TyperCommand):
@@ -60,8 +62,18 @@ def let_reader_go() -> Exit:
     return Exit.READER_GONE
 
 
+def _nothing_fits(error: OSError) -> Exit:
+    """The disk behind the output is full: what could not be written there is told where it can still be read."""
+    let_reader_go()
+    what = f"the output could not be written ({error.strerror}); free some space there, or send it elsewhere"
+    _tell(what, Exit.FAILED, as_json=False)
+    return Exit.FAILED
+
+
 def unexpected(error: Exception, home: str | None = None, *, as_json: bool = False) -> Exit:
-    """Our own fault: one sentence here, the traceback in the error log."""
+    """Our own fault: one sentence here, the traceback in the error log. Not so where the output finds no room."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return _nothing_fits(error)
     _tell(_kept(error, home), Exit.UNEXPECTED, as_json=as_json)
     return Exit.UNEXPECTED
 
