@@ -5,6 +5,7 @@ connection takes. Both begin while the model ponders, when the turn has been wri
 """
 
 import resource
+import shutil
 import sqlite3
 import subprocess
 import threading
@@ -13,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
+from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
 from toolwire.cli.exits import Exit
 
@@ -78,3 +80,20 @@ def test_chat_tells_of_the_trouble_and_goes_on_once_it_is_over(stage: Stage, tro
     assert (process.returncode, out.splitlines()[-1:]) == (Exit.DONE, [b"Here I am."])
     assert b"Traceback" not in err
     assert [message["content"] for message in model.requests[1]["messages"]] == ["And now?"]
+
+
+def test_a_record_that_could_not_be_made_for_want_of_room_is_the_users_own_all_the_same(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLWIRE_TRUST", "")
+    for room in (3_000, 10_000, 40_000):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            squeezed = inside("call", "echo", "message=hi")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (squeezed.code, room) == (Exit.STORE, room)
+        made = inside("call", "echo", "message=hi")
+        assert (made.code, made.err.count("not made here")) == (Exit.DONE, 0)
+        shutil.rmtree(".toolwire")

@@ -177,12 +177,12 @@ async def store_of(place: Place) -> AsyncIterator[Store]:
 
 async def _own_store(place: Place) -> SqliteStore:
     known = is_record(place.home)
+    if not known:
+        own_new(place.home)
     store = await SqliteStore.at(place.home)
     try:
         if known:
             await require_own(place.home, place.environ)
-        else:
-            own_new(place.home)
     except BaseException:
         await store.close_store()
         raise

@@ -5,6 +5,7 @@ record gets a token, which is kept in the user's state folder too; another one i
 """
 
 import asyncio
+import os
 import secrets
 import sqlite3
 from collections.abc import Mapping
@@ -12,17 +13,20 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.record.schema import APPLICATION_ID
+from toolwire.record.sqlite import make_home
 from toolwire.settings import is_trusted, state_folder, trust
 
 STORE_FILE = "store.db"
+_FILES = ("", "-wal", "-journal")
 _PATIENCE_S = 5.0
 _LOOKS = 20
 _BETWEEN_LOOKS_S = 0.05
 
 
 def is_record(folder: Path) -> bool:
-    """Whether a folder holds a record."""
-    return (folder / STORE_FILE).is_file()
+    """Whether a folder holds a record. A file without a byte is none: whoever wanted to make it did not get far."""
+    return any(file.is_file() and file.stat().st_size for file in (folder / f"{STORE_FILE}{end}" for end in _FILES))
 
 
 def own(home: Path) -> None:
@@ -32,8 +36,13 @@ def own(home: Path) -> None:
 
 
 def own_new(home: Path) -> None:
-    """The same for a record that was made just now. Where nothing can be remembered, the next look at it says so."""
-    with suppress(SettingsError):
+    """Begin a record that is the user's own from its first byte, so that it still is if nobody gets to finish it.
+
+    Where nothing can be written or remembered, opening it or the next look at it says so.
+    """
+    with suppress(SettingsError, StoreUnavailable, OSError):
+        make_home(home)
+        os.close(os.open(home / STORE_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         own(home)
 
 
@@ -54,6 +63,9 @@ def _token(file: Path, *, make: bool) -> str:
     try:
         with closing(sqlite3.connect(file, timeout=_PATIENCE_S)) as store, store:
             if make:
+                store.execute("BEGIN IMMEDIATE")
+                if not store.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    store.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
                 store.execute("CREATE TABLE IF NOT EXISTS own (token TEXT NOT NULL) STRICT")
                 store.execute("INSERT INTO own SELECT ? WHERE NOT EXISTS (SELECT * FROM own)", (secrets.token_hex(32),))
             elif not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'own'").fetchone():
