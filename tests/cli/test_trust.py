@@ -1,7 +1,10 @@
 """`toolwire trust`, and commands in a project that has it not: code of a cloned repository never runs unasked."""
 
+import asyncio
 import marshal
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import MAGIC_NUMBER, cache_from_source
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import Stage, Terminal
+from toolwire import SqliteStore
 from toolwire.cli.exits import Exit
 
 EVIL = """
@@ -215,6 +219,38 @@ def test_T23_a_record_that_came_with_a_project_is_not_taken_for_the_users_own(st
     assert own.run("call", "echo", "message=hi").code == Exit.DONE
     assert own.run("trust", ".toolwire", "--forget").code == Exit.DONE
     assert own.run("call", "echo", "message=hi").code == Exit.USAGE
+
+
+def blank(folder: Path, *more: str) -> None:
+    """A record as a process leaves it that dies while it makes one, or as somebody made it who wants it to look so."""
+    asyncio.run(made_at(folder / ".toolwire"))
+    with closing(sqlite3.connect(folder / ".toolwire" / "store.db")) as store, store:
+        for statement in more:
+            store.execute(statement)
+
+
+async def made_at(home: Path) -> None:
+    async with await SqliteStore.at(home):
+        pass
+
+
+def test_a_record_whose_maker_died_before_it_held_anything_is_the_users_own(stage: Stage) -> None:
+    blank(stage.folder)
+    for _ in range(2):
+        assert stage.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.DONE
+
+
+@pytest.mark.threat("T23")
+@pytest.mark.parametrize(
+    "more",
+    [
+        "CREATE TRIGGER sly AFTER INSERT ON turns BEGIN DELETE FROM approvals; END",
+        "INSERT INTO spending (agent, day, calls, tokens, cost_usd) VALUES ('cli', 1, 1, 1, 1.0)",
+    ],
+)
+def test_T23_a_record_that_only_looks_empty_is_not_taken_for_the_users_own(stage: Stage, more: str) -> None:
+    blank(stage.folder, more)
+    assert stage.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.USAGE
 
 
 @pytest.mark.threat("T23")

@@ -1,19 +1,20 @@
 """Whether a record was made by the user who opens it: what it says people allowed counts as their word.
 
 A cloned project can bring a `.toolwire` of its own, with yeses that nobody here gave and turns with any grant. So a new
-record gets a token, which is kept in the user's state folder too; another one is opened only with the user's word.
+record gets a token, which is kept in the user's state folder too; another one is opened only with the user's word. One
+that holds nothing yet speaks for nobody: a process that died while it made its record leaves such a one behind.
 """
 
 import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from toolwire.errors import SettingsError, StoreUnavailable
-from toolwire.record.schema import APPLICATION_ID
+from toolwire.record.schema import APPLICATION_ID, migrate
 from toolwire.record.sqlite import make_home
 from toolwire.settings import is_trusted, state_folder, trust
 
@@ -22,6 +23,7 @@ _FILES = ("", "-wal", "-journal")
 _PATIENCE_S = 5.0
 _LOOKS = 20
 _BETWEEN_LOOKS_S = 0.05
+_OWN = "CREATE TABLE IF NOT EXISTS own (token TEXT NOT NULL) STRICT"
 
 
 def is_record(folder: Path) -> bool:
@@ -53,6 +55,9 @@ async def require_own(home: Path, environ: Mapping[str, str]) -> None:
         if is_trusted(file, _token(file, make=False) or "none", environ, state_folder()):
             return
         await asyncio.sleep(_BETWEEN_LOOKS_S)
+    if token := _token_of_blank(file):
+        trust(file, token, state_folder())
+        return
     raise SettingsError(
         f"the record in {home} was not made here by you: yeses and turns of somebody else may be in it. "
         f"Remove it, or if you trust it, run: toolwire trust {home}"
@@ -60,17 +65,51 @@ async def require_own(home: Path, environ: Mapping[str, str]) -> None:
 
 
 def _token(file: Path, *, make: bool) -> str:
+    with _opened(file) as store:
+        if make:
+            store.execute("BEGIN IMMEDIATE")
+            if not store.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                store.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+            store.execute(_OWN)
+            store.execute("INSERT INTO own SELECT ? WHERE NOT EXISTS (SELECT * FROM own)", (secrets.token_hex(32),))
+        elif not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'own'").fetchone():
+            return ""
+        found = store.execute("SELECT token FROM own").fetchone()
+        return str(found[0]) if found else ""
+
+
+def _token_of_blank(file: Path) -> str:
+    """A new token in a record that holds nothing and is made as ours are, without a trigger more; "" for any other."""
+    with _opened(file) as store, closing(sqlite3.connect(":memory:", isolation_level=None)) as pristine:
+        migrate(pristine, file)
+        store.execute("BEGIN IMMEDIATE")
+        for each in (store, pristine):
+            each.execute(_OWN)
+        if _made_of(store) != _made_of(pristine) or any(_holds(store, kept) for kept in _tables(pristine) - {"own"}):
+            store.rollback()
+            return ""
+        token = secrets.token_hex(32)
+        store.execute("DELETE FROM own")
+        store.execute("INSERT INTO own VALUES (?)", (token,))
+        return token
+
+
+def _made_of(store: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    return set(store.execute("SELECT type, name, sql FROM sqlite_master"))
+
+
+def _tables(store: sqlite3.Connection) -> set[str]:
+    return {name for kind, name, _ in _made_of(store) if kind == "table"}
+
+
+def _holds(store: sqlite3.Connection, table: str) -> bool:
+    return store.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None  # noqa: S608 - a name of ours
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(file, timeout=_PATIENCE_S)) as store, store:
-            if make:
-                store.execute("BEGIN IMMEDIATE")
-                if not store.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    store.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
-                store.execute("CREATE TABLE IF NOT EXISTS own (token TEXT NOT NULL) STRICT")
-                store.execute("INSERT INTO own SELECT ? WHERE NOT EXISTS (SELECT * FROM own)", (secrets.token_hex(32),))
-            elif not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'own'").fetchone():
-                return ""
-            found = store.execute("SELECT token FROM own").fetchone()
-            return str(found[0]) if found else ""
+            yield store
     except sqlite3.Error as wrong:
         raise StoreUnavailable(f"the record {file} cannot be read: {wrong}") from None
