@@ -1,6 +1,8 @@
 """Slips of the pen in a call of the embedded model."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolwire.models.local_mending import mended
 from toolwire.protocol.calls import ToolCall
@@ -50,6 +52,20 @@ def test_what_was_said_or_made_on_purpose_stays(heard: str, written: str) -> Non
     assert put_right(heard, name=written) == {"name": written}
 
 
+@pytest.mark.parametrize(
+    ("heard", "written", "meant"),
+    [
+        ('run this: print(len("bread"))', 'print(len("bread")', 'print(len("bread"))'),
+        ("evaluate f([1, 2]) please", "f([1, 2", "f([1, 2])"),
+        ('find "print(" in the code', "print(", "print("),
+        ("say f(x) and f(x", "f(x", "f(x"),
+        ("say a) b (c)", "a) b (c", "a) b (c"),
+    ],
+)
+def test_a_bracket_is_closed_where_it_was_closed_in_what_was_said(heard: str, written: str, meant: str) -> None:
+    assert put_right(heard, name=written) == {"name": meant}
+
+
 def test_choices_and_numbers_stay_as_the_schema_wants_them() -> None:
     assert put_right("12 degrees in Celcius", unit="celsius", count=13) == {"unit": "celsius", "count": 13}
 
@@ -88,3 +104,42 @@ TABLE = {
 def test_a_switch_that_nobody_spoke_of_is_left_alone(heard: str, kept: dict[str, object]) -> None:
     call = ToolCall("book", {"people": 4, "terrace": True, "dryRun": True, "sure": True})
     assert dict(mended(call, TABLE, heard).arguments) == kept
+
+
+@pytest.mark.parametrize(
+    ("heard", "name", "written", "meant"),
+    [
+        ("run make with a timeout of 5 seconds", "timeout_ms", 5, 5000),
+        ("keep it open for 2 hours", "durationMinutes", 2, 120),
+        ("wait 30min", "delay", 30, 1800),
+        ("wait 90 minutes", "delay_hours", 90, 1.5),
+    ],
+)
+def test_a_time_copied_in_another_unit_becomes_the_unit_that_the_input_asks_for(
+    heard: str, name: str, written: int, meant: float
+) -> None:
+    schema = {"properties": {name: {"type": "number", "description": "in seconds" if name == "delay" else ""}}}
+    assert mended(ToolCall("t", {name: written}), schema, heard).arguments == {name: meant}
+
+
+@pytest.mark.parametrize(
+    ("heard", "name", "written"),
+    [
+        ("wait 90 seconds", "seconds", 90),
+        ("wait a minute", "seconds", 60),
+        ("2 tries within 2 minutes", "timeout_seconds", 2),
+        ("a number between 5 minutes", "min", 5),
+        ("ping it 3 times for 3 seconds", "count", 3),
+        ("90 minutes", "whole_hours", 90),
+    ],
+)
+def test_a_number_that_may_mean_what_it_says_stays(heard: str, name: str, written: int) -> None:
+    schema = {"properties": {name: {"type": "integer"}}}
+    assert mended(ToolCall("t", {name: written}), schema, heard).arguments == {name: written}
+
+
+@given(st.floats(0, 1e6) | st.integers(0, 10**6), st.text(), st.text())
+def test_a_number_that_nobody_said_stays(value: float, name: str, before: str) -> None:
+    schema = {"properties": {name: {"type": "number", "description": "in seconds"}}}
+    heard = "".join(char for char in before if not char.isdigit())
+    assert mended(ToolCall("t", {name: value}), schema, heard).arguments == {name: value}

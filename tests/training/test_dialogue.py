@@ -1,6 +1,8 @@
 """The text that the embedded model reads and writes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolwire.models.local_dialogue import (
     RESULT_CHARS,
@@ -103,6 +105,21 @@ def test_several_calls_are_lines_that_can_be_read_back() -> None:
     calls = (SUM, ToolCall("echo", {"message": 'say "hi"\nnow @once'}))
     text = "\n".join(call_line(call) for call in calls)
     assert [(call.name, call.arguments) for call in calls_in(text)] == [(call.name, call.arguments) for call in calls]
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_text_is_read_back_from_a_call_whatever_was_heard(text: str, before: str, after: str) -> None:
+    call = ToolCall("echo", {"message": text, "more": [text], "inner": {"deep": text}})
+    (again,) = calls_in(call_line(call, None, f"{before}{text}{after} {text}"))
+    assert again.arguments == call.arguments
+
+
+def test_what_was_said_after_a_space_is_written_after_a_space() -> None:
+    """So the model copies the tokens it has read: most words are one token after a space only."""
+    call = ToolCall("book_trip", {"to": "Oslo", "class": "first", "note": "window seat"})
+    schema = {"properties": {"to": {"type": "string"}, "class": {"enum": ["first"]}, "note": {"type": "string"}}}
+    written = call_line(call, schema, 'Get me to Oslo in first class, note: "window seat"')
+    assert written == '@book_trip {"to": " Oslo", "class": "first", "note": "window seat"}'
 
 
 def test_a_call_cut_off_in_the_middle_carries_its_fault() -> None:

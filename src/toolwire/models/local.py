@@ -4,6 +4,7 @@ Whatever it writes is held by a grammar: calls that fit the schemas of the offer
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -152,7 +153,8 @@ class _Teller:
 
     def _tell(self, line: str) -> None:
         for call in dialogue.calls_in(line):
-            self._show(CallDelta(self._told, call.name, line.partition(" ")[2]))
+            written = line.partition(" ")[2] if call.fault else json.dumps(dict(call.arguments), ensure_ascii=False)
+            self._show(CallDelta(self._told, call.name, written))
             self._told += 1
 
 

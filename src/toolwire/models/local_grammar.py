@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolwire.models.local_dialogue import constant as constant_in_call
 from toolwire.protocol.tools import Tool
 
 MAX_DEPTH = 6
@@ -108,9 +109,9 @@ class _Grammar:
             return "value"
         match schema:
             case {"const": constant}:
-                return literal(_dumped(constant))
+                return literal(_dumped(constant_in_call(constant)))
             case {"enum": [_, *_] as options}:
-                return self._rule(one_of(_dumped(option) for option in options[:MAX_CHOICES]))
+                return self._rule(one_of(_dumped(constant_in_call(option)) for option in options[:MAX_CHOICES]))
             case {"$ref": str(reference)}:
                 return self._value(_resolve(self.schema, reference), depth + 1)
             case {"anyOf": [_, *_] as options} | {"oneOf": [_, *_] as options}:

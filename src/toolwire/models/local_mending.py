@@ -1,8 +1,8 @@
 """Slips of a small model in the calls it writes, put right. Pure.
 
 The embedded model copies names and paths from the conversation letter by letter, and now and then loses one. A word
-that nobody said, close to one that somebody did say, is such a slip. So is a switch that may be left out and that
-nobody spoke of.
+that nobody said, close to one that somebody did say, is such a slip. So is a bracket that was left open at the end of
+what was copied, a time in the wrong unit, and a switch that may be left out and that nobody spoke of.
 """
 
 import re
@@ -11,6 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from toolwire.models.local_units import converted
 from toolwire.protocol.calls import ToolCall
 
 LIKENESS = 0.75
@@ -54,6 +55,30 @@ class _Heard:
         # Another number is never a slip of the pen: it may be what was computed.
         return piece.replace(core, close[0]) if close and _digits(close[0]) == _digits(core) else piece
 
+    def closing(self, text: str) -> str:
+        """The brackets that a text said once leaves open, and that were closed right after it."""
+        start = self.text.find(low := text.lower())
+        if not low or self.text.find(low, start + 1) >= 0:
+            return ""
+        needed = _open(text)
+        after = self.text[start + len(low) : start + len(low) + len(needed)]
+        same = next((place for place, pair in enumerate(zip(after, needed, strict=False)) if pair[0] != pair[1]), None)
+        return after[: len(after) if same is None else same]
+
+
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+
+
+def _open(text: str) -> str:
+    """The closing brackets that the text lacks, the innermost first; none if it closes what it never opened."""
+    lacking: list[str] = []
+    for char in text:
+        if char in _PAIRS:
+            lacking.append(_PAIRS[char])
+        elif char in ")]}" and (not lacking or lacking.pop() != char):
+            return ""
+    return "".join(reversed(lacking))
+
 
 def _is_idle_switch(key: str, value: Any, schema: Mapping[str, Any], known: _Heard) -> bool:
     """Whether an optional flag was set though neither its name nor what is said about it was spoken of."""
@@ -72,6 +97,8 @@ def _digits(text: str) -> str:
 def _value(key: str, value: Any, schema: Any, known: _Heard, depth: int) -> Any:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     inner = properties.get(key) if isinstance(properties, Mapping) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(inner, Mapping):
+        return converted(value, key, inner, known.text)
     return _put_right(value, inner, known, depth)
 
 
@@ -89,6 +116,8 @@ def _put_right(value: Any, schema: Any, known: _Heard, depth: int) -> Any:
 
 
 def _text(text: str, known: _Heard) -> str:
-    if text.lower() in known.text or text.count(" ") > MOST_WORDS:
+    if text.lower() in known.text:
+        return text + known.closing(text)
+    if text.count(" ") > MOST_WORDS:
         return text
     return " ".join(known.word(piece) for piece in text.split(" "))
