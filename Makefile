@@ -89,4 +89,4 @@ race: setup ## swap folders for links under the file tools for a minute each; no
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean
+.PHONY: help install engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean

@@ -239,7 +239,7 @@ class Agent:
         """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
         await self._look_around()
         history = await self.store.thread(thread) if thread else ()
-        grant = unlock(self.grant, question) if self._tier_by_intent else self.grant
+        grant = unlock(self.grant, question) if self._tier_by_intent and not alone else self.grant
         turn = Turn(
             id=self.runtime.new_id(),
             project=self.project,

@@ -78,6 +78,20 @@ def test_every_event_can_be_watched_as_lines(inside: Inside) -> None:
 
 
 @pytest.mark.feature("F146")
+@pytest.mark.feature("F112")
+def test_with_by_intent_a_question_gets_the_tier_that_its_words_ask_for(stage: Stage) -> None:
+    stage.settings('[grant]\nby_intent = true\n[tools]\nmodules = ["mine:peek"]\n')
+    stage.module(
+        "mine",
+        "from toolwire import Tier, tool\n@tool(tier=Tier.WALK)\ndef peek() -> str:\n    'Peek.'\n    return ''\n",
+    )
+    with scripted("Hello!", "It is 4.") as model:
+        for question in ("Hello there", "Show me the notes"):
+            assert stage.run("ask", question, *model.flags).code == Exit.DONE
+    names = [{tool["function"]["name"] for tool in request.get("tools", ())} for request in model.requests]
+    assert ["peek" in offered for offered in names] == [False, True]
+
+
 def test_without_tools_it_is_a_plain_question_to_the_model(inside: Inside) -> None:
     with scripted("Just words.") as model:
         ran = inside("ask", "Hi", *model.flags, "--no-tools")

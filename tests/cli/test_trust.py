@@ -212,13 +212,23 @@ def test_T23_a_record_that_came_with_a_project_is_not_taken_for_the_users_own(st
 
     told = own.run("call", "echo", "message=hi")
     assert (told.code, f"toolwire trust {folder}/.toolwire" in told.err) == (Exit.USAGE, True)
-    for words in (["ask", "--resume"], ["approvals", "--patterns"], ["logs"]):
-        assert own.run(*words).code == Exit.USAGE
+    assert own.run("ask", "--resume").code == Exit.USAGE
+    for words in (["approvals", "--patterns"], ["logs"], ["status"], ["metrics"], ["audit", "verify"]):
+        assert own.run(*words).code == Exit.DONE  # looking changes nothing
 
     assert own.run("trust", ".toolwire").code == Exit.DONE
     assert own.run("call", "echo", "message=hi").code == Exit.DONE
     assert own.run("trust", ".toolwire", "--forget").code == Exit.DONE
     assert own.run("call", "echo", "message=hi").code == Exit.USAGE
+
+
+def test_a_record_that_the_user_names_counts_as_their_own(stage: Stage) -> None:
+    """A program of the user's may have made it."""
+    asyncio.run(made_at(stage.folder / "mine"))
+    with closing(sqlite3.connect(stage.folder / "mine" / "store.db")) as store, store:
+        store.execute("INSERT INTO spending (agent, day, calls, tokens, cost_usd) VALUES ('mine', 1, 1, 1, 1.0)")
+    assert stage.run("call", "echo", "message=hi", "--home", "mine", TOOLWIRE_TRUST="").code == Exit.DONE
+    assert "echo" in stage.run("logs", "--home", "mine", TOOLWIRE_TRUST="").out
 
 
 def blank(folder: Path, *more: str) -> None:

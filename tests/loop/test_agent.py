@@ -644,11 +644,16 @@ async def test_a_turn_gets_the_tier_its_question_asks_for_at_most_the_grants() -
     async def wipe() -> None:
         """Wipe."""
 
+    @tool(tier=Tier.WALK)
+    async def plan() -> None:
+        """Plan. A call by hand is nobody's question, so no words need to ask for it."""
+
     model = ScriptedModel("hello", "deleted")
     agent = Agent(model, [wipe, add], grant=Grant(tier=Tier.RUN), tier_by_intent=True, store=MemoryStore())
     await agent.ask("hello, how are you?")
     await agent.ask("delete the old logs")
     assert [[tool.name for tool in request.tools] for request in model.requests] == [["add"], ["wipe", "add"]]
+    assert (await Agent(model, [plan], grant=Grant(tier=Tier.WALK), tier_by_intent=True).call("plan", {})).ok
 
 
 @pytest.mark.requirement("execute.approval-free")

@@ -113,14 +113,14 @@ def approve(
 async def _listed(place: Place, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
     if not place.kept:
         return []
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         return await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
 
 
 async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
     if not place.kept:
         return []
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         return await store.standing(limit=limit)
 
 

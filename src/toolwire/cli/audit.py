@@ -88,7 +88,7 @@ def _place(home: str | None) -> Place:
 
 
 async def _chain(place: Place, seqs: list[int]) -> AuditChain:
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         return await store.audit_chain(seqs)
 
 

@@ -18,7 +18,7 @@ async def used_today(place: Place) -> Spending:
     """
     used = Spending()
     if place.kept:
-        async with store_of(place) as store:
+        async with store_of(place, only_reads=True) as store:
             for agent in (AGENT, GENERAL, *place.settings.profiles):
                 used += await store.spent(agent, time.time())
     return used

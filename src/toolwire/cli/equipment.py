@@ -56,6 +56,7 @@ def employing(place: Place, company: Company) -> partial[Agent]:
         approval_s=settings.approval.expires_s,
         questions=settings.approval.questions,
         secrets=settings.secrets(place.environ),
+        tier_by_intent=settings.grants.by_intent,
     )
 
 

@@ -68,7 +68,7 @@ class _Wanted:
 async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
     if not place.kept:
         return []
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=max(limit, _PAGE))
         if wanted.turn_id and not rows:
             await store.turn(wanted.turn_id)  # an unknown turn is an error, a quiet one is not
@@ -77,7 +77,7 @@ async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
 
 async def _follow(place: Place, screen: Screen, wanted: _Wanted, limit: int, *, as_json: bool) -> None:
     """Until Ctrl-C. New rows are found by asking the store, so it works across processes."""
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         seen, most = 0, limit
         while True:
             rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=most, after=seen)

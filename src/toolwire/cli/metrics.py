@@ -52,14 +52,14 @@ def metrics(
 async def _read(place: Place) -> tuple[list[ToolMetrics], LoopMetrics]:
     if not place.kept:
         return [], LoopMetrics()
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         return await store.metrics()
 
 
 async def _read_formats(place: Place) -> list[FormatTally]:
     if not place.kept:
         return []
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         return await store.formats()
 
 

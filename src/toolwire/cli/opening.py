@@ -163,25 +163,27 @@ def _search_of(place: Place) -> Any:
 
 
 @asynccontextmanager
-async def store_of(place: Place) -> AsyncIterator[Store]:
-    """The store of the settings, closed at the end."""
+async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[Store]:
+    """The store of the settings, closed at the end. What somebody else has made is opened only for whoever reads."""
     if not place.settings.store.lasts:
         yield MemoryStore()
         return
-    store = await (_far_store(place) if place.settings.store.kind == "libsql" else _own_store(place))
+    far = place.settings.store.kind == "libsql"
+    store = await (_far_store(place) if far else _own_store(place, only_reads=only_reads))
     try:
         yield store
     finally:
         await store.close_store()
 
 
-async def _own_store(place: Place) -> SqliteStore:
+async def _own_store(place: Place, *, only_reads: bool) -> SqliteStore:
     known = is_record(place.home)
     if not known:
         own_new(place.home)
     store = await SqliteStore.at(place.home)
+    named = place.settings.origin("store.home").layer >= Layer.ENVIRONMENT  # by the user, just now
     try:
-        if known:
+        if known and not only_reads and not named:
             await require_own(place.home, place.environ)
     except BaseException:
         await store.close_store()

@@ -63,7 +63,7 @@ async def _read(place: Place) -> _Kept:
     """Look at the record. A store that does not exist yet is not made by looking for it."""
     if not place.kept:
         return _Kept([], 0, [], {})
-    async with store_of(place) as store:
+    async with store_of(place, only_reads=True) as store:
         rows = await store.audit_log(limit=_MOST_ROWS)
         boxes = {row.tool: str(row.detail["engine"]) for row in rows if row.detail.get("engine")}
         waiting = await store.approvals(only_open=True, limit=_MOST_TURNS)

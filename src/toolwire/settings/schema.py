@@ -273,6 +273,9 @@ class GrantSettings(Section):
     wary: bool = Field(
         default=True, description="Whether people are asked again once a turn has read what strangers may have written."
     )
+    by_intent: bool = Field(
+        default=False, description="Whether a turn gets only the tier that its question asks for; `tier` is the most."
+    )
 
 
 class AgentSettings(Section):

@@ -109,7 +109,7 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return any(map(_allows, new)) or not all(map(_allows, gone))
         case ("grant", "autonomy"):
             return Autonomy[value.upper()] > Autonomy[below.upper()]
-        case ("grant", "wary"):
+        case ("grant", "wary" | "by_intent"):
             return bool(below and not value)
         case ("store", "kind"):  # what happens would be on no record
             return bool(value == "memory" != below)

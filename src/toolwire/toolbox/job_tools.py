@@ -32,22 +32,22 @@ class JobList(TypedDict):
     jobs: Annotated[list[JobOutput], Field(description="All jobs of this agent, without their output.")]
 
 
-def job_tools(jobs: Jobs) -> tuple[Tool, ...]:
-    """The tools that start, read, stop and list jobs."""
-    return _start_tool(jobs), _poll_tool(jobs), _tail_tool(jobs), _stop_tool(jobs), _list_tool(jobs)
+def job_tools(jobs: Jobs, *, engine: str = "bubblewrap") -> tuple[Tool, ...]:
+    """The tools that start, read, stop and list jobs. `engine` is the least that confines them."""
+    return _start_tool(jobs, engine), _poll_tool(jobs), _tail_tool(jobs), _stop_tool(jobs), _list_tool(jobs)
 
 
 Name = Annotated[str, Field(min_length=1, max_length=40)]
 
 
-def _start_tool(jobs: Jobs) -> Tool:
+def _start_tool(jobs: Jobs, engine: str) -> Tool:
     @tool(
         name="job_start",
         tier=Tier.RUN,
         effect=Effect.UNSAFE,
         category="exec",
         needs={"shell"},
-        sandbox="bubblewrap",
+        sandbox=engine,
         examples=({"command": "make all"}, {"command": "python train.py", "workdir": "model", "seconds": 14_400}),
     )
     async def job_start(

@@ -90,7 +90,8 @@ def _paging(place: Workplace) -> tuple[Tool, ...]:
 def _shell(place: Workplace) -> tuple[Tool, ...]:
     ops = _sandbox(place)
     bash = _load("shell").bash_tool(ops, engine=place.engine)
-    return (bash, *_load("job_tools").job_tools(_load("jobs").Jobs(ops)), *_paging(place))
+    jobs = _load("job_tools").job_tools(_load("jobs").Jobs(ops), engine=place.engine)
+    return (bash, *jobs, *_paging(place))
 
 
 def _git(place: Workplace) -> tuple[Tool, ...]:
