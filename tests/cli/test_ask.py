@@ -233,10 +233,13 @@ def test_a_wait_for_a_provider_is_an_event_too(inside: Inside) -> None:
 
 
 def test_at_a_terminal_the_answer_is_streamed_once(stage: Stage) -> None:
-    with scripted(MULTIPLY, "It is 437.") as model, Terminal(stage, "ask", "23*19?", *model.flags) as terminal:
-        assert terminal.end() == Exit.DONE
+    with scripted(MULTIPLY, "It is 437.") as model:
+        model.gates[1] = threading.Event()
+        with Terminal(stage, "ask", "23*19?", *model.flags) as terminal:
+            terminal.wait_for("is thinking")
+            model.gates[1].set()
+            assert terminal.end() == Exit.DONE
     assert terminal.seen.count("It is 437.") == 1
-    assert "is thinking" in terminal.seen
 
 
 @pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
