@@ -85,7 +85,7 @@ def _token_of_blank(file: Path) -> str:
         store.execute("BEGIN IMMEDIATE")
         for each in (store, pristine):
             each.execute(_OWN)
-        if _made_of(store) != _made_of(pristine) or any(_holds(store, kept) for kept in _tables(pristine) - {"own"}):
+        if _made_of(store) != _made_of(pristine) or _holds_anything(store):
             store.rollback()
             return ""
         token = secrets.token_hex(32)
@@ -98,12 +98,9 @@ def _made_of(store: sqlite3.Connection) -> set[tuple[str, str, str]]:
     return set(store.execute("SELECT type, name, sql FROM sqlite_master"))
 
 
-def _tables(store: sqlite3.Connection) -> set[str]:
-    return {name for kind, name, _ in _made_of(store) if kind == "table"}
-
-
-def _holds(store: sqlite3.Connection, table: str) -> bool:
-    return store.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None  # noqa: S608 - a name of ours
+def _holds_anything(store: sqlite3.Connection) -> bool:
+    """Whether any table but the token's has a row."""
+    return any(line.startswith("INSERT ") and not line.startswith('INSERT INTO "own"') for line in store.iterdump())
 
 
 @contextmanager
