@@ -253,8 +253,9 @@ def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        # The same few pages change with every call: copied to the file rarely, they are copied once for many calls.
-        connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        # The same few pages change with every call: copied to the file rarely, they are copied once for many calls. But
+        # what is written over is durable sooner than what makes the log grow, so it does not grow far.
+        connection.execute("PRAGMA wal_autocheckpoint = 2000")
     except BaseException:
         connection.close()
         raise
