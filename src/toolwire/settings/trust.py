@@ -88,7 +88,7 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
     match entry.path:
         case ("tools", "modules"):
             return bool(value)
-        case ("tools", "enable_sandboxing"):
+        case ("tools", "enable_sandboxing") | ("grant", "wary" | "by_intent"):
             return bool(below and not value)
         case ("tools", "sandbox_engine"):
             return ENGINES.index(value) < ENGINES.index(below)
@@ -109,8 +109,6 @@ def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) ->
             return any(map(_allows, new)) or not all(map(_allows, gone))
         case ("grant", "autonomy"):
             return Autonomy[value.upper()] > Autonomy[below.upper()]
-        case ("grant", "wary" | "by_intent"):
-            return bool(below and not value)
         case ("store", "kind"):  # what happens would be on no record
             return bool(value == "memory" != below)
         case ("store", "url" | "token_env"):  # everything that is kept would go there
