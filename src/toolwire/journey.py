@@ -153,7 +153,7 @@ class Journey:
         self._turn = turn
         self._batch = batch
         self._emit = emit
-        self._begun: list[str] = []
+        self._begun: set[str] = set()
         self._people: People | None = None
         self.waiting: list[str] = []
 
@@ -232,7 +232,7 @@ class Journey:
         try:
             if one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
-            self._begun.append(card.call.id)
+            self._begun.add(card.call.id)
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit:
                 self._emit(CallStarted(card.call))

@@ -30,7 +30,7 @@ from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, making
+from toolwire.protocol.values import making
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
@@ -194,12 +194,11 @@ class Runtime:
     def _judge(self, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
         """Decide about calls and make their cards."""
         judged = []
+        read = strangers(turn.messages) if turn.tainted else ()
         for place, call in enumerate(calls):
             case = _case(
-                call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted
+                call, self.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted, read
             )
-            if turn.tainted:
-                case = changed(case, read=strangers(turn.messages))
             decision = decide(case)
             judged.append(_accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
         return judged
