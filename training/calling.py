@@ -1,7 +1,7 @@
 """Dialogues in which everything goes well: one call, several, the same again, a look into a file."""
 
 from toolwire.protocol.chat import Reply
-from training.catalogue import rivals, world
+from training.catalogue import clash, world
 from training.making import Dialogue, Maker, lines, result, swappable
 from training.requests import Ask
 from training.values import draw, words
@@ -61,7 +61,7 @@ def several(maker: Maker) -> Dialogue:
     wished = maker.rng.choice([2, 2, 2, 2, 3])
     while len(asks) < wished:
         asked = maker.ask(maker.family())
-        if not any(asked.family.group in rivals(other.family.group) for other in asks):
+        if not any(clash(other.family, asked.family) for other in asks):
             asks.append(asked)
     mades = [maker.made(asked, seeds) for asked in asks]
     if len({made.tool.name for made in mades}) < len(mades):

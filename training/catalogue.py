@@ -1,12 +1,14 @@
 """The tools on offer in a dialogue: those that are needed among others that are not."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
-from training import composed, entities, families
+from training import composed, entities, families, spoken
 from training.families import Family
 from training.naming import Made, make
-from training.values import DATA, Draw
+from training.values import DATA, Draw, words
 
 OFTEN = {
     "calculator": 6.0,
@@ -68,16 +70,44 @@ def rivals(group: str) -> frozenset[str]:
     return _conflicts().get(group, frozenset()) | {group}
 
 
+def clash(one: Family, other: Family) -> bool:
+    """Whether the same words could mean both. Tools of one app never clash; others may, if they speak of the same."""
+    if other.group in rivals(one.group):
+        return True
+    if spoken.TAG not in one.tags | other.tags or (one.app and one.app == other.app) or (one.seed and other.seed):
+        return False
+    return bool(_matter(_words_of(one)) & _matter(_words_of(other)))
+
+
+def _words_of(family: Family) -> str:
+    return " ".join([*family.names[:4], *family.purposes])
+
+
+@lru_cache(4096)
+def _matter(text: str) -> frozenset[str]:
+    """What a tool is about: the beginnings of the words that tell it from others."""
+    told = (word.lower() for word in re.findall(r"[A-Za-z]{4,}", text))
+    return frozenset(word[:5] for word in told if word not in words("anyverb"))
+
+
 def size(rng: Draw) -> int:
     """How many tools a catalogue has: from 2 to 30."""
     return rng.choices([rng.randint(2, 7), rng.randint(8, 17), rng.randint(18, 30)], [30, 45, 25])[0]
 
 
 def around(
-    needed: list[Made], rng: Draw, count: int, *, seeds: bool, without: frozenset[str] = frozenset(), held: bool = False
+    needed: list[Made],
+    rng: Draw,
+    count: int,
+    *,
+    seeds: bool,
+    without: frozenset[str] = frozenset(),
+    against: Sequence[Family] = (),
+    held: bool = False,
 ) -> list[Made]:
     """A catalogue of about that many tools that holds what is needed and nothing that could be meant instead."""
     closed = frozenset().union(without, *(rivals(made.family.group) for made in needed))
+    wished = [*against, *(made.family for made in needed)]
     names = {made.tool.name.lower() for made in needed}
     groups: set[str] = set()
     listed = list(needed)
@@ -85,6 +115,8 @@ def around(
         if len(listed) >= count:
             break
         if family.group in closed or family.group in groups or (family.held and not held):
+            continue
+        if any(clash(one, family) for one in wished):
             continue
         made = make(family, rng, plain=bool(family.seed) and (seeds or rng.random() < 0.4))
         if made.tool.name.lower() not in names:
@@ -109,7 +141,12 @@ def _candidates(needed: list[Made], rng: Draw, count: int, seeds: bool, held: bo
     else:
         mixed = rng.choices(every, [0.15 if "." in family.name else 0.6 for family in every], k=3 * count)
     mixed[::2] = [*invented[4:], *mixed[::2]][: len(mixed[::2])]
-    return near + invented[:4] + mixed
+    app = next((made.family.app for made in needed if made.family.app), "")
+    talked = spoken.others(rng, app, rng.choice([0, 3, count])) if app or rng.random() < 0.5 else []
+    if not app:
+        mixed[1::3] = [*talked, *mixed[1::3]][: len(mixed[1::3])]
+        talked = []
+    return near + talked + invented[:4] + mixed
 
 
 def _relatives(family: Family, rng: Draw) -> list[Family]:

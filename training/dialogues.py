@@ -7,6 +7,7 @@ from training.chains import chain, relay
 from training.making import Dialogue, Maker, lines
 from training.requests import ask
 from training.sourced import sourced
+from training.spoken_chains import errand
 from training.talking import about, part_of, talking
 from training.troubles import asking, failing, injected, refusing
 
@@ -14,13 +15,14 @@ __all__ = ["Dialogue", "Maker", "dialogue"]
 
 MIX: tuple[tuple[Callable[[Maker], Dialogue], float], ...] = (
     (single, 44),
-    (several, 13),
+    (several, 11),
     (chain, 7),
     (again, 5),
     (lookup, 2),
     (relay, 5),
     (recall, 1),
-    (sourced, 7),
+    (sourced, 6),
+    (errand, 6),
     (failing, 11),
     (talking, 13),
     (refusing, 6.5),

@@ -67,6 +67,7 @@ class Family:
     seed: str = ""
     tags: frozenset[str] = frozenset()
     more: bool = False
+    app: str = ""
 
     @property
     def held(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
-from training import composed
+from training import composed, spoken
 from training.catalogue import around, size, world
 from training.families import Family
 from training.naming import Made, make
@@ -16,6 +16,7 @@ from training.outcomes import Outcome, outcome
 from training.requests import Ask, ask
 from training.values import DATA, Draw, draw
 
+SPOKEN = 0.33
 COMPOSED = 0.38
 SWAPPED = set("place path host url id ticker word domain server symbol dir branch dish of person room product".split())
 
@@ -60,6 +61,8 @@ class Maker:
     tools: int | None = None
 
     def family(self) -> Family:
+        if not self.held_tools and self.rng.random() < SPOKEN:
+            return spoken.pick(self.rng, world().by_name, held=self.held_frames)
         if self.rng.random() < COMPOSED:
             act = composed.pick(self.rng, held=self.held_tools)
             return composed.compose(act, self.rng, held=None if self.held_tools else self.held_frames)
@@ -74,9 +77,11 @@ class Maker:
         plain = bool(asked.family.seed) and (seeds or self.rng.random() < 0.35)
         return make(asked.family, self.rng, asked.need, plain=plain)
 
-    def offer(self, needed: list[Made], seeds: bool, without: frozenset[str] = frozenset()) -> list[Made]:
-        count = self.tools or size(self.rng)
-        return around(needed, self.rng, max(count, len(needed)), seeds=seeds, without=without, held=self.held_tools)
+    def offer(
+        self, needed: list[Made], seeds: bool, without: frozenset[str] = frozenset(), against: Sequence[Family] = ()
+    ) -> list[Made]:
+        count = max(self.tools or size(self.rng), len(needed))
+        return around(needed, self.rng, count, seeds=seeds, without=without, against=against, held=self.held_tools)
 
     def seeds(self) -> bool:
         return self.rng.random() < 0.45

@@ -8,6 +8,7 @@ from typing import Any
 
 from training.families import Family, Frame
 from training.naming import Made
+from training.spoken import TAG
 from training.values import Draw, Value, draw, schema_of
 from training.wording import worded
 
@@ -32,7 +33,7 @@ class Ask:
         return frozenset(self.values) & self.family.roles.keys()
 
     def request(self, rng: Draw, *, alone: bool = True) -> str:
-        return worded(self.frame.text, dict(self.said), rng, alone=alone)
+        return worded(self.frame.text, dict(self.said), rng, alone=alone and TAG not in self.family.tags)
 
     def arguments(self, made: Made) -> dict[str, Any]:
         return made.arguments({role: self.values[role] for role in self.need})

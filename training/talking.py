@@ -7,6 +7,7 @@ from training.catalogue import world
 from training.families import Family
 from training.making import Dialogue, Maker, lines
 from training.naming import make
+from training.spoken import family_of, talked
 from training.values import draw
 from training.wording import worded
 
@@ -14,10 +15,12 @@ from training.wording import worded
 def talking(maker: Maker) -> Dialogue:
     """Conversation that needs no tool."""
     luck, without = maker.rng.random(), frozenset[str]()
-    if luck < 0.3:
+    if luck < 0.35:
+        return chatting(maker)
+    if luck < 0.55:
         return remarking(maker)
     source = "talk"
-    if luck < 0.6:
+    if luck < 0.75:
         source, without = "facts", frozenset({"expert", "llm", "delegate", "codesearch", "edge"})
     talk = Dialogue("talk", maker.offer([], maker.seeds(), without))
     for line in maker.rng.sample(part_of(lines(source), maker.held_frames), maker.rng.choice([1, 1, 1, 2])):
@@ -25,6 +28,25 @@ def talking(maker: Maker) -> Dialogue:
         talk.user(worded(said[:1].upper() + said[1:], {}, maker.rng))
         talk.says(answer)
     return talk
+
+
+def chatting(maker: Maker) -> Dialogue:
+    """Something that was said by the way, about the matter of one of the tools on offer or about none."""
+    name, _, rest = maker.rng.choice(part_of(lines("chatter"), maker.held_frames)).partition(": ")
+    said, answer = rest.split(" => ")
+    near = [make(_named(name), maker.rng, plain=True)] if name != "-" else []
+    talk = Dialogue("talk", maker.offer(near, maker.seeds()))
+    talk.user(worded(said, {}, maker.rng, alone=False))
+    talk.says(answer)
+    return talk
+
+
+def _named(name: str) -> Family:
+    """The built-in tool of that name, or the one of an app."""
+    if name in world().by_name:
+        return world().by_name[name]
+    tool = next(tool for tool in talked() if tool.name == name)
+    return family_of(tool, (), {})
 
 
 def remarking(maker: Maker) -> Dialogue:

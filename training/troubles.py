@@ -1,5 +1,6 @@
 """Dialogues in which something is in the way: an error, a missing detail, no fitting tool, orders in a result."""
 
+import re
 from collections.abc import Sequence
 
 from training.catalogue import rivals, world
@@ -9,6 +10,7 @@ from training.making import Dialogue, Maker, failure, lines, result
 from training.naming import Made
 from training.outcomes import document
 from training.requests import Ask, ask
+from training.spoken import TAG
 from training.wording import is_order, worded
 
 READERS = ("read", "webfetch", "bash", "read_file", "websearch", "grep", "todoread", "sessions_history")
@@ -68,7 +70,7 @@ def _hopeless(maker: Maker, asked: Ask) -> str:
 def refusing(maker: Maker) -> Dialogue:
     """A wish that none of the tools can fulfil."""
     asked = maker.ask(maker.family())
-    while not (asked.family.cannot or "outside" in asked.family.tags) or not _is_wish(asked.frame.text):
+    while not (asked.family.cannot or "outside" in asked.family.tags) or not _is_wish(asked):
         asked = maker.ask(maker.family())
     general = {"delegate", "expert", "llm", "edge", "nodes"}
     if asked.family.group in INFORMING or asked.family.seed:
@@ -79,15 +81,23 @@ def refusing(maker: Maker) -> Dialogue:
     thing = asked.family.name.split(".")[0]
     if "outside" in asked.family.tags and "." in asked.family.name:
         without |= {family.group for family in world().all if family.name.startswith(f"{thing}.")}
-    tools = [] if maker.rng.random() < 0.08 else maker.offer([], maker.seeds(), without)
+    tools = [] if maker.rng.random() < 0.08 else maker.offer([], maker.seeds(), without, [asked.family])
     talk = Dialogue("refuse", tools)
     talk.user(asked.request(maker.rng))
     talk.says(_refusal(maker, asked.family))
     return talk
 
 
-def _is_wish(text: str) -> bool:
+_ASKED_FOR = re.compile(
+    r"\?|\b(please|pls|plz|kindly|can you|could you|would you|will you|i want|i need|i'd like|let's)\b"
+)
+
+
+def _is_wish(asked: Ask) -> bool:
     """Whether it asks for something in so many words: a remark would be answered in another way than by a refusal."""
+    text = asked.frame.text
+    if TAG in asked.family.tags:
+        return _ASKED_FOR.search(" ".join([text, *asked.said.values()]).lower()) is not None
     return (
         is_order(text) or text.endswith("?") or text.startswith(("I need", "I want", "I'd like", "we need", "{", "a "))
     )

@@ -1,5 +1,6 @@
 """What people put into requests: each value with the way it is said and what it is as an argument."""
 
+import json
 import random
 import re
 from collections.abc import Callable
@@ -26,6 +27,9 @@ def words(kind: str) -> tuple[str, ...]:
 
 def draw(kind: str, rng: Draw) -> Value:
     """A value of that kind: `int 1 10`, `list food 2 4`, `low=low,not urgent; high=high`, or the name of a list."""
+    if kind.startswith("just "):
+        value = json.loads(kind[5:])
+        return str(value), value
     if "=" in kind:
         return _choice(kind, rng)
     if kind.startswith("of "):
