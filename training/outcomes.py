@@ -33,7 +33,7 @@ def outcome(asked: Ask, rng: Draw) -> Outcome:
         return _text(_filled(rng.choice(asked.family.texts), rng), rng)
     if asked.family.results:
         return _object(asked, _fields(rng.choice(asked.family.results), asked, rng), rng)
-    return _done(rng)
+    return _done(asked, rng)
 
 
 def _fields(line: str, asked: Ask, rng: Draw) -> Fields:
@@ -103,21 +103,33 @@ def _filled(template: str, rng: Draw) -> str:
     return re.sub(r"\{(\w+)\}", lambda slot: str(draw(kinds.get(slot[1], slot[1]), rng)[1]), template)
 
 
-def _done(rng: Draw) -> Outcome:
+def _done(asked: Ask, rng: Draw) -> Outcome:
     mark = draw("id", rng)[1]
+    plain = _told_of(asked, rng)
     shape = rng.randint(0, 4)
     if shape == 0:
         return Outcome(
             {"ok": True, "id": mark}, mark, rng.choice([f"Done, the id is {mark}.", f"That's done ({mark})."])
         )
     if shape == 1:
-        return Outcome({"status": "ok"}, "ok", rng.choice(DONE))
+        return Outcome(rng.choice([{"status": "ok"}, {"ok": True}, {"success": True}]), "ok", plain)
     if shape == 2:
-        return Outcome("done", "done", rng.choice(DONE))
+        return Outcome("done", "done", plain)
     if shape == 3:
         status = rng.choice(words("status"))
         return Outcome({"status": status}, status, f"The status is {status}.")
     return _text(rng.choice(words("report")), rng)
+
+
+def _told_of(asked: Ask, rng: Draw) -> str:
+    """That it is done, and for what where that is short."""
+    named = [str(value) for value in asked.values.values() if type(value) in (str, int) and 1 < len(str(value)) < 30]
+    if not named or rng.random() < 0.3:
+        return rng.choice(DONE)
+    what = rng.choice(named[:2])
+    if what.strip() != what or "\n" in what:
+        return rng.choice(DONE)
+    return rng.choice([f"Done: {what}.", f"That's done for {what}.", f"{what}: done.", f"It worked for {what}."])
 
 
 def _calculator(asked: Ask, rng: Draw) -> Outcome:

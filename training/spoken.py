@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from training.families import Family, Frame, Role, frame_of, seed_tools
-from training.values import DATA, Draw, common, draw
+from training.values import DATA, Draw, choices, common, draw
 
 TAG = "spoken"
 BUILT_IN = 0.45
@@ -136,10 +136,20 @@ def family_of(tool: Talked, given: Iterable[Mapping[str, Any]], known: Mapping[s
     if not tool.seed:
         return _family(tool)
     inputs = seed_tools()[tool.name]["input_schema"].get("properties", {})
-    kinds = {name: _KINDS.get(inputs[name].get("type"), "text") for arguments in given for name in arguments}
-    spoken_of = {name: Role((name,), kind, False) for name, kind in kinds.items()}
-    base = known[tool.name]
-    return replace(base, roles=spoken_of | base.roles, tags=base.tags | {TAG})
+    base, roles = known[tool.name], dict(known[tool.name].roles)
+    for name in {name: None for arguments in given for name in arguments}:
+        if name not in roles or ("=" in roles[name].kind and "enum" not in inputs[name]):
+            kind = _KINDS.get(inputs[name].get("type"), "text")
+            roles[name] = replace(roles[name], kind=kind) if name in roles else Role((name,), kind, False)
+    return replace(base, roles=roles, tags=base.tags | {TAG})
+
+
+def choices_of(tool: Talked) -> set[str]:
+    """Every value of its inputs that is one of few."""
+    if tool.seed:
+        inputs = seed_tools()[tool.name]["input_schema"].get("properties", {})
+        return {str(choice) for schema in inputs.values() for choice in schema.get("enum", ())}
+    return {choice for role in tool.roles.values() if "=" in role.kind for choice in choices(role.kind)}
 
 
 def _frames(said: Said, family: Family, rng: Draw) -> tuple[list[Frame], dict[str, str]]:
@@ -154,7 +164,7 @@ def _frames(said: Said, family: Family, rng: Draw) -> tuple[list[Frame], dict[st
         if "=" in family.roles[role].kind or not re.fullmatch(r"[\w.]+", role):
             continue
         if isinstance(fixed[role], list):
-            fixed[role] = [found.slot(f"{role}.{place}", item) for place, item in enumerate(fixed[role])]
+            fixed[role] = [found.item(f"{role}.{place}", item) for place, item in enumerate(fixed[role])]
         elif found.slot(role, fixed[role], keep=bool(_format(family.roles[role].about))) != fixed[role]:
             del fixed[role]
     return [Frame(found.text, fixed, False)], found.kinds
@@ -176,6 +186,10 @@ class _Slots:
         self.text = _place(value).sub(f"{{{name}}}", self.text)
         self.kinds[name] = just(value if keep else self._other(value))
         return f"{{{name}}}"
+
+    def item(self, name: str, value: Any) -> Any:
+        """As `slot`; numbers in lists stay as they are."""
+        return self.slot(name, value) if isinstance(value, str) else value
 
     def sum(self, expression: str) -> str:
         """The expression with slots for numbers that stand once in it and once in the request."""

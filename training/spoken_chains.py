@@ -14,7 +14,7 @@ from typing import Any
 from training.catalogue import world
 from training.making import Dialogue, Maker, result
 from training.naming import Made, make
-from training.spoken import Talked, family_of, flat, other_text, tools_in
+from training.spoken import Talked, choices_of, family_of, flat, other_text, tools_in
 from training.values import DATA
 
 OTHER = 0.35
@@ -74,7 +74,7 @@ def _call(text: str) -> Call:
 def errand(maker: Maker) -> Dialogue:
     """One of these requests, now and then with other names and numbers in it."""
     app = maker.rng.choice(apps())
-    chosen = _changed(maker.rng.choice(app.errands), maker)
+    chosen = _changed(maker.rng.choice(app.errands), app, maker)
     mades = {name: _made(app.tools[name], chosen, maker) for name in _names(chosen)}
     talk = Dialogue("errand", maker.offer(list(mades.values()), maker.seeds()))
     talk.user(chosen.said)
@@ -100,11 +100,12 @@ def _arguments(made: Made, arguments: dict[str, Any]) -> dict[str, Any]:
     return made.arguments(dict(flat(arguments, made.family.roles)))
 
 
-def _changed(errand: Errand, maker: Maker) -> Errand:
+def _changed(errand: Errand, app: App, maker: Maker) -> Errand:
     """The errand with some of its texts replaced, the same way everywhere."""
     whole = [errand.said, [[list(call) for call in step] for step in errand.steps], errand.answer]
+    closed = {choice for tool in app.tools.values() for choice in choices_of(tool)}
     for text in dict.fromkeys(_texts(errand)):
-        if SHORTEST <= len(text) <= LONGEST and maker.rng.random() < OTHER:
+        if SHORTEST <= len(text) <= LONGEST and text not in closed and maker.rng.random() < OTHER:
             whole = _replaced(whole, text, other_text(text, maker.rng))
     said, steps, answer = whole
     return Errand(errand.app, said, tuple(tuple(tuple(call) for call in step) for step in steps), answer)
