@@ -52,6 +52,23 @@ def single(maker: Maker) -> Dialogue:
     return talk
 
 
+def session(maker: Maker) -> Dialogue:
+    """Requests one after another that have nothing to do with each other but the tools on offer."""
+    seeds, wished = maker.seeds(), maker.rng.choice([2, 2, 3, 3, 4])
+    asks = [maker.ask(maker.family())]
+    for _ in range(4 * wished):
+        asked = maker.ask(maker.family(asks[0].family.app if maker.rng.random() < 0.6 else ""))
+        if len(asks) < wished and not any(clash(other.family, asked.family) for other in asks):
+            asks.append(asked)
+    mades = [maker.made(asked, seeds) for asked in asks]
+    if len({made.tool.name.lower() for made in mades}) < len(mades):
+        return single(maker)
+    talk = Dialogue("single", maker.offer(mades, seeds))
+    for asked, made in zip(asks, mades, strict=True):
+        maker.round(talk, asked, made)
+    return talk
+
+
 def several(maker: Maker) -> Dialogue:
     """Several wishes in one request: as many calls at once."""
     if maker.rng.random() < 0.35:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from training.calling import again, lookup, recall, several, single
+from training.calling import again, lookup, recall, session, several, single
 from training.chains import chain, relay
 from training.making import Dialogue, Maker, lines
 from training.requests import ask
@@ -14,7 +14,8 @@ from training.troubles import asking, failing, injected, refusing
 __all__ = ["Dialogue", "Maker", "dialogue"]
 
 MIX: tuple[tuple[Callable[[Maker], Dialogue], float], ...] = (
-    (single, 44),
+    (single, 28),
+    (session, 22),
     (several, 11),
     (chain, 7),
     (again, 5),

@@ -60,9 +60,10 @@ class Maker:
     held_tools: bool = False
     tools: int | None = None
 
-    def family(self) -> Family:
-        if not self.held_tools and self.rng.random() < SPOKEN:
-            return spoken.pick(self.rng, world().by_name, held=self.held_frames)
+    def family(self, app: str = "") -> Family:
+        """Something to ask for, of that app if one is named."""
+        if not self.held_tools and (app or self.rng.random() < SPOKEN):
+            return spoken.pick(self.rng, world().by_name, app, held=self.held_frames)
         if self.rng.random() < COMPOSED:
             act = composed.pick(self.rng, held=self.held_tools)
             return composed.compose(act, self.rng, held=None if self.held_tools else self.held_frames)

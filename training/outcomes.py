@@ -12,6 +12,7 @@ from training.requests import Ask
 from training.values import Draw, draw, words
 
 Fields = dict[str, Any]
+SHORT = 30
 DONE = ("Done.", "That's done.", "OK, done.", "It worked.")
 
 
@@ -122,13 +123,11 @@ def _done(asked: Ask, rng: Draw) -> Outcome:
 
 
 def _told_of(asked: Ask, rng: Draw) -> str:
-    """That it is done, and for what where that is short."""
-    named = [str(value) for value in asked.values.values() if type(value) in (str, int) and 1 < len(str(value)) < 30]
+    """That it is done, and for what where that is short and was said."""
+    named = [said for role, said in asked.said.items() if role in asked.family.roles and 1 < len(said) < SHORT]
     if not named or rng.random() < 0.3:
         return rng.choice(DONE)
-    what = rng.choice(named[:2])
-    if what.strip() != what or "\n" in what:
-        return rng.choice(DONE)
+    what = rng.choice(named).strip()
     return rng.choice([f"Done: {what}.", f"That's done for {what}.", f"{what}: done.", f"It worked for {what}."])
 
 

@@ -102,16 +102,17 @@ def _format(word: str) -> str:
 
 
 @cache
-def _asked(built_in: bool, held: bool | None) -> tuple[tuple[Talked, Said], ...]:
-    every = [(tool, said) for tool in talked() if bool(tool.seed) == built_in for said in tool.asks]
+def _asked(built_in: bool, app: str, held: bool | None) -> tuple[tuple[Talked, Said], ...]:
+    able = [tool for tool in talked() if (tool.app == app if app else bool(tool.seed) == built_in)]
+    every = [(tool, said) for tool in able for said in tool.asks]
     single = [(tool, said) for tool, said in every if len(said.calls) == 1]
     kept = [pair for pair in single if held is None or frame_of(pair[1].text, pair[0].name).held == held]
     return tuple(kept or single)
 
 
-def pick(rng: Draw, known: Mapping[str, Family], *, held: bool | None) -> Family:
-    """The family of a tool, with one way to ask for it; `known` are the built-in tools' own."""
-    tool, said = rng.choice(_asked(rng.random() < BUILT_IN, held))
+def pick(rng: Draw, known: Mapping[str, Family], app: str = "", *, held: bool | None) -> Family:
+    """The family of a tool (of that app), with one way to ask for it; `known` are the built-in tools' own."""
+    tool, said = rng.choice(_asked(rng.random() < BUILT_IN, app, held))
     family = family_of(tool, said.calls, known)
     family.frames, family.slots = _frames(said, family, rng)
     return family
@@ -159,15 +160,21 @@ def _frames(said: Said, family: Family, rng: Draw) -> tuple[list[Frame], dict[st
         return [Frame("{all}", fixed, False)], {"all": just(said.text)}
     found = _Slots(said.text, list(_leaves(fixed)), rng)
     for role in sorted(fixed, key=lambda role: -len(str(fixed[role]))):
-        if role == "expression":
+        if role == "expression" and not _place(fixed[role]).search(found.text):
             fixed[role] = found.sum(fixed[role])
+            continue
         if "=" in family.roles[role].kind or not re.fullmatch(r"[\w.]+", role):
             continue
         if isinstance(fixed[role], list):
             fixed[role] = [found.item(f"{role}.{place}", item) for place, item in enumerate(fixed[role])]
-        elif found.slot(role, fixed[role], keep=bool(_format(family.roles[role].about))) != fixed[role]:
+        elif found.slot(role, fixed[role], keep=_is_kept(family.roles[role])) != fixed[role]:
             del fixed[role]
     return [Frame(found.text, fixed, False)], found.kinds
+
+
+def _is_kept(role: Role) -> bool:
+    """Whether another value would make no sense: a date, a time, a sum."""
+    return role.name == "expression" or bool(_format(role.about))
 
 
 class _Slots:
@@ -232,7 +239,7 @@ def other_text(value: str, rng: Draw) -> str:
     return value
 
 
-def _other_number(value: float, rng: Draw) -> float:
+def _other_number(value: Any, rng: Draw) -> Any:
     if value < MANY:
         return value
     if isinstance(value, float):

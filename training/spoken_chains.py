@@ -102,7 +102,7 @@ def _arguments(made: Made, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _changed(errand: Errand, app: App, maker: Maker) -> Errand:
     """The errand with some of its texts replaced, the same way everywhere."""
-    whole = [errand.said, [[list(call) for call in step] for step in errand.steps], errand.answer]
+    whole: Any = [errand.said, [[list(call) for call in step] for step in errand.steps], errand.answer]
     closed = {choice for tool in app.tools.values() for choice in choices_of(tool)}
     for text in dict.fromkeys(_texts(errand)):
         if SHORTEST <= len(text) <= LONGEST and text not in closed and maker.rng.random() < OTHER:
