@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from toolwire.protocol.tools import Tool
 from training.families import Family, Role, seed_tools
-from training.values import Draw, schema_of
+from training.values import DATA, Draw, schema_of
 
 EXTRAS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("verbose", {"type": "boolean"}),
@@ -105,9 +106,21 @@ def styled(text: str, style: str) -> str:
     return "_".join(parts)
 
 
+@cache
+def reserved() -> frozenset[str]:
+    """Names that only the evaluation uses, as `bare` gives them."""
+    return frozenset(map(bare, (DATA / "reserved.txt").read_text(encoding="utf-8").splitlines()))
+
+
+def bare(name: str) -> str:
+    """The name without what styles differ in."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
 def _tool_name(family: Family, style: str, rng: Draw) -> str:
-    name = styled(rng.choice(family.names), style)
-    if rng.random() < 0.06:
+    free = [name for name in family.names if bare(name) not in reserved()]
+    name = styled(rng.choice(free or family.names), style)
+    if rng.random() < 0.06 or not free:
         name = f"{rng.choice(['app', 'my', 'acme', 'core', 'home', 'svc', 'x'])}{rng.choice('_.-')}{name}"
     return name
 
