@@ -16,7 +16,7 @@ from training.outcomes import Outcome, outcome
 from training.requests import Ask, ask
 from training.values import DATA, Draw, draw
 
-SPOKEN = 0.5
+SPOKEN = 0.55
 COMPOSED = 0.38
 SWAPPED = set("place path host url id ticker word domain server symbol dir branch dish of person room product".split())
 

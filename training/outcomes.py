@@ -65,6 +65,17 @@ def _object(asked: Ask, fields: Fields, rng: Draw) -> Outcome:
     return Outcome(shown, main, told(news, rng) if news else rng.choice(DONE))
 
 
+def told_plainly(came: Any, rng: Draw) -> str:
+    """What came back, in plain words."""
+    if not isinstance(came, dict):
+        return _text(said(came), rng).answer
+    news = {key: value for key, value in came.items() if type(value) in (str, int, float)}
+    listed = [value for value in came.values() if isinstance(value, list) and value]
+    if not news and listed and all(isinstance(item, str) for item in listed[0]):
+        return f"I found {', '.join(listed[0])}."
+    return told(news, rng) if news else rng.choice(DONE)
+
+
 def told(news: Mapping[str, Any], rng: Draw) -> str:
     """An object in words: its members by name."""
     pairs = [(key.replace("_", " "), said(value)) for key, value in news.items()]
@@ -124,7 +135,8 @@ def _done(asked: Ask, rng: Draw) -> Outcome:
 
 def _told_of(asked: Ask, rng: Draw) -> str:
     """That it is done, and for what where that is short and was said."""
-    named = [said for role, said in asked.said.items() if role in asked.family.roles and 1 < len(said) < SHORT]
+    roles = {name for name, role in asked.family.roles.items() if "=" not in role.kind}
+    named = [said for role, said in asked.said.items() if role in roles and 1 < len(said) < SHORT]
     if not named or rng.random() < 0.3:
         return rng.choice(DONE)
     what = rng.choice(named).strip()

@@ -14,10 +14,12 @@ from typing import Any
 from training.catalogue import world
 from training.making import Dialogue, Maker, result
 from training.naming import Made, make
+from training.outcomes import told_plainly
 from training.spoken import Talked, choices_of, family_of, flat, other_text, tools_in
 from training.values import DATA
 
 OTHER = 0.35
+NATURAL = 0.2
 SHORTEST, LONGEST = 3, 40
 _CALL = re.compile(r"^([\w.-]+) (\{.*\}) -> (.+)$")
 Call = tuple[str, dict[str, Any], Any]
@@ -81,8 +83,20 @@ def errand(maker: Maker) -> Dialogue:
     for step in chosen.steps:
         talk.calls(*[(mades[name], _arguments(mades[name], arguments)) for name, arguments, _ in step])
         talk.gets(*[result(mades[name], came) for name, _, came in step])
-    talk.says(chosen.answer)
+    talk.says(_answer(chosen, maker))
     return talk
+
+
+def _answer(errand: Errand, maker: Maker) -> str:
+    """What the last calls came to. Free words where there is little to tell: more of them teach to make things up."""
+    plain = [isinstance(came, str) or _is_flat(came) for _, _, came in errand.steps[-1]]
+    if not all(plain) or maker.rng.random() < NATURAL:
+        return errand.answer
+    return " ".join(told_plainly(came, maker.rng) for _, _, came in errand.steps[-1])
+
+
+def _is_flat(came: Any) -> bool:
+    return isinstance(came, dict) and not any(isinstance(value, dict) for value in came.values())
 
 
 def _names(errand: Errand) -> list[str]:

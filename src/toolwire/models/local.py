@@ -167,7 +167,7 @@ def _known(messages: Sequence[Message]) -> str | None:
     """What the numbers of an answer may come from, once a tool has spoken; before that, nothing holds them."""
     if not isinstance(messages[-1], ResultsMessage):
         return None
-    return _heard(messages)
+    return "\n".join(text for _, text in dialogue.turns(messages, ()))
 
 
 def _shorter(messages: list[Message]) -> list[Message]:
