@@ -53,7 +53,10 @@ def batch_of(part: str, seed: int, start: int, count: int, cutter: Tokenizer) ->
     rows = []
     settings: dict[str, Any] = PARTS[part]
     for number in range(start, start + count):
-        talk = dialogue(Maker(random.Random(f"{part}:{seed}:{number}"), **settings))
+        try:
+            talk = dialogue(Maker(random.Random(f"{part}:{seed}:{number}"), **settings))
+        except (ArithmeticError, ValueError, LookupError, SyntaxError):
+            continue
         numbers, marks = encoded(talk, cutter)
         if len(numbers) <= LONGEST:
             rows.append((numbers, marks, talk.kind))

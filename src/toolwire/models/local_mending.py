@@ -2,10 +2,9 @@
 
 The embedded model copies names and paths from the conversation letter by letter, and now and then loses one. A word
 that nobody said, close to one that somebody did say, is such a slip. So is a bracket that was left open at the end of
-what was copied, a time in the wrong unit, and a switch that may be left out and that nobody spoke of.
+what was copied, and a time in the wrong unit.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -19,19 +18,14 @@ SHORTEST = 4
 LONGEST = 64
 MOST_WORDS = 300
 MOST_DEPTH = 4
-BEGINNING = 4
-ABOUT_CHARS = 300
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_COMMON = frozenset("the and for are with that this from into also only them thei whet what when whic your".split())
 _EDGES = "\"'`.,;:!?()[]{}<>“”‘’«»…"
 
 
 def mended(call: ToolCall, schema: Mapping[str, Any], heard: str) -> ToolCall:
     """The call with free text put right by what was heard; choices, numbers and words that were said stay."""
     known = _Heard(heard)
-    meant = {key: value for key, value in call.arguments.items() if not _is_idle_switch(key, value, schema, known)}
-    return replace(call, arguments={key: _value(key, value, schema, known, 0) for key, value in meant.items()})
+    return replace(call, arguments={key: _value(key, value, schema, known, 0) for key, value in call.arguments.items()})
 
 
 class _Heard:
@@ -41,11 +35,6 @@ class _Heard:
         self.text = text.lower()
         pieces = (piece.strip(_EDGES) for piece in text.split()[-MOST_WORDS:])
         self.words = [piece for piece in dict.fromkeys(pieces) if SHORTEST - 1 <= len(piece) <= LONGEST]
-
-    def mentions(self, word: str) -> bool:
-        """Whether this word, or one that begins like it, was said. Words too short to mean much do not count."""
-        begin = word.lower()[:BEGINNING]
-        return len(begin) >= SHORTEST - 1 and begin not in _COMMON and begin in self.text
 
     def word(self, piece: str) -> str:
         core = piece.strip(_EDGES)
@@ -78,16 +67,6 @@ def _open(text: str) -> str:
         elif char in ")]}" and (not lacking or lacking.pop() != char):
             return ""
     return "".join(reversed(lacking))
-
-
-def _is_idle_switch(key: str, value: Any, schema: Mapping[str, Any], known: _Heard) -> bool:
-    """Whether an optional flag was set though neither its name nor what is said about it was spoken of."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(value, bool) or (isinstance(required, list | tuple) and key in required):
-        return False
-    inner = properties.get(key) if isinstance(properties, Mapping) else None
-    about = inner.get("description", "") if isinstance(inner, Mapping) else ""
-    return not any(known.mentions(word) for word in _WORD.findall(f"{key} {str(about)[:ABOUT_CHARS]}"))
 
 
 def _digits(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Stretches of time in the unit that an input asks for. Pure.
+"""Amounts in the unit that an input asks for. Pure.
 
 The embedded model converts what people say (`5 seconds` for `timeout_ms`), and now and then copies the bare number. A
 number that was said with another unit than the input's, and in no other way, is such a slip.
@@ -6,33 +6,62 @@ number that was said with another unit than the input's, and in no other way, is
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 MOST_CHARS = 4000
 ABOUT_CHARS = 200
 SHORTEST_ALONE = 3  # `min` is more often the least than minutes
+CLOSE = 1e-6
 
-_UNITS = (
-    (0.001, "ms msec msecs millis millisecond milliseconds"),
-    (1, "s sec secs second seconds"),
-    (60, "min mins minute minutes"),
-    (3600, "h hr hrs hour hours"),
-    (86400, "day days"),
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of some quantity: how many basic ones it is, and where its zero lies among these."""
+
+    quantity: str
+    size: float
+    zero: float = 0.0
+
+
+_NAMES = (
+    (Unit("time", 0.001), "ms msec msecs millis millisecond milliseconds"),
+    (Unit("time", 1), "s sec secs second seconds"),
+    (Unit("time", 60), "min mins minute minutes"),
+    (Unit("time", 3600), "h hr hrs hour hours"),
+    (Unit("time", 86400), "day days"),
+    (Unit("time", 604800), "week weeks"),
+    (Unit("mass", 0.001), "mg milligram milligrams"),
+    (Unit("mass", 1), "g gram grams"),
+    (Unit("mass", 1000), "kg kgs kilo kilos kilogram kilograms"),
+    (Unit("mass", 1_000_000), "tonne tonnes"),
+    (Unit("length", 0.001), "mm millimetre millimetres millimeter millimeters"),
+    (Unit("length", 0.01), "cm centimetre centimetres centimeter centimeters"),
+    (Unit("length", 1), "m metre metres meter meters"),
+    (Unit("length", 1000), "km kms kilometre kilometres kilometer kilometers"),
+    (Unit("volume", 0.001), "ml millilitre millilitres milliliter milliliters"),
+    (Unit("volume", 0.01), "cl centilitre centilitres"),
+    (Unit("volume", 1), "l litre litres liter liters"),
+    (Unit("temperature", 1), "c celsius centigrade"),
+    (Unit("temperature", 5 / 9, -160 / 9), "f fahrenheit"),
 )
-_SECONDS = {name: size for size, names in _UNITS for name in names.split()}
+_UNITS = {name: unit for unit, names in _NAMES for name in names.split()}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_SAID = re.compile(r"(?<![\w.,:-])(\d{1,9}(?:\.\d{1,4})?)(?: ?([a-z]{1,12}))?(?![\w])", re.IGNORECASE)
+_SAID = re.compile(r"(?<![\w.,:-])(\d{1,9}(?:\.\d{1,4})?)(?: ?(?:degrees |° ?)?([a-z]{1,12}))?(?![\w])", re.IGNORECASE)
 
 
 def converted(value: float, name: str, schema: Mapping[str, Any], heard: str) -> float:
     """The number in the input's unit, if it was said in another one; otherwise as it is."""
-    unit = _unit_of(name, schema)
-    said = {_SECONDS.get((after or "").lower()) for number, after in _spoken(heard) if float(number) == value}
-    if unit is None or len(said) != 1 or None in said or (size := said.pop()) == unit or size is None:
+    own = _unit_of(name, schema)
+    said = {_UNITS.get(after.lower()) for number, after in _spoken(heard) if float(number) == value}
+    if own is None or None in said:
         return value
-    exact = round(value * size / unit, 6)
-    if exact == int(exact):
-        return int(exact)
+    alike = {unit for unit in said if unit and unit.quantity == own.quantity}
+    if len(alike) != 1 or (unit := alike.pop()) == own:
+        return value
+    exact = round((value * unit.size + unit.zero - own.zero) / own.size, 6)
+    if abs(exact - round(exact)) < CLOSE:
+        return round(exact)
     return value if schema.get("type") == "integer" else exact
 
 
@@ -40,13 +69,13 @@ def _spoken(heard: str) -> list[tuple[str, str]]:
     return _SAID.findall(heard[-MOST_CHARS:])
 
 
-def _unit_of(name: str, schema: Mapping[str, Any]) -> float | None:
-    """How many seconds the input's unit has, told by the end of its name, else by what is said about it."""
+def _unit_of(name: str, schema: Mapping[str, Any]) -> Unit | None:
+    """The input's unit, told by the end of its name, else by what is said about it."""
     parts = _WORD.findall(name)
     last = parts[-1].lower() if parts else ""
-    if last in _SECONDS and (len(parts) > 1 or len(last) > SHORTEST_ALONE):
-        return _SECONDS[last]
+    if last in _UNITS and (len(parts) > 1 or len(last) > SHORTEST_ALONE):
+        return _UNITS[last]
     about = schema.get("description")
     words = _WORD.findall(about[:ABOUT_CHARS].lower()) if isinstance(about, str) else []
-    known = {_SECONDS[word] for word in words if word in _SECONDS and len(word) > 1}
+    known = {_UNITS[word] for word in words if word in _UNITS and len(word) > 1}
     return known.pop() if len(known) == 1 else None
