@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -10,7 +11,7 @@ import pytest
 from benchmarks.local_eval.asking import Conversation, Played, result_of
 from benchmarks.local_eval.figures import by_group, by_tool, late, line, middle, pick, times
 from benchmarks.local_eval.judging import avoids, call_right, declines, fits, owns_up, says
-from benchmarks.local_eval.rows import GROUPS, SEED_TOOLS, Row, Wanted, rows, sample, sessions, tools
+from benchmarks.local_eval.rows import CHOOSING, GROUPS, HERE, SEED_TOOLS, Row, Wanted, rows, sample, sessions, tools
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Delta, Reply, Request, ResultsMessage
@@ -110,6 +111,13 @@ def test_ids_are_unique_and_no_request_is_put_twice() -> None:
 def test_every_tool_that_is_named_exists() -> None:
     named = {name for row in rows() for name in row.needed | row.unfit | row.avoid}
     assert named <= tools().keys()
+    needed = {name for row in rows(CHOOSING) for name in row.needed | row.avoid}
+    assert needed <= tools(CHOOSING).keys()
+
+
+def test_requests_to_choose_adapters_by_are_not_those_of_the_evaluation() -> None:
+    assert not {row.say.casefold() for row in rows(CHOOSING)} & {row.say.casefold() for row in rows()}
+    assert not {row.id for row in rows(CHOOSING)} & BY_ID.keys()
 
 
 def test_every_tool_is_asked_for() -> None:
@@ -125,10 +133,13 @@ def test_invented_tools_have_other_names_than_those_of_the_seeds() -> None:
     assert {wanted.tool for row in rows() if row.group == "phrasings" for wanted in row.wanted} <= seeds
 
 
-@pytest.mark.parametrize("row", [row for row in rows() if row.steps], ids=lambda row: row.id)
-def test_every_wanted_call_fits_its_tool_and_is_judged_right(row: Row) -> None:
+@pytest.mark.parametrize(
+    ("row", "folder"),
+    [pytest.param(row, folder, id=row.id) for folder in (HERE, CHOOSING) for row in rows(folder) if row.steps],
+)
+def test_every_wanted_call_fits_its_tool_and_is_judged_right(row: Row, folder: Path) -> None:
     for wanted in row.wanted:
-        tool = tools()[wanted.tool]
+        tool = tools(folder)[wanted.tool]
         checker = jsonschema_rs.validator_for(dict(tool.input_schema))
         for arguments in alternatives(wanted.arguments):
             checker.validate(arguments)

@@ -11,6 +11,7 @@ from typing import Any
 from toolwire.protocol.tools import Tool
 
 HERE = Path(__file__).parent
+CHOOSING = HERE / "choosing"
 SEED_TOOLS = HERE.parent.parent / "training" / "seed_tools.json"
 GROUPS = ("phrasings", "tools", "talk", "cannot", "chains", "errors", "injection")
 SAMPLE = {"phrasings": 24, "tools": 16, "talk": 8, "cannot": 3, "chains": 4, "errors": 3, "injection": 2}
@@ -62,6 +63,7 @@ class Row:
 class Session:
     """Rows that are put with the same tools, as requests are that follow one another."""
 
+    known: Mapping[str, Tool]
     rows: list[Row] = field(default_factory=list)
     tools: set[str] = field(default_factory=set)
     unfit: set[str] = field(default_factory=set)
@@ -69,7 +71,7 @@ class Session:
     def admits(self, row: Row, size: int) -> bool:
         if row.unfit & self.tools or row.needed & self.unfit or len(self.rows) == ROWS_TOGETHER:
             return False
-        return len(self.tools | row.needed) <= size <= len(tools()) - len(self.unfit | row.unfit)
+        return len(self.tools | row.needed) <= size <= len(self.known) - len(self.unfit | row.unfit)
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
@@ -79,13 +81,13 @@ class Session:
     def offered(self, size: int) -> tuple[Tool, ...]:
         """The tools that the rows need, among others that cannot serve them, in no order."""
         draw = random.Random(f"{self.rows[0].id} {size}")
-        others = sorted(tools().keys() - self.tools - self.unfit)
+        others = sorted(self.known.keys() - self.tools - self.unfit)
         names = sorted(self.tools) + draw.sample(others, min(len(others), max(0, size - len(self.tools))))
         draw.shuffle(names)
-        return tuple(tools()[name] for name in names)
+        return tuple(self.known[name] for name in names)
 
 
-def sessions(asked: Iterable[Row], size: int) -> list[Session]:
+def sessions(asked: Iterable[Row], size: int, folder: Path = HERE) -> list[Session]:
     """The rows, put together where no row's tools could serve another's request; always the same."""
     order = list(asked)
     random.Random(size).shuffle(order)
@@ -93,22 +95,22 @@ def sessions(asked: Iterable[Row], size: int) -> list[Session]:
     for row in order:
         session = next((one for one in found if one.admits(row, size)), None)
         if session is None:
-            found.append(session := Session())
+            found.append(session := Session(tools(folder)))
         session.add(row)
     return found
 
 
 @cache
-def tools() -> dict[str, Tool]:
-    """Every tool of the evaluation by name: those of the seed systems and those invented for it."""
-    defined = [*_json(SEED_TOOLS), *_json(HERE / "tools.json")]
+def tools(folder: Path = HERE) -> dict[str, Tool]:
+    """Every tool of an evaluation by name: those of the seed systems and those invented for it."""
+    defined = [*_json(SEED_TOOLS), *_json(folder / "tools.json")]
     return {one["name"]: Tool(one["name"], one["description"], one["input_schema"]) for one in defined}
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows(folder: Path = HERE) -> tuple[Row, ...]:
     """Every request, group by group."""
-    return tuple(_row(group, json.loads(line)) for group in GROUPS for line in _lines(group))
+    return tuple(_row(group, json.loads(line)) for group in GROUPS for line in _lines(folder, group))
 
 
 def sample() -> tuple[Row, ...]:
@@ -137,8 +139,9 @@ def _row(group: str, line: Mapping[str, Any]) -> Row:
     )
 
 
-def _lines(group: str) -> list[str]:
-    return (HERE / f"{group}.jsonl").read_text(encoding="utf-8").splitlines()
+def _lines(folder: Path, group: str) -> list[str]:
+    path = folder / f"{group}.jsonl"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def _json(path: Path) -> Any:
