@@ -89,14 +89,16 @@ def errand(maker: Maker) -> Dialogue:
 
 def _answer(errand: Errand, maker: Maker) -> str:
     """What the last calls came to. Free words where there is little to tell: more of them teach to make things up."""
-    plain = [isinstance(came, str) or _is_flat(came) for _, _, came in errand.steps[-1]]
+    plain = [not isinstance(came, dict) or _is_flat(came) for _, _, came in errand.steps[-1]]
     if not all(plain) or maker.rng.random() < NATURAL:
         return errand.answer
     return " ".join(told_plainly(came, maker.rng) for _, _, came in errand.steps[-1])
 
 
 def _is_flat(came: Any) -> bool:
-    return isinstance(came, dict) and not any(isinstance(value, dict) for value in came.values())
+    """Whether the object has nothing but single values and lists of texts, which can be told plainly."""
+    items = [item for value in came.values() for item in (value if isinstance(value, list) else [value])]
+    return not any(isinstance(item, dict | list) for item in items)
 
 
 def _names(errand: Errand) -> list[str]:

@@ -7,11 +7,13 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toolwire.errors import ModelRefused
 from toolwire.models import local_dialogue as dialogue
+from toolwire.models.local_answers import untold
 from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_mending import mended
@@ -114,6 +116,15 @@ class LocalChat:
             halted=halted,
         )
         teller.end()
+        return self._completed(written, messages, show)
+
+    def _completed(self, written: Written, messages: Sequence[Message], show: Callable[[Delta], None]) -> Written:
+        """What was written, and what came back if that tells nothing of it."""
+        if not isinstance(messages[-1], ResultsMessage) or written.text.startswith("@"):
+            return written
+        if more := untold(written.text, messages[-1].results):
+            show(TextDelta(f" {more}"))
+            return replace(written, text=f"{written.text.rstrip()} {more}")
         return written
 
     def _reply(self, written: Written, request: Request, tools: Sequence[Tool], problems: tuple[Problem, ...]) -> Reply:
