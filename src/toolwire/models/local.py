@@ -7,7 +7,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from toolwire.models.local_answers import untold
 from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_mending import mended
-from toolwire.protocol.calls import Problem
+from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import (
     CallDelta,
     ChatModel,
@@ -37,6 +36,7 @@ _MODELS = {"smollm2": ("smollm2", "smollm2-tools.gguf"), "smollm2-plain": ("smol
 ANSWER_TOKENS = 256
 MOST_ANSWER_TOKENS = 1024
 MOST_TOOLS = 30
+DONE = "Done."
 
 
 def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: int | None = None) -> ChatModel:
@@ -86,8 +86,9 @@ class LocalChat:
         tools = () if request.tools_off else request.tools[: self.most_tools]
         messages, dropped = list(request.messages), 0
         while True:
+            teller = _Teller(show, _Calls(request.messages, tools))
             try:
-                written = self._write(messages, request, tools, show, halted)
+                written = self._write(messages, request, tools, teller, halted)
             except TooLong:
                 fewer = _shorter(messages)
                 if len(fewer) == len(messages):
@@ -95,18 +96,17 @@ class LocalChat:
                 dropped += len(messages) - len(fewer)
                 messages = fewer
             else:
-                return self._reply(written, request, tools, _problems(request, dropped))
+                return self._reply(written, request, teller, _problems(request, dropped))
 
     def _write(
         self,
         messages: Sequence[Message],
         request: Request,
         tools: Sequence[Tool],
-        show: Callable[[Delta], None],
+        teller: "_Teller",
         halted: Callable[[], bool],
     ) -> Written:
-        teller = _Teller(show)
-        written = self.engine.write(
+        return self.engine.write(
             dialogue.render(messages, tools),
             slot=-1,
             max_tokens=min(request.max_tokens or ANSWER_TOKENS, MOST_ANSWER_TOKENS),
@@ -115,38 +115,48 @@ class LocalChat:
             on_text=teller.hear,
             halted=halted,
         )
-        teller.end()
-        return self._completed(written, messages, show)
 
-    def _completed(self, written: Written, messages: Sequence[Message], show: Callable[[Delta], None]) -> Written:
-        """What was written, and what came back if that tells nothing of it."""
-        if not isinstance(messages[-1], ResultsMessage) or written.text.startswith("@"):
-            return written
-        if more := untold(written.text, messages[-1].results):
-            show(TextDelta(f" {more}"))
-            return replace(written, text=f"{written.text.rstrip()} {more}")
-        return written
-
-    def _reply(self, written: Written, request: Request, tools: Sequence[Tool], problems: tuple[Problem, ...]) -> Reply:
-        calls = dialogue.calls_in(written.text)
-        if calls:
-            schemas, heard = {tool.name: tool.input_schema for tool in tools}, _heard(request.messages)
-            calls = tuple(mended(call, schemas.get(call.name, {}), heard) for call in calls)
+    def _reply(self, written: Written, request: Request, teller: "_Teller", problems: tuple[Problem, ...]) -> Reply:
+        calls = teller.end()
         known: dict[str, Any] = {"usage": written.usage, "model": self.engine.weights.name, "problems": problems}
         if calls:
             reason = "length" if calls[-1].fault else "tool_calls"
             return Reply(calls=calls, finish_reason=reason, raw=written.text, **known)
-        return Reply(written.text.strip(), finish_reason=written.finish_reason, raw=written.text, **known)
+        said, reason = ("", "stop") if written.text.startswith("@") else (written.text.strip(), written.finish_reason)
+        last = request.messages[-1]
+        if isinstance(last, ResultsMessage) and (more := untold(said, last.results) or ("" if said else DONE)):
+            teller.add(more)
+            said = f"{said} {more}".strip()
+        return Reply(said, finish_reason=reason, raw=written.text, **known)
+
+
+class _Calls:
+    """Reads calls: slips put right, and none that was made and answered in this turn already."""
+
+    def __init__(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
+        self._schemas = {tool.name: tool.input_schema for tool in tools}
+        self._heard = _heard(messages)
+        self._made = _made(messages)
+
+    def read(self, line: str) -> tuple[ToolCall, ...]:
+        found = []
+        for call in dialogue.calls_in(line):
+            meant = mended(call, self._schemas.get(call.name, {}), self._heard)
+            if (key := _key(meant)) not in self._made:
+                self._made.add(key)
+                found.append(meant)
+        return tuple(found)
 
 
 class _Teller:
     """Shows what is being written: words as they come, a call once its line is complete."""
 
-    def __init__(self, show: Callable[[Delta], None]) -> None:
+    def __init__(self, show: Callable[[Delta], None], calls: _Calls) -> None:
         self._show = show
+        self._calls = calls
         self._calling: bool | None = None
         self._line = ""
-        self._told = 0
+        self._found: list[ToolCall] = []
 
     def hear(self, text: str) -> None:
         if self._calling is None:
@@ -158,15 +168,38 @@ class _Teller:
         for line in lines:
             self._tell(line)
 
-    def end(self) -> None:
-        if self._line:
-            self._tell(self._line)
+    def end(self) -> tuple[ToolCall, ...]:
+        """Every call that was made."""
+        self._tell(self._line)
+        self._line = ""
+        return tuple(self._found)
+
+    def add(self, text: str) -> None:
+        self._show(TextDelta(text if self._calling else f" {text}"))
 
     def _tell(self, line: str) -> None:
-        for call in dialogue.calls_in(line):
+        for call in self._calls.read(line):
             written = line.partition(" ")[2] if call.fault else json.dumps(dict(call.arguments), ensure_ascii=False)
-            self._show(CallDelta(self._told, call.name, written))
-            self._told += 1
+            self._show(CallDelta(len(self._found), call.name, written))
+            self._found.append(call)
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} {json.dumps(dict(call.arguments), sort_keys=True, default=str)}"
+
+
+def _made(messages: Sequence[Message]) -> set[str]:
+    """The calls that succeeded since somebody last spoke. A model this small that makes one again has lost its way."""
+    latest = max((place for place, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
+    done = {
+        result.call_id
+        for said in messages[latest:]
+        if isinstance(said, ResultsMessage)
+        for result in said.results
+        if result.ok
+    }
+    called = (call for said in messages[latest:] if isinstance(said, Reply) for call in said.calls)
+    return {_key(call) for call in called if call.id in done}
 
 
 def _heard(messages: Sequence[Message]) -> str:
