@@ -66,6 +66,21 @@ def test_a_bracket_is_closed_where_it_was_closed_in_what_was_said(heard: str, wr
     assert put_right(heard, name=written) == {"name": meant}
 
 
+@pytest.mark.parametrize(
+    ("heard", "written", "meant"),
+    [
+        ("(44-17)*(8+5)", "(44-17) * 8 + 5", "(44-17)*(8+5)"),
+        ("execute the code len('straße')", "len('straße\")", "len('straße')"),
+        ('find "print(x)" please', "print( x", "print(x)"),
+        ("add 12, 5", "12+5", "12+5"),
+        ("say don't panic", "dont panic", "don't panic"),
+        ("a(b) and a[b]", "a b b", "a b b"),
+    ],
+)
+def test_brackets_and_quotes_that_were_lost_on_the_way_come_back(heard: str, written: str, meant: str) -> None:
+    assert put_right(heard, name=written) == {"name": meant}
+
+
 def test_choices_and_numbers_stay_as_the_schema_wants_them() -> None:
     assert put_right("12 degrees in Celcius", unit="celsius", count=13) == {"unit": "celsius", "count": 13}
 

@@ -1,8 +1,8 @@
 """Slips of a small model in the calls it writes, put right. Pure.
 
 The embedded model copies names and paths from the conversation letter by letter, and now and then loses one. A word
-that nobody said, close to one that somebody did say, is such a slip. So is a bracket that was left open at the end of
-what was copied, and a time in the wrong unit.
+that nobody said, close to one that somebody did say, is such a slip. So is a bracket or a quote that was lost on the
+way, and an amount in the wrong unit.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ SHORTEST = 4
 LONGEST = 64
 MOST_WORDS = 300
 MOST_DEPTH = 4
+MOST_CHARS = 20_000
 
 _EDGES = "\"'`.,;:!?()[]{}<>“”‘’«»…"
 
@@ -32,7 +33,8 @@ class _Heard:
     """What was said, and the words it is made of."""
 
     def __init__(self, text: str) -> None:
-        self.text = text.lower()
+        self.given = text[-MOST_CHARS:]
+        self.text = _low(self.given)
         pieces = (piece.strip(_EDGES) for piece in text.split()[-MOST_WORDS:])
         self.words = [piece for piece in dict.fromkeys(pieces) if SHORTEST - 1 <= len(piece) <= LONGEST]
 
@@ -49,22 +51,57 @@ class _Heard:
         start = self.text.find(low := text.lower())
         if not low or self.text.find(low, start + 1) >= 0:
             return ""
-        needed = _open(text)
-        after = self.text[start + len(low) : start + len(low) + len(needed)]
-        same = next((place for place, pair in enumerate(zip(after, needed, strict=False)) if pair[0] != pair[1]), None)
-        return after[: len(after) if same is None else same]
+        return _closed(text, self.text[start + len(low) :])
+
+    def restored(self, text: str) -> str:
+        """What was said where the text differs from it in nothing but brackets, quotes and spaces; else the text."""
+        places = [place for place, char in enumerate(self.text) if char not in _LOOSE]
+        bare, said = _bare(text), _bare(self.text)
+        start = said.find(bare)
+        if len(bare) < SHORTEST or start < 0 or said.find(bare, start + 1) >= 0:
+            return text
+        first, last = places[start], places[start + len(bare) - 1] + 1
+        while text[:1] in _OPENING and first > 0 and self.text[first - 1] in _OPENING:
+            first -= 1
+        span = self.given[first:last]
+        return span + _closed(span, self.text[last:])
 
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
+_QUOTES = "\"'`"
+_OPENING = "([{" + _QUOTES
+_LOOSE = frozenset("()[]{} \n" + _QUOTES)
+
+
+def _low(text: str) -> str:
+    """The text in small letters, each in the place it had: a few letters have small ones that are longer."""
+    return "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
+
+
+def _bare(text: str) -> str:
+    return "".join(char for char in _low(text) if char not in _LOOSE)
+
+
+def _closed(text: str, after: str) -> str:
+    """What closes the brackets and quotes that the text leaves open, as far as `after` begins with it."""
+    needed = _open(text)
+    same = next(
+        (place for place, pair in enumerate(zip(after, needed, strict=False)) if pair[0] != pair[1]), len(needed)
+    )
+    return after[:same]
 
 
 def _open(text: str) -> str:
-    """The closing brackets that the text lacks, the innermost first; none if it closes what it never opened."""
+    """What would close the text, the innermost first; nothing if it closes what it never opened."""
     lacking: list[str] = []
-    for char in text:
-        if char in _PAIRS:
+    for place, char in enumerate(text):
+        if lacking and char == lacking[-1]:
+            lacking.pop()
+        elif char in _PAIRS:
             lacking.append(_PAIRS[char])
-        elif char in ")]}" and (not lacking or lacking.pop() != char):
+        elif char in _QUOTES and not text[place - 1 : place].isalnum():
+            lacking.append(char)
+        elif char in ")]}":
             return ""
     return "".join(reversed(lacking))
 
@@ -99,4 +136,5 @@ def _text(text: str, known: _Heard) -> str:
         return text + known.closing(text)
     if text.count(" ") > MOST_WORDS:
         return text
-    return " ".join(known.word(piece) for piece in text.split(" "))
+    restored = known.restored(text)
+    return restored if restored != text else " ".join(known.word(piece) for piece in text.split(" "))
