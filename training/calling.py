@@ -2,8 +2,11 @@
 
 from toolwire.protocol.chat import Reply
 from training.catalogue import clash, world
+from training.families import Frame
 from training.making import Dialogue, Maker, lines, result, swappable
+from training.naming import make
 from training.requests import Ask
+from training.spoken import doubles, family_of, flat
 from training.values import draw, words
 from training.wording import is_order, worded
 
@@ -71,8 +74,10 @@ def session(maker: Maker) -> Dialogue:
 
 def several(maker: Maker) -> Dialogue:
     """Several wishes in one request: as many calls at once."""
-    if maker.rng.random() < 0.35:
+    if (luck := maker.rng.random()) < 0.35:
         return twins(maker)
+    if luck < 0.45:
+        return doubled(maker)
     seeds = maker.seeds()
     asks: list[Ask] = []
     wished = maker.rng.choice([2, 2, 2, 2, 3])
@@ -90,6 +95,20 @@ def several(maker: Maker) -> Dialogue:
     capital = asks[0].frame.text[:1].islower() and maker.rng.random() < 0.6
     talk.user(text[:1].upper() + text[1:] if capital else text)
     maker.served_all(talk, asks, mades)
+    return talk
+
+
+def doubled(maker: Maker) -> Dialogue:
+    """Several calls of one tool, as somebody put it."""
+    tool, said = maker.rng.choice(doubles())
+    family = family_of(tool, said.calls, world().by_name)
+    values = [dict(flat(arguments, family.roles)) for arguments in said.calls]
+    asks = [Ask(family, Frame(said.text, one, False), {}, one) for one in values]
+    need = frozenset(role for one in values for role in one)
+    made = make(family, maker.rng, need, plain=bool(family.seed) and maker.rng.random() < 0.6)
+    talk = Dialogue("several", maker.offer([made], maker.seeds()))
+    talk.user(said.text)
+    maker.served_all(talk, asks, [made] * len(asks))
     return talk
 
 

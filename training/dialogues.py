@@ -36,7 +36,10 @@ MIX: tuple[tuple[Callable[[Maker], Dialogue], float], ...] = (
 def dialogue(maker: Maker) -> Dialogue:
     """A dialogue of some kind; now and then something was said before."""
     make_one = maker.rng.choices([kind for kind, _ in MIX], [share for _, share in MIX])[0]
-    talk = make_one(maker)
+    try:
+        talk = make_one(maker)
+    except (ArithmeticError, ValueError):  # a sum may have no value with other numbers in it
+        return dialogue(maker)
     if maker.rng.random() < 0.16 and talk.kind in {"single", "several", "talk", "refuse"}:
         _preface(talk, maker)
     return talk

@@ -15,7 +15,8 @@ from training.catalogue import world
 from training.making import Dialogue, Maker, result
 from training.naming import Made, make
 from training.outcomes import told_plainly
-from training.spoken import Talked, choices_of, family_of, flat, other_text, tools_in
+from training.slots import other_text
+from training.spoken import Talked, choices_of, family_of, flat, tools_in
 from training.values import DATA
 
 OTHER = 0.35
