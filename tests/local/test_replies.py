@@ -70,6 +70,15 @@ async def test_a_call_that_failed_may_be_made_again() -> None:
     assert [call.name for call in reply.calls] == ["lock"]
 
 
+async def test_a_call_that_was_refused_is_not_made_again() -> None:
+    refused = ToolResult.failed(
+        CALL, Code.PERMISSION_DENIED, "The policy says so. Tell the user that it is not allowed."
+    )
+    reply, shown = await written('@lock {"door": "Zeedijk"}', *turn(refused))
+    assert not reply.calls
+    assert reply.content == words(shown) == "I couldn't do that: The policy says so."
+
+
 async def test_a_call_may_be_made_again_when_somebody_asks_again() -> None:
     before = *turn(came(bolt="shut")), Reply("It is shut.")
     reply, _ = await written('@lock {"door": "Zeedijk"}', *before, UserMessage("once more: Zeedijk"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolwire.errors import ModelRefused
 from toolwire.models import local_dialogue as dialogue
-from toolwire.models.local_answers import untold
+from toolwire.models.local_answers import outcome, untold
 from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_mending import mended
@@ -28,6 +28,7 @@ from toolwire.protocol.chat import (
     TextDelta,
     UserMessage,
 )
+from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 
 ADAPTERS = Path(__file__).parent / "adapters"
@@ -36,7 +37,7 @@ _MODELS = {"smollm2": ("smollm2", "smollm2-tools.gguf"), "smollm2-plain": ("smol
 ANSWER_TOKENS = 256
 MOST_ANSWER_TOKENS = 1024
 MOST_TOOLS = 30
-DONE = "Done."
+HOPELESS = frozenset({Code.PERMISSION_DENIED, Code.INVALID_PARAMS, Code.NOT_FOUND})
 
 
 def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: int | None = None) -> ChatModel:
@@ -124,14 +125,15 @@ class LocalChat:
             return Reply(calls=calls, finish_reason=reason, raw=written.text, **known)
         said, reason = ("", "stop") if written.text.startswith("@") else (written.text.strip(), written.finish_reason)
         last = request.messages[-1]
-        if isinstance(last, ResultsMessage) and (more := untold(said, last.results) or ("" if said else DONE)):
+        results = last.results if isinstance(last, ResultsMessage) else ()
+        if results and (more := untold(said, results) if said else outcome(results)):
             teller.add(more)
             said = f"{said} {more}".strip()
         return Reply(said, finish_reason=reason, raw=written.text, **known)
 
 
 class _Calls:
-    """Reads calls: slips put right, and none that was made and answered in this turn already."""
+    """Reads calls: slips put right, and none that was made in this turn already and cannot come out otherwise."""
 
     def __init__(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
         self._schemas = {tool.name: tool.input_schema for tool in tools}
@@ -189,17 +191,13 @@ def _key(call: ToolCall) -> str:
 
 
 def _made(messages: Sequence[Message]) -> set[str]:
-    """The calls that succeeded since somebody last spoke. A model this small that makes one again has lost its way."""
+    """The calls since somebody last spoke that succeeded, or can never. A model this small that makes one again has
+    lost its way."""
     latest = max((place for place, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
-    done = {
-        result.call_id
-        for said in messages[latest:]
-        if isinstance(said, ResultsMessage)
-        for result in said.results
-        if result.ok
-    }
+    came = [result for said in messages[latest:] if isinstance(said, ResultsMessage) for result in said.results]
+    settled = {result.call_id for result in came if result.error is None or result.error.code in HOPELESS}
     called = (call for said in messages[latest:] if isinstance(said, Reply) for call in said.calls)
-    return {_key(call) for call in called if call.id in done}
+    return {_key(call) for call in called if call.id in settled}
 
 
 def _heard(messages: Sequence[Message]) -> str:

@@ -1,7 +1,7 @@
 """What the embedded model's answers owe to the results they answer. Pure.
 
-A small model sees a long result and says `It worked.` An answer that tells nothing of what came back is followed by
-what came back.
+A small model sees a long result and says `It worked.`, or calls again what was just refused. An answer that tells
+nothing of what came back is followed by what came back, and for a call that makes no sense any more stands its outcome.
 """
 
 import json
@@ -24,6 +24,14 @@ def untold(answer: str, results: Sequence[ToolResult]) -> str:
     """What must be added to the answer: the results of which it tells nothing; empty if there are none."""
     silent = [result for result in results if result.ok and not _tells(answer, result)]
     return clip(" ".join(f"{result.name}: {_plainly(result)}" for result in silent), MOST_CHARS)
+
+
+def outcome(results: Sequence[ToolResult]) -> str:
+    """What came of the calls, for a model that has no words for it."""
+    failed = [result.error.message.split(". ")[0].rstrip(".") for result in results if result.error]
+    if failed:
+        return clip(f"I couldn't do that: {failed[0]}.", MOST_CHARS)
+    return untold("", results) or "Done."
 
 
 def _tells(answer: str, result: ToolResult) -> bool:
