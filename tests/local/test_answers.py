@@ -32,6 +32,8 @@ def test_what_came_back_follows_an_answer_that_tells_nothing_of_it(value: Any, a
     [
         ("It is 21.5 degrees.", {"celsius": 21.5, "room": "hall"}),
         ("In the hall.", {"celsius": 21.5, "room": "hall"}),
+        ("I waited 2 seconds.", {"waited": 2.0}),
+        ("That makes 12,450.", {"result": 12450}),
         ("Done.", {"ok": True}),
         ("Done.", "done"),
         ("Done.", {"status": "ok", "error": None}),

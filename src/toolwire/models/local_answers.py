@@ -18,6 +18,8 @@ MOST_DEPTH = 4
 SHORTEST = 2
 _EMPTY = frozenset("ok done success successful true yes sent saved completed".split())
 _WORDS = re.compile(r"[\w.:/@%-]+")
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
 
 
 def untold(answer: str, results: Sequence[ToolResult]) -> str:
@@ -36,9 +38,15 @@ def outcome(results: Sequence[ToolResult]) -> str:
 
 def _tells(answer: str, result: ToolResult) -> bool:
     """Whether a piece of the result stands in the answer, or the result has nothing to tell."""
-    told = {word.strip(".,:") for word in _WORDS.findall(answer.casefold())}
-    pieces = [set(_WORDS.findall(piece)) for piece in _pieces(result)]
-    return not pieces or any(words and words & told for words in pieces)
+    told = _words(answer)
+    pieces = [_words(piece) for piece in _pieces(result)]
+    return not pieces or any(words & told for words in pieces)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text, numbers in one spelling."""
+    found = (word.strip(".,:") for word in _WORDS.findall(_THOUSANDS.sub("", text.casefold())))
+    return {f"{float(word):g}" if _NUMBER.fullmatch(word) else word for word in found if word}
 
 
 def _pieces(result: ToolResult) -> list[str]:
