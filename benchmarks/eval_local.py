@@ -85,10 +85,11 @@ def main() -> None:
         "--model", default="local:smollm2", help="local:smollm2, local:smollm2@ADAPTER or another model"
     )
     parser.add_argument("--base", default=BASE, help="the model to compare with, on the same sixty requests")
-    parser.add_argument("--sample", action="store_true", help="only the sixty requests of the sample")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--sample", action="store_true", help="only the sixty requests of the sample")
+    which.add_argument("--choosing", action="store_true", help="the requests to choose among adapters by")
     parser.add_argument("--group", choices=GROUPS, help="only this group")
     parser.add_argument("--tools", type=int, choices=SIZES, help="offer so many tools")
-    parser.add_argument("--choosing", action="store_true", help="the requests to choose among adapters by")
     parser.add_argument("--limit", type=int, help="only so many requests")
     parser.add_argument("--misses", action="store_true", help="show what went wrong")
     parser.add_argument("--write", action="store_true", help=f"keep the tables in docs/{PAGE.name}")

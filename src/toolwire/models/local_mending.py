@@ -8,6 +8,7 @@ way, and an amount in the wrong unit.
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 from toolwire.models.local_units import converted
@@ -38,6 +39,11 @@ class _Heard:
         pieces = (piece.strip(_EDGES) for piece in text.split()[-MOST_WORDS:])
         self.words = [piece for piece in dict.fromkeys(pieces) if SHORTEST - 1 <= len(piece) <= LONGEST]
 
+    @cached_property
+    def letters(self) -> tuple[str, list[int]]:
+        """What was said without brackets, quotes and spaces, and where each letter stood."""
+        return _bare(self.text), [place for place, char in enumerate(self.text) if char not in _LOOSE]
+
     def word(self, piece: str) -> str:
         core = piece.strip(_EDGES)
         if not SHORTEST <= len(core) <= LONGEST or core.lower() in self.text:
@@ -55,8 +61,7 @@ class _Heard:
 
     def restored(self, text: str) -> str:
         """What was said where the text differs from it in nothing but brackets, quotes and spaces; else the text."""
-        places = [place for place, char in enumerate(self.text) if char not in _LOOSE]
-        bare, said = _bare(text), _bare(self.text)
+        bare, (said, places) = _bare(text), self.letters
         start = said.find(bare)
         if len(bare) < SHORTEST or start < 0 or said.find(bare, start + 1) >= 0:
             return text
