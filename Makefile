@@ -11,37 +11,33 @@ help: ## list the verbs
 	@echo "Fetching uv …"
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools uv==0.13.7
 
-engines: ## install the sandbox engines, where that can be done (Debian, as root)
-	@missing=; for program in bwrap firejail podman runc; do \
-	  PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null 2>&1 || missing="$$missing $$program"; done; \
+# Programs that tools and tests start, each with its Debian package. What is missing is installed where that can be done.
+ENGINES = bwrap:bubblewrap firejail:firejail podman:podman runc:runc git:git perl:perl-base
+BROWSER = chromium:chromium unshare:util-linux python3:python3-minimal
+SSHD = sshd:openssh-server
+
+define install_missing
+	@missing=; for pair in $(2); do \
+	  PATH="$$PATH:/usr/sbin" command -v $${pair%:*} >/dev/null 2>&1 || missing="$$missing $${pair#*:}"; done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then \
-	  echo "Sandbox engines that are not installed:$$missing. Tools that need one will say so; toolwire doctor tells more."; \
+	  echo "Not installed ($(1)):$$missing. What needs them will say so; toolwire doctor tells more."; \
 	else \
-	  echo "Installing sandbox engines …"; \
+	  echo "Installing $(1):$$missing …"; \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    bubblewrap firejail podman runc git perl-base >/dev/null 2>&1; } \
-	  || echo "They could not be installed. Tools that need one will say so; toolwire doctor tells more."; \
+	    $$missing >/dev/null 2>&1; } \
+	  || echo "They could not be installed. What needs them will say so; toolwire doctor tells more."; \
 	fi
+endef
+
+engines: ## install the sandbox engines, where that can be done (Debian, as root)
+	$(call install_missing,sandbox engines,$(ENGINES))
 
 browser: engines ## install Chromium for the browser tool, where that can be done (Debian, as root)
-	@if command -v chromium >/dev/null 2>&1; then :; \
-	elif [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then \
-	  echo "Chromium is not installed. The browser tool will say so."; \
-	else \
-	  echo "Installing Chromium (about 100 MB) …"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    chromium util-linux python3-minimal >/dev/null 2>&1; } \
-	  || echo "It could not be installed. The browser tool will say so."; \
-	fi
+	$(call install_missing,a browser of about 100 MB,$(BROWSER))
 
 sshd: engines ## install an SSH server to test against, where that can be done (Debian, as root)
-	@if PATH="$$PATH:/usr/sbin" command -v sshd >/dev/null 2>&1; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	  echo "Installing an SSH server for the tests …"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    openssh-server >/dev/null 2>&1; } || echo "It could not be installed. The tests start one of their own."; \
-	fi
+	$(call install_missing,an SSH server for the tests,$(SSHD))
 
 install: .tools/bin/uv ## install the project and its Python packages
 	@$(UV) sync --quiet --frozen $(EXTRAS)

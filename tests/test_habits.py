@@ -4,6 +4,7 @@ import pytest
 
 from tests.features import PAGE, features, page
 from tests.marks import TESTS, carriers
+from tests.programs import ESSENTIAL, all_started, installed_by_make, started
 from tests.requirements import REQUIREMENTS
 
 
@@ -52,3 +53,23 @@ def test_the_plan_names_every_part_of_the_product() -> None:
     plan = (PAGE.parent / "plan.md").read_text(encoding="utf-8")
     for part in {feature.part for feature in features()}:
         assert f"`{part}`" in plan
+
+
+def test_no_test_starts_a_program_that_make_does_not_install() -> None:
+    """A program that lies on one machine by chance makes a test pass there and fail on a new one."""
+    known = ESSENTIAL | installed_by_make()
+
+    assert {program: module for program, module in all_started().items() if program not in known} == {}
+
+
+def test_a_program_that_a_test_starts_is_found_in_any_of_the_usual_spellings() -> None:
+    text = """
+FOUND = shutil.which("fig", path="/opt/bin")
+LINE = ["date", "-u"]
+subprocess.run(["uv", *words], check=True)
+subprocess.Popen("apple --peel", shell=True)
+await asyncio.create_subprocess_exec("/usr/bin/pear", "-c")
+subprocess.run(LINE)
+subprocess.run([sys.executable, "-c", "plum"])
+"""
+    assert sorted(started(text)) == ["apple", "date", "fig", "pear", "uv"]

@@ -21,6 +21,8 @@ from toolwire.gateway.log import Entry, as_json, as_text
 from toolwire.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
+UV = os.environ.get("UV", str(ROOT / ".tools/bin/uv"))
+"""The installer that this project is installed with: the one that runs the tests, or the one that make fetched."""
 
 
 def unhashed(lock: dict[str, Any]) -> list[str]:
@@ -96,9 +98,9 @@ class Project:
         (folder / "locked.txt").write_text(exported)
 
     def uv(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """What the installer says, which is the one that this project is installed with."""
+        """What the installer says."""
         return subprocess.run(
-            ["uv", *words], cwd=self.folder, env=self._surroundings, capture_output=True, text=True, timeout=60
+            [UV, *words], cwd=self.folder, env=self._surroundings, capture_output=True, text=True, timeout=60
         )
 
     def installed(self) -> list[str]:
