@@ -150,6 +150,58 @@ async def test_T67_wide_characters_do_not_carry_a_secret_past_what_takes_out_the
     assert "key: [secret ODD]" in repr(answer)
 
 
+def coded(pattern: str, between: str = " ") -> str:
+    return between.join(pattern.format(byte) for byte in TOKEN.encode())
+
+
+SEPARATED = {
+    "capitals": TOKEN.upper(),
+    "small letters": TOKEN.lower(),
+    "capitals of the text backwards": TOKEN[::-1].upper(),
+    **{f"{mark!r} between letters": mark.join(TOKEN) for mark in ("-", "_", ".", ", ", "|", " * ", "\u00b7", "\t\n")},
+    "far apart": (" " * 50).join(TOKEN),
+    "quoted one by one": ", ".join(map(repr, TOKEN)),
+    "decimal": coded("{}"),
+    "decimal in a list": coded("{}", ", "),
+    "decimal in HTML": coded("&#{};", ""),
+    "three decimal digits": coded("{:03d}", ""),
+    "octal": coded("{:o}"),
+    "octal escapes": coded("\\{:03o}", ""),
+    "octal in Python": coded("0o{:o}", ", "),
+    "octal in C": coded("0{:o}", ", "),
+    "hexadecimal in C": coded("0x{:02X}", ", "),
+    "hexadecimal escapes": coded("\\x{:02x}", ""),
+    "hexadecimal in HTML": coded("&#x{:x};", ""),
+    "unicode escapes": coded("\\u{:04x}", ""),
+    "code points": coded("U+{:04X}"),
+    "binary": coded("{:08b}"),
+    "with a letter that grows in lower case": f"\u0130 {TOKEN.upper()}",
+}
+
+
+@pytest.mark.parametrize("text", SEPARATED.values(), ids=SEPARATED)
+def test_T67_a_secret_is_found_in_capitals_between_separators_and_in_numeric_codes(text: str) -> None:
+    said = MANY.clean(f"before: {text} -- after")
+
+    assert "[secret TOKEN]" in said
+    assert said.startswith("before: ")
+    assert said.endswith(" -- after")
+    assert not any(char in said for char in "97zZx")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = [115, 107, 45, 1, 2, 3]; sk- is how keys begin",
+        "Zx9 is a cell; zx9-zx9-zx9 a range",
+        "SK-ZX9",
+        " ".join(str(number) for number in range(2000)),
+    ],
+)
+def test_ordinary_text_that_resembles_a_part_of_a_secret_stays(text: str) -> None:
+    assert MANY.clean(text) == text
+
+
 def test_a_short_secret_is_not_looked_for_across_words() -> None:
     assert Secrets({"WORD": Secret("is that")}).clean("isthat is  that") == "isthat is  that"
 
