@@ -21,6 +21,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect
+from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making, quick
 from toolwire.record.contract import Store
@@ -138,6 +139,8 @@ class Hub(Protocol):
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
 
+    async def record_traffic(self, context: Context, tool: str, traffic: Traffic) -> None: ...
+
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
 
     def share(self, agent: str) -> Batch: ...
@@ -239,14 +242,19 @@ class Journey:
             if self._turn.limits.deadline_s is not None:
                 allowed = self._before_the_deadline(allowed)
             context = self._context(card, allowed)
-            if hub.secrets is NO_SECRETS:
-                result = await hub.executor.execute(allowed, context)
-            else:
-                result = await self._executed(allowed, context)
+            try:
+                if hub.secrets is NO_SECRETS:
+                    result = await hub.executor.execute(allowed, context)
+                else:
+                    result = await self._executed(allowed, context)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._record_traffic(context, allowed))
+                raise
         finally:
             self._batch.leave()
             share.leave()
         if context.told or allowed.tool.untrusted:
+            await self._record_traffic(context, allowed)
             result = _as_told(result, allowed, context, hub.secrets)
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
@@ -254,6 +262,11 @@ class Journey:
             result = changed(result, delivery=allowed.tool.delivery)
         limits = self._turn.limits
         return result if is_plain(result, limits) else await returned(hub, limits, allowed, result)
+
+    async def _record_traffic(self, context: Context, allowed: Allowed) -> None:
+        for one in context.told:
+            if isinstance(one, Traffic):
+                await self._hub.record_traffic(context, allowed.tool.name, one)
 
     async def _wait_for_share(self, share: Batch, place: "asyncio.Future[None]") -> None:
         try:
@@ -285,7 +298,7 @@ class Journey:
         turn, emit = self._turn, self._emit
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
-            thread=turn.thread,
+            thread=turn.thread, recorder=self._hub.record_traffic,
         )  # fmt: skip
         if emit is None:
             return context
@@ -300,13 +313,12 @@ class Journey:
 
 def _as_told(result: ToolResult, allowed: Allowed, context: Context, secrets: Secrets) -> ToolResult:
     """The result with the sandbox that its tool has told of and, if others may have written it, where it was read."""
-    boxes = [one for one in context.told if not isinstance(one, str)]
-    engine, profile, _ = boxes[-1] if boxes else ("", "", False)
-    reached = any(box[2] for box in boxes)
+    boxes = [one for one in context.told if isinstance(one, tuple)]
+    engine, profile = boxes[-1] if boxes else ("", "")
     result = changed(result, engine=engine, profile=profile)
-    read = [secrets.clean(one) for one in context.told if isinstance(one, str)]
-    if not (read or reached or allowed.tool.untrusted):
+    read = [one for one in context.told if isinstance(one, str)]
+    read += [host for one in context.told if isinstance(one, Traffic) for host in one.origins]
+    if not (read or allowed.tool.untrusted):
         return result
-    if reached:
-        read += [f"network:{host}" for host in context.grant.network if not host.startswith("!")]
+    read = list(map(secrets.clean, read))
     return changed(result, untrusted=True, origins=origins(read, allowed.arguments))

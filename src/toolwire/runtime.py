@@ -27,8 +27,10 @@ from toolwire.journey import Accepted, Batch, Emit, Journey
 from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, strangers
+from toolwire.protocol.context import Context
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
+from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import making
 from toolwire.record.contract import Store
@@ -168,6 +170,15 @@ class Runtime:
         """Write down how a call ended; the result that was kept first comes back."""
         row = AuditRow.about(card, "finished", self.clock(), rule=rule, result=result)
         return await self.store.close(card, result, [row])
+
+    async def record_traffic(self, context: Context, tool: str, traffic: Traffic) -> None:
+        """Write down where a call went on the network and what was refused to it."""
+        detail = traffic.cleaned(self.secrets.clean).detail()
+        row = AuditRow(
+            self.clock(), "network", context.project, context.agent, context.turn_id, context.call_id, tool,
+            detail=detail,
+        )  # fmt: skip
+        await self.store.audit([row])
 
     async def close(self) -> None:
         await self.executor.close()

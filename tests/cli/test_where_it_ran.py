@@ -92,3 +92,15 @@ def test_the_browser_names_its_box(place: Inside) -> None:
     )
     ran = place("call", "browser", "--args", json.dumps({"action": "extract"}), "--yes", "--json").json
     assert (ran["engine"], ran["profile"]) == ("bubblewrap", "chromium")
+
+
+@pytest.mark.threat("T104")
+def test_T104_the_log_shows_what_a_command_was_refused(place: Inside, tmp_path: Path) -> None:
+    settings = tmp_path / "toolwire.toml"
+    online = settings.read_text().replace('["shell"]\nroots', '["shell", "network"]\nnetwork = ["good.example"]\nroots')
+    settings.write_text(online)
+    place("call", "bash", "command=touch x; curl -s http://evil.example/; curl -s http://evil.example/")
+
+    shown = place("logs", "--no-color").out
+    assert "refused evil.example:80 (2 times: evil.example:80 is not among the hosts that the grant lists" in shown
+    assert "reached" not in shown

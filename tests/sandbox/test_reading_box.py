@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolwire import Agent, Grant, Tier, ToolResult
+from toolwire.execute.egress.caps import Audit
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command
 from toolwire.testing import ScriptedModel
@@ -77,7 +78,7 @@ async def test_a_command_that_only_reads_gets_no_door_even_where_hosts_are_grant
     opened: list[tuple[tuple[str, ...], bool]] = []
 
     @asynccontextmanager
-    async def door(command: Command, hosts: tuple[str, ...]) -> AsyncIterator[Command]:
+    async def door(command: Command, hosts: tuple[str, ...], *, audit: Audit) -> AsyncIterator[Command]:
         opened.append((hosts, command.writable))
         yield command
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.egress.network import connector, saying, serving
 from toolwire.define.conformance import report
 from toolwire.define.toolbox import Toolbox
+from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
@@ -122,7 +124,7 @@ async def test_bash_reaches_granted_hosts_through_a_door_and_nothing_without_the
     opened: list[tuple[str, ...]] = []
 
     @asynccontextmanager
-    async def door(command: Command, hosts: tuple[str, ...]) -> AsyncIterator[Command]:
+    async def door(command: Command, hosts: tuple[str, ...], *, audit: Audit) -> AsyncIterator[Command]:
         opened.append(hosts)
         yield command
 
@@ -136,26 +138,45 @@ async def test_bash_reaches_granted_hosts_through_a_door_and_nothing_without_the
 
 
 @pytest.mark.threat("T45")
-async def test_T45_what_a_command_says_that_could_reach_strangers_is_theirs(workspace: Path, box: Sandbox) -> None:
-    """A command that only reads runs without a way out, so its words are as trusted as the workspace."""
-    runtime = Runtime(Toolbox(bash_tool(box)), MemoryStore())
-    permissions = frozenset({"shell", "network"})
-    online = Grant(Tier.RUN, permissions, (str(workspace),), ("a.example",), confirmed=frozenset({"*"}))
-    told = {}
-    for number, (command, grant) in enumerate(
-        [("touch x", online), ("ls", online), ("touch x", replace(online, network=()))]
-    ):
-        call = ToolCall("bash", {"command": command}, id=f"c{number}")
-        told[number] = (await runtime.execute(call, Turn("t", grant=grant))).untrusted
+async def test_T45_the_output_of_a_command_that_reached_a_host_is_untrusted(workspace: Path, box: Sandbox) -> None:
+    """A granted host that was not reached, or a refused one, leaves the output as trusted as the workspace."""
+    door = partial(way_out, connector=connector({"good.example": ["127.0.0.1"], "evil.example": ["127.0.0.1"]}))
+    runtime = Runtime(Toolbox(bash_tool(box, door)), MemoryStore())
+    permissions, untrusted = frozenset({"shell", "network"}), {}
+    async with serving(saying(b"hello\n")) as server:
+        place = f"good.example:{server.port}"
+        online = Grant(Tier.RUN, permissions, (str(workspace),), (place,), confirmed=frozenset({"*"}))
+        commands = ["touch x", "ls", f"touch y; curl -s http://evil.example:{server.port}", f"touch z; curl -s {place}"]
+        for number, command in enumerate(commands):
+            result = await runtime.execute(
+                ToolCall("bash", {"command": command}, id=f"c{number}"), Turn("t", grant=online)
+            )
+            untrusted[number] = result.origins if result.untrusted else None
 
-    assert told == {0: True, 1: False, 2: False}
+    assert untrusted == {0: None, 1: None, 2: None, 3: (f"network:{place}",)}
+
+
+@pytest.mark.threat("T45")
+async def test_T45_a_command_that_is_ended_after_it_reached_a_host_is_untrusted_too(
+    workspace: Path, box: Sandbox
+) -> None:
+    door = partial(way_out, connector=connector({"good.example": ["127.0.0.1"]}))
+    runtime = Runtime(Toolbox(bash_tool(box, door)), MemoryStore())
+    async with serving(saying(b"hello\n")) as server:
+        place = f"good.example:{server.port}"
+        grant = Grant(
+            Tier.RUN, frozenset({"shell", "network"}), (str(workspace),), (place,), confirmed=frozenset({"*"})
+        )
+        arguments = {"command": f"touch x; curl -s {place}; sleep 100", "timeout_ms": 3000}
+        result = await runtime.execute(ToolCall("bash", arguments, id="c"), Turn("t", grant=grant))
+
+    assert (result.status, result.untrusted) == (Status.TIMEOUT, True)
 
 
 async def test_a_job_has_the_same_door_as_bash_for_as_long_as_it_runs(workspace: Path, box: Sandbox) -> None:
     """Also after the turn that started it; and none without the permission."""
 
-    def door(command: Command, hosts: tuple[str, ...]) -> AbstractAsyncContextManager[Command]:
-        return way_out(command, hosts, connector=connector({"good.example": ["127.0.0.1"]}))
+    door = partial(way_out, connector=connector({"good.example": ["127.0.0.1"]}))
 
     async with serving(saying(b"hello from outside\n")) as server, Jobs(box, outward=door) as jobs:
         desk, place = Desk(workspace, jobs, box), f"good.example:{server.port}"

@@ -92,7 +92,6 @@ def _tool(entry: Table, skill: str, version: str, platforms: frozenset[str]) -> 
         category="exec",
         timeout_s=timeout_ms / 1000,
         max_timeout_s=entry.whole("max_timeout_ms", max(timeout_ms, 300_000), timeout_ms, LONGEST_TIMEOUT_MS) / 1000,
-        untrusted="network" in needs,
         sandbox=program.engine or "bubblewrap",
         version=_own_version(entry, version),
         skill=skill,

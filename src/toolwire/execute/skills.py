@@ -13,6 +13,7 @@ import orjson
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.context import Context
@@ -43,8 +44,12 @@ class Runner:
         """Run it to its end. Raises ToolFailure, and what ExecOps raises."""
         place = await asyncio.to_thread(self._shelf.place, self._folder, self._digest)
         command = command_for(program, arguments, place, context)
-        async with way_out(command, context.grant.network if program.network else ()) as outward:
-            ran = await self._ops.run(outward)
+        log = TrafficLog()
+        try:
+            async with way_out(command, context.grant.network if program.network else (), audit=log) as outward:
+                ran = await self._ops.run(outward)
+        finally:
+            context.ran_in("", "", log.take())
         context.ran_in(ran.engine, ran.profile)
         return ran
 

@@ -1,14 +1,19 @@
 """What a tool may know and do about the call it serves."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
 from toolwire.protocol.values import quick
 
 
 def _no_report(message: str, fraction: float | None) -> None:
     """Nobody watches."""
+
+
+async def _no_record(context: "Context", tool: str, traffic: Traffic) -> None:
+    """No audit log is kept."""
 
 
 def _never() -> bool:
@@ -34,7 +39,10 @@ class Context:
     report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
     canceled: Callable[[], bool] = field(default=_never, repr=False)
     thread: str = ""
-    told: list[tuple[str, str, bool] | str] = field(default_factory=list, repr=False, compare=False)
+    told: list[tuple[str, str] | str | Traffic] = field(default_factory=list, repr=False, compare=False)
+    recorder: Callable[["Context", str, Traffic], Awaitable[None]] = field(
+        default=_no_record, repr=False, compare=False
+    )
 
     @property
     def idempotency_key(self) -> str:
@@ -44,13 +52,20 @@ class Context:
         """Tell whoever watches the turn how far the work is; `fraction` runs from 0 to 1."""
         self.report(message, fraction)
 
-    def ran_in(self, engine: str, profile: str, *, reached: bool = False) -> None:
-        """Say which sandbox confined what the tool ran; the result will name it.
+    def ran_in(self, engine: str, profile: str, traffic: Traffic = NO_TRAFFIC) -> None:
+        """Say which sandbox confined what the tool ran, and where that went; the result will name both.
 
-        Where it could have `reached` others, the result counts as what strangers may have written.
+        Where a host was really reached, the result is untrusted; the audit log says which, and what was refused.
         """
-        if engine or reached:
-            self.told.append((engine, profile, reached))
+        if engine:
+            self.told.append((engine, profile))
+        if traffic:
+            self.told.append(traffic)
+
+    async def record_traffic(self, tool: str, traffic: Traffic) -> None:
+        """Put on record where work of this call went after the call had ended, such as a command in the background."""
+        if traffic:
+            await self.recorder(self, tool, traffic)
 
     def read_from(self, place: str) -> None:
         """Say where something was read that strangers may have written, such as a URL; the result will name it.

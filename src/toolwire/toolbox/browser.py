@@ -13,10 +13,12 @@ from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.places import BadUrl, read_url
 from toolwire.execute.egress.rules import BadRule, Rules
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.calls import Image, Text, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S
 from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.traffic import NO_TRAFFIC
 from toolwire.toolbox.browser_contract import BrowserOps, Seen, Tab, Visitor
 from toolwire.toolbox.pictures import LARGEST_SHOWN
 from toolwire.toolbox.places import denied, wrong
@@ -71,7 +73,6 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
         effect=Effect.UNSAFE,
         category="browser",
         needs={"network"},
-        untrusted=True,
         polling=True,
         sandbox="bubblewrap",
         timeout_s=LIMITS["browser"].wall_s,
@@ -114,15 +115,28 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
         wish = Wish(action, url, selector, text, submit, script, format, full_page, start, max_chars)
         visitor = _visitor(context)
         if action == "close":
-            return _closed(was_open=await ops.leave(visitor))
+            left = await ops.leave(visitor)
+            context.ran_in("", "", left or NO_TRAFFIC)
+            return _closed(was_open=left is not None)
         _check(wish, context.grant.network, evaluate=evaluate)
         context.ran_in(*ops.box)
         async with ops.tab(visitor, context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)) as tab:
-            done = await _done(tab, wish)
-        context.read_from(done.structured["url"])
+            try:
+                done = await _done(tab, wish)
+                if tab.log.places:
+                    context.read_from(done.structured["url"])
+            finally:
+                _report_traffic(context, tab.log)
         return done
 
     return browser
+
+
+def _report_traffic(context: Context, log: TrafficLog) -> None:
+    """Whatever a tab shows is untrusted once any of its pages has reached a host, in this call or before."""
+    context.ran_in("", "", log.take())
+    for place in log.places:
+        context.read_from(f"network:{place}")
 
 
 async def _done(tab: Tab, wish: Wish) -> ToolOutput:

@@ -11,8 +11,10 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import Caps, Noted
 from toolwire.execute.egress.connector import Connector
 from toolwire.execute.egress.proxy import EgressProxy
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.sandbox.engines import cgroups
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.traffic import Traffic
 from toolwire.toolbox.browser_box import PROXY, Box
 from toolwire.toolbox.browser_contract import Tab, Visitor
 from toolwire.toolbox.browser_tab import VIEW, ChromiumTab, Opened, first_line, place_of
@@ -75,12 +77,12 @@ class Chromium:
                     await asyncio.shield(self._close(opened))
                 raise
 
-    async def leave(self, visitor: Visitor) -> bool:
+    async def leave(self, visitor: Visitor) -> Traffic | None:
         opened = self._opened.get(visitor.owner)
         if opened is None:
-            return False
+            return None
         await self._close(opened)
-        return True
+        return opened.log.take()
 
     async def _open(self, visitor: Visitor) -> Opened:
         async with self._starting:
@@ -104,11 +106,12 @@ class Chromium:
     async def _started(self, visitor: Visitor) -> Opened:
         playwright = await self._driven()
         refused: dict[str, str] = {}
+        log = TrafficLog()
         async with AsyncExitStack() as stack:
             box = stack.enter_context(Box(self._program, cgroups()))
             proxy = EgressProxy(
                 str(box.door), visitor.network, connector=self._connector(), caps=_CAPS,
-                audit=lambda noted: _remember(refused, noted), mode=0o666,
+                audit=lambda noted: _remember(refused, log, noted), mode=0o666,
             )  # fmt: skip
             await stack.enter_async_context(proxy)
             browser = await self._launched(playwright, box)
@@ -121,7 +124,7 @@ class Chromium:
             await context.new_page()
             wanted: set[str] = set()
             context.on("request", lambda request: _want(wanted, request.url))
-            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all())
+            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log)
         raise AssertionError("the block above returns or raises")
 
     async def _launched(self, playwright: Any, box: Box) -> Any:
@@ -158,6 +161,7 @@ def _want(wanted: set[str], url: str) -> None:
         wanted.add(place_of(url))
 
 
-def _remember(refused: dict[str, str], noted: Noted) -> None:
+def _remember(refused: dict[str, str], log: TrafficLog, noted: Noted) -> None:
+    log(noted)
     if noted.event == "refused" and len(refused) < _REMEMBERED:
         refused[noted.place] = noted.reason

@@ -4,6 +4,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from toolwire.execute.egress.traffic import TrafficLog
+from toolwire.protocol.traffic import Traffic
+
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
@@ -24,7 +27,13 @@ class Seen:
 
 
 class Tab(Protocol):
-    """One page that is open. All methods raise ToolFailure, with a sentence about the page."""
+    """One page that is open. All methods raise ToolFailure, with a sentence about the page.
+
+    `log` says where its pages went since it was opened.
+    """
+
+    @property
+    def log(self) -> TrafficLog: ...
 
     async def navigate(self, url: str) -> None: ...
 
@@ -54,6 +63,9 @@ class BrowserOps(Protocol):
         """The visitor's tab, for one visitor's use at a time; what takes longer than `timeout_s` fails."""
         ...
 
-    async def leave(self, visitor: Visitor) -> bool:
-        """Close the visitor's tab with everything that it remembers; False when there is none."""
+    async def leave(self, visitor: Visitor) -> Traffic | None:
+        """Close the visitor's tab with everything that it remembers; None when there is none.
+
+        Gives back where its pages went since they were last looked at.
+        """
         ...

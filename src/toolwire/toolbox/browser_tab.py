@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.places import BadUrl, read_url
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.outcomes import Code
 from toolwire.toolbox.browser_contract import Seen, Visitor
 
@@ -21,7 +22,7 @@ _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
 
 @dataclass(slots=True)
 class Opened:
-    """A Chromium at a visitor's service, with what its pages wanted and what the proxy refused."""
+    """A Chromium at a visitor's service, with what its pages wanted, where they went and what the proxy refused."""
 
     visitor: Visitor
     browser: Any
@@ -30,6 +31,7 @@ class Opened:
     wanted: set[str]
     errors: type[Exception]
     stack: AsyncExitStack
+    log: TrafficLog
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     status: int | None = None
 
@@ -47,6 +49,10 @@ class ChromiumTab:
     def __init__(self, opened: Opened, timeout_s: float) -> None:
         self._opened = opened
         self._ms = max(timeout_s, 0.1) * 1000
+
+    @property
+    def log(self) -> TrafficLog:
+        return self._opened.log
 
     async def navigate(self, url: str) -> None:
         async with self._page(url) as page:

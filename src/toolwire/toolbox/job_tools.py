@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, TypedDict
 
 from pydantic import Field
@@ -65,7 +66,8 @@ def _start_tool(jobs: Jobs, engine: str) -> Tool:
         """
         planned = shell_command(context, command, workdir)
         planned = replace(planned, limits=replace(planned.limits, wall_s=seconds, output_bytes=MIB))
-        job = jobs.start(planned, command, _owner(context), granted_hosts(context))
+        record = partial(context.record_traffic, "job_start")
+        job = jobs.start(planned, command, _owner(context), granted_hosts(context), record)
         await jobs.wait(job, 0, _FIRST_LOOK_S)
         return _shown(job, 0, context)
 
@@ -166,7 +168,9 @@ def _owner(context: Context) -> str:
 
 def _shown(job: Job, after: int, context: Context) -> JobOutput:
     ran = job.ran
-    context.ran_in(ran.engine if ran else "", ran.profile if ran else "", reached=job.reaches)
+    context.ran_in(ran.engine if ran else "", ran.profile if ran else "", job.log.take())
+    for place in job.log.places:  # also by what another call has seen and put on record
+        context.read_from(f"network:{place}")
     text, position = job.after(after)
     failed = job.task.exception() if job.state == "failed" else None
     return {

@@ -3,13 +3,15 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.traffic import Traffic
 from toolwire.toolbox.shell import WayOut, last_line
 
 MOST_JOBS = 16
@@ -17,10 +19,12 @@ MOST_FINISHED = 64
 KEPT_BYTES = MIB
 PIECE_BYTES = 16_000
 
+Record = Callable[[Traffic], Awaitable[None]]
+
 
 @dataclass(slots=True)
 class Job:
-    """One command in the background, which `reaches` others where hosts are granted.
+    """One command in the background; `log` says where it goes on the network.
 
     `output` holds the last part of what it wrote, which began at `offset`.
     """
@@ -30,7 +34,7 @@ class Job:
     text: str
     began: float
     task: "asyncio.Task[Ran]" = field(repr=False)
-    reaches: bool = False
+    log: TrafficLog = field(default_factory=TrafficLog, repr=False)
     output: bytearray = field(default_factory=bytearray, repr=False)
     offset: int = 0
     stopped: bool = False
@@ -89,17 +93,21 @@ class Jobs:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def start(self, command: Command, text: str, owner: str, hosts: tuple[str, ...] = ()) -> Job:
+    def start(
+        self, command: Command, text: str, owner: str, hosts: tuple[str, ...] = (), record: Record | None = None
+    ) -> Job:
         """Begin a command, which may reach these hosts, and do not wait for it.
 
-        Raises ToolFailure when too many are running.
+        Once it has ended, `record` hears where it went since it was last looked at. Raises ToolFailure when too many
+        are running.
         """
         if sum(job.state == "running" for job in self._jobs.values()) >= self._most:
             raise ToolFailure(f"{self._most} jobs are running already; stop one first", code=Code.UNAVAILABLE)
         self._forget()
         name = f"job-{secrets.token_hex(4)}"
-        task = asyncio.get_running_loop().create_task(self._run(command, hosts, name), name=name)
-        job = self._jobs[name] = Job(name, owner, text, time.time(), task, bool(hosts))
+        log = TrafficLog()
+        task = asyncio.get_running_loop().create_task(self._run(command, hosts, name, log, record), name=name)
+        job = self._jobs[name] = Job(name, owner, text, time.time(), task, log)
         task.add_done_callback(lambda done: _ended(job, done))
         return job
 
@@ -136,9 +144,15 @@ class Jobs:
         for job in list(self._jobs.values()):
             await self.stop(job)
 
-    async def _run(self, command: Command, hosts: tuple[str, ...], name: str) -> Ran:
-        async with self._outward(command, hosts) as ready:
-            return await self._ops.run(ready, self._listener(name))
+    async def _run(
+        self, command: Command, hosts: tuple[str, ...], name: str, log: TrafficLog, record: Record | None
+    ) -> Ran:
+        try:
+            async with self._outward(command, hosts, audit=log) as ready:
+                return await self._ops.run(ready, self._listener(name))
+        finally:
+            if record is not None:
+                await record(log.take())
 
     def _listener(self, name: str) -> Callable[[str, bytes], None]:
         def listen(_stream: str, piece: bytes) -> None:

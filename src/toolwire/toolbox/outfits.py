@@ -90,8 +90,10 @@ def _paging(place: Workplace) -> tuple[Tool, ...]:
 def _shell(place: Workplace) -> tuple[Tool, ...]:
     ops = _sandbox(place)
     bash = _load("shell").bash_tool(ops, engine=place.engine)
-    jobs = _load("job_tools").job_tools(_load("jobs").Jobs(ops), engine=place.engine)
-    return (bash, *jobs, *_paging(place))
+    jobs = _load("jobs").Jobs(ops)
+    if place.closing is not None:
+        place.closing.push_async_exit(jobs)
+    return (bash, *_load("job_tools").job_tools(jobs, engine=place.engine), *_paging(place))
 
 
 def _git(place: Workplace) -> tuple[Tool, ...]:

@@ -1,11 +1,10 @@
 """The shell, on whatever runs commands: `bash` for what ends soon; `job_tools.py` has what goes on."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Annotated, TypedDict
+from typing import Annotated, Protocol, TypedDict
 
 from pydantic import Field
 
@@ -13,7 +12,9 @@ from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import read_shell
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
+from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
@@ -46,8 +47,12 @@ class BashOutput(TypedDict):
     profile: Annotated[str, Field(description="Digest of the rules that confined it.")]
 
 
-WayOut = Callable[[Command, tuple[str, ...]], AbstractAsyncContextManager[Command]]
-"""Opens a door to some hosts for a command, and gives the command as it must then be run."""
+class WayOut(Protocol):
+    """Opens an egress proxy to some hosts for a command, and gives the command as it must then be run."""
+
+    def __call__(
+        self, command: Command, network: tuple[str, ...], /, *, audit: Audit
+    ) -> AbstractAsyncContextManager[Command]: ...
 
 
 def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblewrap") -> Tool:
@@ -88,9 +93,13 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
         looks = confined and only_reads(read_shell(command))
         planned = replace(_command(context, command, workdir), writable=not looks)
         hosts = () if looks else granted_hosts(context)
-        async with outward(planned, hosts) as ready:
-            ran = await ops.run(ready, _progress(context))
-        context.ran_in(ran.engine, ran.profile, reached=bool(hosts))
+        log = TrafficLog()
+        try:
+            async with outward(planned, hosts, audit=log) as ready:
+                ran = await ops.run(ready, _progress(context))
+        finally:
+            context.ran_in("", "", log.take())
+        context.ran_in(ran.engine, ran.profile)
         if ran.limit == "wall":
             raise _timed_out(command, ran)
         return bash_output(ran)
