@@ -187,3 +187,18 @@ def test_T65_every_argument_is_named_however_long_the_first_is(inside: Inside, t
     shown = inside("approvals").out
     assert '"path": "deploy/production.key"' in shown
     assert "characters are not shown" in shown
+
+
+@pytest.mark.parametrize(
+    ("colour", "seen"),
+    [
+        ("p\u0430ypal.com", "p\\u0430ypal.com"),
+        ("\u043f\u0440\u0438\u0432\u0435\u0442", "\u043f\u0440\u0438\u0432\u0435\u0442"),
+    ],
+    ids=["mixed", "one script"],
+)
+def test_T65_letters_that_pass_for_others_are_marked_in_the_question(painter: Inside, colour: str, seen: str) -> None:
+    """A word in another script is left to be read."""
+    painter("call", "paint", f"colour={colour}")
+
+    assert seen in painter("approvals").out

@@ -11,14 +11,14 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import NO_MODEL, run_sync
-from toolwire.cli.asked_about import spelled_out
+from toolwire.cli.asked_about import shown_pattern, spelled_out
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, here, store_of
 from toolwire.cli.options import Arguments, AsJson, Home, NoColor
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
-from toolwire.cli.text import clean
+from toolwire.cli.text import clean, distinct
 from toolwire.decide.patterns import offered_pattern, pattern_rule
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
@@ -167,7 +167,7 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
         Text.assemble((card.id, "bold"), "  ", (state + several, _STYLES[state]), f"  turn {card.turn_id}"),
         soft_wrap=True,
     )
-    screen.out.print(Text(f"  {clean(card.reason)}", "dim"), soft_wrap=True)
+    screen.out.print(Text(f"  {distinct(card.reason)}", "dim"), soft_wrap=True)
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
     for answer in card.answers:
         if answer.arguments is not None:
@@ -175,8 +175,8 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
             screen.out.print(Text(edited, "yellow"), soft_wrap=True)
     if card.stands_until:
         screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
-    elif card.state is ApprovalState.OPEN and (offered := offered_pattern(card.tool, card.arguments)):
-        screen.out.print(Text(f"  for all like it: --pattern {shlex.quote(clean(offered))}", "dim"), soft_wrap=True)
+    elif card.state is ApprovalState.OPEN and (offered := shown_pattern(card.tool, card.arguments)):
+        screen.out.print(Text(f"  for all like it: --pattern {shlex.quote(offered)}", "dim"), soft_wrap=True)
 
 
 def standing_line(card: ApprovalCard) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwire.cli.plain import encoded, plain
-from toolwire.deliver.questions import escaped
+from toolwire.cli.text import distinct
+from toolwire.decide.patterns import offered_pattern
+from toolwire.deliver.lookalikes import escape, mark_lookalikes
 
 LONGEST = 4_000
 _SHORTEST_SHARE = 200
@@ -27,6 +29,12 @@ def spelled_out(arguments: Mapping[str, Any]) -> str:
     return "\n".join(["{", ",\n".join(lines), "}", told])
 
 
+def shown_pattern(tool: str, arguments: Mapping[str, Any]) -> str:
+    """The pattern to offer for calls like this one; none where it would hold letters that pass for others."""
+    pattern = offered_pattern(tool, arguments)
+    return pattern if distinct(pattern) == pattern else ""
+
+
 def _json(value: Any) -> str:
     return _seen(json.dumps(plain(value), ensure_ascii=False))
 
@@ -41,7 +49,7 @@ def _both_ends(text: str, most: int) -> str:
 
 def _seen(text: str) -> str:
     shown = "".join(
-        char if (char.isprintable() or char == "\n") and char not in _LETTERS_WITHOUT_INK else escaped(char)
-        for char in text
+        char if (char.isprintable() or char == "\n") and char not in _LETTERS_WITHOUT_INK else escape(char)
+        for char in mark_lookalikes(text)
     )
     return _BLANKS.sub(lambda found: f" … {len(found[0]):,} blanks … ", shown)

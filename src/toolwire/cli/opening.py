@@ -16,7 +16,7 @@ from toolwire.cli.person import someone_is_there
 from toolwire.cli.project_modules import importable
 from toolwire.cli.record_place import require_record_apart
 from toolwire.cli.skills import PlacedSkills
-from toolwire.cli.text import clean
+from toolwire.cli.text import clean, distinct
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -240,7 +240,7 @@ def choice_for(place: Place, model: str) -> ModelChoice:
 
 
 def _trusts(asking: Untrusted) -> bool:
-    typer.echo(f"{clean(str(asking.file))} asks for what only you can allow:\n{clean(asking.wants)}", err=True)
+    typer.echo(f"{clean(str(asking.file))} asks for what only you can allow:\n{distinct(asking.wants)}", err=True)
     return typer.confirm("Do you trust this file, until it changes?", default=False, err=True)
 
 

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rich.text import Text
 
-from toolwire.cli.asked_about import spelled_out
+from toolwire.cli.asked_about import shown_pattern, spelled_out
 from toolwire.cli.screen import Screen
-from toolwire.cli.text import clean
-from toolwire.decide.patterns import offered_pattern
+from toolwire.cli.text import clean, distinct
 from toolwire.errors import ToolFailure
 from toolwire.people import Approve
 from toolwire.protocol.approvals import Approval, Scope
@@ -71,7 +70,7 @@ class Person:
             if request.policy in self._always:
                 return Approval(granted=True, by="terminal", reason="always in this turn")
             self._show(request)
-            like_it = offered_pattern(request.allowed.tool.name, request.allowed.arguments)
+            like_it = shown_pattern(request.allowed.tool.name, request.allowed.arguments)
             if like_it:
                 self._screen.err.print(
                     Text(f"p says yes to all of {clean(like_it)!r} for a day.", "dim"), soft_wrap=True
@@ -114,7 +113,7 @@ class Person:
 
     def _show(self, request: NeedsApproval) -> None:
         arguments = spelled_out(request.allowed.arguments)
-        self._screen.err.print(Text(f"\n{clean(request.reason)}", "yellow"), soft_wrap=True)
+        self._screen.err.print(Text(f"\n{distinct(request.reason)}", "yellow"), soft_wrap=True)
         self._screen.err.print(
             Text.assemble((request.allowed.tool.name, "bold"), " ", clean(arguments)), soft_wrap=True
         )

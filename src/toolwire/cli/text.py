@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from toolwire.deliver.lookalikes import mark_lookalikes
+
 _LONGEST_INTEGER = 400  # bits
 _KEPT = {0x09, 0x0A}
 _TURNS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -22,6 +24,11 @@ _NEUTRAL: dict[int, str] = {
 def clean(text: str) -> str:
     """The text with control characters shown as symbols; tabs and line ends stay."""
     return text.translate(_NEUTRAL)
+
+
+def distinct(text: str) -> str:
+    """Clean text in which letters that pass for others are marked, for what a person is asked to agree to."""
+    return clean(mark_lookalikes(text))
 
 
 def one_line(text: str, most: int) -> str:

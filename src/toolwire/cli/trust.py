@@ -9,7 +9,7 @@ import typer
 
 from toolwire.cli.exits import Exit
 from toolwire.cli.own_record import STORE_FILE, is_record, own
-from toolwire.cli.text import clean, one_line
+from toolwire.cli.text import clean, distinct, one_line
 from toolwire.errors import SettingsError
 from toolwire.settings import Untrusted, forget, load, project_file, state_folder, user_folder
 from toolwire.settings import trust as keep_word
@@ -46,7 +46,7 @@ def trust(
         load(at, {name: os.environ[name] for name in _KNOWN if name in os.environ}, user_dir=user_folder())
     except Untrusted as asking:
         keep_word(asking.file, asking.digest, state_folder())
-        typer.echo(f"{clean(str(file))} is trusted until it changes. It sets:\n{clean(asking.wants)}")
+        typer.echo(f"{clean(str(file))} is trusted until it changes. It sets:\n{distinct(asking.wants)}")
     else:
         typer.echo(f"{clean(str(file))} asks for nothing that needs trust.")
     return Exit.DONE

@@ -4,6 +4,7 @@ import re
 from typing import Any, TypeAlias
 
 from toolwire.define.canonical import canonical, digest
+from toolwire.deliver.lookalikes import escape
 from toolwire.protocol.approvals import Approval, ApprovalCard
 
 QuestionJson: TypeAlias = dict[str, Any]
@@ -54,18 +55,12 @@ def spelled(value: Any) -> str:
     Read as JSON it gives the very value. Letters of other scripts are escaped too: some of them look like ours, and
     some turn the reading direction.
     """
-    return _HARD_TO_SEE.sub(lambda found: escaped(found[0]), canonical(value).decode())
-
-
-def escaped(text: str) -> str:
-    """Every character as JSON writes it when it may not stand for itself."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    return _HARD_TO_SEE.sub(lambda found: escape(found[0]), canonical(value).decode())
 
 
 def plain(text: str) -> str:
     """A sentence without anything that moves a cursor, hides, or begins a new line."""
-    return "".join(char if char.isprintable() else escaped(char) for char in text)
+    return "".join(char if char.isprintable() else escape(char) for char in text)
 
 
 def _answer(answer: Approval) -> QuestionJson:
