@@ -16,7 +16,7 @@ from tests.models.provider import Provider, provider_on_loopback
 from toolwire.gateway.app import make_app
 from toolwire.gateway.log import Entry
 from toolwire.gateway.server import address_of, listen, server_of
-from toolwire.gateway.settings import Access, Bounds, Upstream
+from toolwire.gateway.settings import USUAL_PLACES, Access, Bounds, Places, Upstream
 from toolwire.protocol.chat import ChatModel
 
 # An embedded model on a busy machine takes its time; nothing that works comes near this.
@@ -64,22 +64,24 @@ class Stand:
         bounds: Bounds | None = None,
         model: ChatModel | None = None,
         url: str = "",
+        places: Places = USUAL_PLACES,
     ) -> Gate:
         """A gateway of this kind, the same one each time."""
-        which = (dialect, key, access, bounds, id(model), url)
+        which = (dialect, key, access, bounds, id(model), url, places)
         if which not in self.gates:
             upstream = None if model else Upstream.at(url or self.provider.url, dialect, key)
-            self.gates[which] = await self._open(upstream, model, access or Access(), bounds or Bounds())
+            log: list[Entry] = []
+            app = make_app(upstream, model, access=access or Access(), bounds=bounds or Bounds(), log=log.append)
+            self.gates[which] = Gate(await self.serve(server_of(app, places)), log)
         self.gates[which].log.clear()
         return self.gates[which]
 
-    async def _open(self, upstream: Upstream | None, model: ChatModel | None, access: Access, bounds: Bounds) -> Gate:
-        log: list[Entry] = []
+    async def serve(self, server: uvicorn.Server) -> str:
+        """The address of a server that runs until the stand is closed."""
         sock = listen("127.0.0.1", 0)
-        server = server_of(make_app(upstream, model, access=access, bounds=bounds, log=log.append))
         task = asyncio.create_task(server._serve(sockets=[sock]))
         self.servers.append((server, task, sock))
-        return Gate(address_of(sock), log)
+        return address_of(sock)
 
     async def close(self) -> None:
         for server, _, _ in self.servers:

@@ -261,7 +261,7 @@ async def test_the_log_says_what_happened_and_nothing_private(stand: Stand, upst
 
     [entry] = gate.log
     line = as_text(entry)
-    assert line.startswith("POST /v1/chat/completions odd?model?[31m 200 calls=1 repaired=1 ")
+    assert line.startswith("POST /v1/chat/completions odd%0Amodel%1B[31m 200 calls=1 repaired=1 ")
     for written in (line, as_json(entry)):
         assert "\n" not in written
         assert not any(word in written for word in ("vault", "secret", "client-key"))

@@ -53,6 +53,7 @@ class Provider:
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    came: asyncio.Event = field(default_factory=asyncio.Event)
 
     def will(self, *answers: Scripted) -> None:
         self.script = list(answers)
@@ -60,6 +61,12 @@ class Provider:
     @property
     def bodies(self) -> list[Any]:
         return [asked.body for asked in self.asked]
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until so many requests have come in."""
+        while len(self.asked) < count:
+            self.came.clear()
+            await self.came.wait()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -73,6 +80,7 @@ class Provider:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
         self.asked.append(await _read(reader))
+        self.came.set()
         now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         writer.write(now.data)
         await writer.drain()

@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.cli.plain import call_object, plain, reply_object, result_object
 from toolwire.cli.screen import Screen, write_json
-from toolwire.cli.text import arguments_line, duration, one_line
+from toolwire.cli.text import arguments_line, duration, on_one_line, one_line
 from toolwire.journey import Emit
 from toolwire.loop.events import (
     ApprovalAsked,
@@ -66,7 +66,8 @@ class Trace:
         if self._as_json:
             write_json({"event": _NAMES[type(event)], "at_ms": round(at_ms, 3), **event_object(event)}, err=True)
         else:
-            self._screen.tell(f"{at_ms:9.1f} ms  {_NAMES[type(event)]:<14} {event_line(event)}", "dim")
+            line = on_one_line(event_line(event))
+            self._screen.tell(f"{at_ms:9.1f} ms  {_NAMES[type(event)]:<14} {line}", "dim")
 
 
 def event_object(event: Event) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from toolwire.cli.text import clean, duration, one_line
+from toolwire.cli.text import duration, on_one_line, one_line
 from toolwire.protocol.records import AuditRow
 
 _SHOWN_HOSTS = 3
@@ -20,15 +20,16 @@ def row_line(row: AuditRow) -> Text:
     style = _STATUS_STYLES.get(row.status) or _STYLES.get(row.event, "")
     how = " ".join(part for part in (row.status, row.code, row.rule and f"by {row.rule}") if part)
     took = f" {duration(row.elapsed_ms)}" if row.elapsed_ms else ""
-    engine = clean(str(row.detail.get("engine", "")))
+    engine = on_one_line(str(row.detail.get("engine", "")))
     box = (f" in {engine}" if engine else "", "bold red" if engine == "none" else "")
     person = f", {one_line(str(row.detail['by']), 60)} said so" if row.detail.get("by") else ""
     if row.event == "network":
         how = _network(row.detail)
-    read = (f" from {clean(str(row.detail['origins'][0]))}" if row.detail.get("origins") else "", "yellow")
+    read = (f" from {on_one_line(str(row.detail['origins'][0]))}" if row.detail.get("origins") else "", "yellow")
+    about = on_one_line(row.call_id or row.turn_id)
     return Text.assemble(
-        (at, "dim"), "  ", (f"{clean(row.event):<8}", style), "  ", (f"{one_line(row.tool, 60):<10}", "bold"),
-        "  ", clean(how), person, took, box, read, "  " if how else "", (clean(row.call_id or row.turn_id), "dim"),
+        (at, "dim"), "  ", (f"{on_one_line(row.event):<8}", style), "  ", (f"{one_line(row.tool, 60):<10}", "bold"),
+        "  ", on_one_line(how), person, took, box, read, "  " if how else "", (about, "dim"),
     )  # fmt: skip
 
 

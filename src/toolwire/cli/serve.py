@@ -1,5 +1,6 @@
 """`toolwire serve`: the gateway in front of a server or of the embedded model."""
 
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +14,8 @@ import typer
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, choice_for, here, store_of
 from toolwire.cli.options import Model
-from toolwire.cli.text import clean
+from toolwire.cli.streams import LineFormatter
+from toolwire.cli.text import on_one_line
 from toolwire.errors import SettingsError
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
@@ -70,6 +72,7 @@ def serve(
     asks = behind.url if behind else model
     typer.echo(f"Put {address}/v1 into your client ({address} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
     sys.stdout.flush()
+    _log_lines(as_json=json_logs)
     parts["server"].serve_until_stopped(app, sock)
     return Exit.DONE
 
@@ -120,6 +123,12 @@ def _logger(log: ModuleType, *, as_json: bool) -> Callable[[Any], None]:
     line = log.as_json if as_json else log.as_text
 
     def write(entry: Any) -> None:
-        typer.echo(clean(line(entry)), err=True)
+        typer.echo(on_one_line(line(entry)), err=True)
 
     return write
+
+
+def _log_lines(*, as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(as_json=as_json))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)

@@ -19,6 +19,7 @@ _NEUTRAL: dict[int, str] = {
     **dict.fromkeys(_UNSEEN, "\ufffd"),
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
 }
+_FLAT = _NEUTRAL | {code: chr(0x2400 + code) for code in _KEPT}
 
 
 def clean(text: str) -> str:
@@ -29,6 +30,11 @@ def clean(text: str) -> str:
 def distinct(text: str) -> str:
     """Clean text in which letters that pass for others are marked, for what a person is asked to agree to."""
     return clean(mark_lookalikes(text))
+
+
+def on_one_line(text: str) -> str:
+    """The whole text as part of a line: line ends and tabs, too, are shown as symbols."""
+    return text.translate(_FLAT)
 
 
 def one_line(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from toolwire.gateway.connections import HELD, GuardedProtocol
 from toolwire.gateway.faults import Fault, Refused, error_body
 from toolwire.gateway.flow import Send, send_whole
 from toolwire.gateway.guard import ClientGone, Receive, check_origin, check_token, request_id
@@ -57,8 +58,13 @@ class Door:
         entry = noted.entry
         try:
             check_origin(self._access, headers)
+            connection: GuardedProtocol | None = scope.get(HELD)
             if entry.path not in OPEN_PATHS:
-                scope["toolwire.caller"] = check_token(self._access, headers)
+                caller = scope["toolwire.caller"] = check_token(self._access, headers)
+                if connection is not None and caller:
+                    connection.admit(caller)
+                elif connection is not None:
+                    receive = _admitting(receive, connection)
             await self._app(scope, receive, noted)
         except Refused as refused:
             await self._refuse(noted, refused.fault)
@@ -79,6 +85,18 @@ class Door:
         if fault.status in UNREAD:
             headers.append((b"connection", b"close"))
         await send_whole(noted, fault.status, to_json(error_body(fault, dialect)), headers)
+
+
+def _admitting(receive: Receive, connection: GuardedProtocol) -> Receive:
+    """Where anyone may ask, a request counts once all of it is there. Raises Refused where all places are taken."""
+
+    async def admitted() -> MutableMapping[str, Any]:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            connection.admit("")
+        return message
+
+    return admitted
 
 
 class _Noted:

@@ -65,15 +65,17 @@ async def read_body(receive: Receive, headers: Mapping[str, str], bounds: Bounds
     if length.isdecimal() and length.isascii() and (len(length) > 18 or int(length) > bounds.body_bytes):
         raise Refused(_too_large(bounds))
     try:
-        async with asyncio.timeout(bounds.body_s):
-            return await _collected(receive, bounds)
+        async with asyncio.timeout(min(bounds.body_s, bounds.body_grace_s)) as deadline:
+            return await _collected(receive, bounds, deadline)
     except TimeoutError:
         raise Refused(Fault(408, "slow_body", "the body did not arrive in time")) from None
 
 
-async def _collected(receive: Receive, bounds: Bounds) -> bytes:
+async def _collected(receive: Receive, bounds: Bounds, deadline: asyncio.Timeout) -> bytes:
+    """The body. Each piece earns it more time, so that one that drips is not waited for."""
     pieces: list[bytes] = []
     size = 0
+    begun = asyncio.get_running_loop().time()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -85,6 +87,7 @@ async def _collected(receive: Receive, bounds: Bounds) -> bytes:
         pieces.append(piece)
         if not message.get("more_body", False):
             return b"".join(pieces)
+        deadline.reschedule(begun + min(bounds.body_s, bounds.body_grace_s + size / bounds.body_rate))
 
 
 def _too_large(bounds: Bounds) -> Fault:

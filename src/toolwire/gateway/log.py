@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from toolwire.gateway.calls import Tally
 from toolwire.wire.outbound import Json, to_json
@@ -46,17 +47,25 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text[:_LONGEST_MODEL])
 
 
+def escaped(text: str) -> str:
+    """A client's word as one word of a line: what is not printable, and what would part it, in percent escapes."""
+    return "".join(
+        char if char.isprintable() and char != " " else quote(char, safe="", errors="replace") for char in text
+    )
+
+
 def as_text(entry: Entry) -> str:
-    """The line for people."""
-    words = [entry.method, entry.path, plain(entry.model) or "-", str(entry.status)]
+    """The line for people. Each word of a client is one word here, so that none can look like a line of its own."""
+    model = escaped(entry.model[:_LONGEST_MODEL])
+    words = [escaped(entry.method), escaped(entry.path), model or "-", str(entry.status)]
     if entry.tally.calls:
         words.append(f"calls={entry.tally.calls}")
     if entry.tally.repaired:
         words.append(f"repaired={entry.tally.repaired}")
     if entry.tally.problems:
-        words.append(f"problems={','.join(sorted(set(entry.tally.problems))[:8])}")
+        words.append(f"problems={escaped(','.join(sorted(set(entry.tally.problems))[:8]))}")
     if entry.code:
-        words.append(f"({entry.code})")
+        words.append(f"({escaped(entry.code)})")
     return " ".join([*words, f"{entry.elapsed_ms:.0f} ms"])
 
 

@@ -10,9 +10,12 @@ import uvicorn
 from starlette.applications import Starlette
 
 from toolwire.errors import SettingsError
+from toolwire.gateway.connections import affordable, protocol_for
+from toolwire.gateway.settings import USUAL_PLACES, Places
 
-MOST_AT_ONCE = 1024
+_BACKLOG = 1024
 _GRACE_S = 2
+_HEADER_BYTES = 32 * 1024
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -23,7 +26,7 @@ def listen(host: str, port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-        sock.listen(MOST_AT_ONCE)
+        sock.listen(_BACKLOG)
     except (OSError, OverflowError) as wrong:
         sock.close()
         raise SettingsError(_why_not(host, port, wrong)) from None
@@ -37,18 +40,19 @@ def address_of(sock: socket.socket) -> str:
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
-def server_of(app: Starlette) -> uvicorn.Server:
+def server_of(app: Starlette, places: Places = USUAL_PLACES) -> uvicorn.Server:
     """The HTTP server for an app: quiet, bounded, without WebSockets."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
+            http=protocol_for(affordable(places)),
+            h11_max_incomplete_event_size=_HEADER_BYTES,
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MOST_AT_ONCE,
             timeout_graceful_shutdown=_GRACE_S,
         )
     )

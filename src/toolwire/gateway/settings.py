@@ -68,12 +68,15 @@ class Access:
 class Bounds:
     """How much a client may send, how much an upstream may answer, and how long each may take.
 
+    A body has `body_s` in all, and in its course `body_grace_s` plus a second for each `body_rate` bytes that came.
     `idle_s` bounds each silence of the upstream, `closing_s` the silence after a complete answer; `keep_alive_s` is
     how long a client's stream stays silent.
     """
 
     body_bytes: int = 32 * 1024 * 1024
     body_s: float = 60.0
+    body_grace_s: float = 5.0
+    body_rate: int = 16 * 1024
     answer_bytes: int = 32 * 1024 * 1024
     line_bytes: int = 8 * 1024 * 1024
     connect_s: float = 10.0
@@ -83,5 +86,19 @@ class Bounds:
     keep_alive_s: float = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many connections are served `at_once` and how many more may be `waiting` with half a request.
+
+    A client has `header_s` for the headers of a request, and may leave its answer unread for `write_s`.
+    """
+
+    at_once: int = 1024
+    waiting: int = 2048
+    header_s: float = 5.0
+    write_s: float = 30.0
+
+
+USUAL_PLACES = Places()
 USUAL_ACCESS = Access()
 USUAL_BOUNDS = Bounds()
