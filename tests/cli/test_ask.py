@@ -194,6 +194,54 @@ def test_the_person_at_the_terminal_sees_the_call_and_decides(with_eraser: Stage
     assert ledger(with_eraser) == ["b", "c", "d"]
 
 
+@pytest.mark.threat("T65")
+@pytest.mark.parametrize("keys", ["y\n", "y", "always\ny\n", "What is 3 + 4?\n"], ids=repr)
+def test_T65_what_was_typed_before_the_question_is_no_answer_to_it(with_eraser: Stage, keys: str) -> None:
+    with scripted([("erase", {"path": "a"})], "Done.") as model:
+        model.gates[1] = threading.Event()
+        with Terminal(with_eraser, "ask", "Erase", *model.flags) as terminal:
+            model.wait_for_request(terminal.process)
+            terminal.type(keys)
+            terminal.wait_for(keys.strip().splitlines()[-1])  # the terminal has it
+            model.gates[1].set()
+            terminal.wait_for("Run it?")
+            assert ledger(with_eraser) == []
+            terminal.type("n\n")
+            assert terminal.end() == Exit.DONE
+    assert ledger(with_eraser) == []
+    whole = [line for line in keys.split("\n")[:-1] if line]
+    assert ("Discarded, since it was typed before this question" in terminal.seen) == bool(whole)
+
+
+@pytest.mark.threat("T65")
+def test_T65_an_answer_that_is_not_understood_is_asked_for_again(with_eraser: Stage) -> None:
+    with (
+        scripted([("erase", {"path": "a"})], "Done.") as model,
+        Terminal(with_eraser, "ask", "Erase", *model.flags) as terminal,
+    ):
+        for answer in ("maybe", "yess", "What is 3 + 4?", "yes please do not"):
+            terminal.wait_for("Run it?")
+            terminal.type(f"{answer}\n")
+            terminal.wait_for("Answer y (yes), n (no;")
+        terminal.wait_for("Run it?")
+        terminal.type("Yes\n")
+        assert terminal.end() == Exit.DONE
+    assert ledger(with_eraser) == ["a"]
+
+
+@pytest.mark.parametrize("answer", ["no, put it in docs/", "n put it in docs/", "No: put it in docs/"])
+def test_words_after_a_no_reach_the_model(with_eraser: Stage, answer: str) -> None:
+    with (
+        scripted([("erase", {"path": "a"})], "Done.") as model,
+        Terminal(with_eraser, "ask", "Erase", *model.flags) as terminal,
+    ):
+        terminal.wait_for("Run it?")
+        terminal.type(f"{answer}\n")
+        assert terminal.end() == Exit.DONE
+    assert ledger(with_eraser) == []
+    assert "did not allow 'erase': put it in docs/" in json.dumps(model.requests[1]["messages"])
+
+
 @pytest.mark.feature("F040")
 def test_a_person_can_steer_between_steps_or_stop(stage: Stage) -> None:
     with scripted(MULTIPLY, MULTIPLY) as model, Terminal(stage, "ask", "Go", *model.flags, "--step") as terminal:

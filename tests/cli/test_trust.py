@@ -150,6 +150,18 @@ def test_at_a_terminal_the_person_is_asked_once(cloned: Stage, answer: str, code
     assert cloned.run("call", "shout", "words=hi").code == code
 
 
+def test_T65_what_was_typed_before_trust_was_asked_for_is_no_answer(cloned: Stage) -> None:
+    with Terminal(cloned, "call", "shout", "words=hi") as terminal:
+        terminal.type("y\ny\n")
+        terminal.wait_for("until it changes? [y/N]")
+        terminal.type("what?\n")
+        terminal.wait_for("Answer y or n.")
+        terminal.wait_for("until it changes? [y/N]")
+        terminal.type("n\n")
+        assert terminal.end() == Exit.USAGE
+    assert not has_run(cloned)
+
+
 def test_the_doctor_tells_of_a_file_that_is_not_trusted(cloned: Stage) -> None:
     ran = cloned.run("doctor", "--json")
     [found] = [finding for finding in ran.json["findings"] if finding["what"] == "settings"]

@@ -12,10 +12,10 @@ from typing import Any
 import typer
 
 from toolwire.cli.own_record import STORE_FILE, is_record, own_new, require_own
-from toolwire.cli.person import someone_is_there
 from toolwire.cli.project_modules import importable
 from toolwire.cli.record_place import require_record_apart
 from toolwire.cli.skills import PlacedSkills
+from toolwire.cli.terminal_input import confirmed, someone_is_there
 from toolwire.cli.text import clean, distinct
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
@@ -241,7 +241,7 @@ def choice_for(place: Place, model: str) -> ModelChoice:
 
 def _trusts(asking: Untrusted) -> bool:
     typer.echo(f"{clean(str(asking.file))} asks for what only you can allow:\n{distinct(asking.wants)}", err=True)
-    return typer.confirm("Do you trust this file, until it changes?", default=False, err=True)
+    return confirmed("Do you trust this file, until it changes?")
 
 
 def _require_folder(root: Path) -> None:

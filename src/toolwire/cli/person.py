@@ -1,15 +1,14 @@
 """Asking the person at the terminal: for approval of a call, and for a word before a step."""
 
 import asyncio
-import os
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from rich.text import Text
 
 from toolwire.cli.asked_about import shown_pattern, spelled_out
 from toolwire.cli.screen import Screen
-from toolwire.cli.text import clean, distinct
+from toolwire.cli.terminal_input import discard_typed_ahead, someone_is_there, terminal_line
+from toolwire.cli.text import clean, distinct, one_line
 from toolwire.errors import ToolFailure
 from toolwire.people import Approve
 from toolwire.protocol.approvals import Approval, Scope
@@ -19,27 +18,8 @@ from toolwire.protocol.turns import Ending, EndReason, Turn
 
 ReadLine = Callable[[], Awaitable[str | None]]
 
-
-def someone_is_there() -> bool:
-    """Whether questions can be asked and answered here."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-
-
-async def terminal_line() -> str | None:
-    """One line from the terminal, None at its end. Waits without a thread, so that Ctrl-C can end the wait."""
-    loop, handle = asyncio.get_running_loop(), sys.stdin.fileno()
-    answer: asyncio.Future[bytes] = loop.create_future()
-
-    def ready() -> None:
-        if not answer.done():
-            answer.set_result(os.read(handle, 65_536))
-
-    loop.add_reader(handle, ready)
-    try:
-        line = await answer
-    finally:
-        loop.remove_reader(handle)
-    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+_RUN_IT = "Run it? [y/N/always] "
+_ANSWERS = "Answer y (yes), n (no; words after it go to the model) or always (for this turn)"
 
 
 class Person:
@@ -75,13 +55,25 @@ class Person:
                 self._screen.err.print(
                     Text(f"p says yes to all of {clean(like_it)!r} for a day.", "dim"), soft_wrap=True
                 )
-            word = ((await self._asked("Run it? [y/N/always] ")) or "").strip().lower()
-            if word in ("a", "always"):
-                self._always.add(request.policy)
-                return Approval(granted=True, by="terminal", scope=Scope.TURN)
-            if like_it and word in ("p", "pattern"):
-                return Approval(granted=True, by="terminal", scope=Scope.PATTERN, pattern=like_it)
-            return Approval(granted=word in ("y", "yes"), by="terminal")
+            return await self._decision(request.policy, like_it)
+
+    async def _decision(self, policy: str, pattern: str) -> Approval:
+        """An answer that can be understood; any other is asked for again."""
+        while True:
+            line = ((await self._asked(_RUN_IT)) or "").strip()
+            word, _, words = line.replace(",", " ", 1).partition(" ")
+            match word.lower().rstrip(".!:"), words.strip():
+                case "y" | "yes", "":
+                    return Approval(granted=True, by="terminal")
+                case "a" | "always", "":
+                    self._always.add(policy)
+                    return Approval(granted=True, by="terminal", scope=Scope.TURN)
+                case "p" | "pattern", "" if pattern:
+                    return Approval(granted=True, by="terminal", scope=Scope.PATTERN, pattern=pattern)
+                case "" | "n" | "no", _:
+                    return Approval(granted=False, by="terminal", reason=words.strip())
+            also = ", or p (for all like it)" if pattern else ""
+            self._screen.err.print(Text(f"{_ANSWERS}{also}.", "yellow"), soft_wrap=True)
 
     async def answer(self, prompt: str, choices: Sequence[str]) -> str:
         """What the person says to a question of the model's. Raises ToolFailure when there is no answer."""
@@ -108,6 +100,11 @@ class Person:
                 return words
 
     async def _asked(self, prompt: str) -> str | None:
+        """What is typed after the prompt is shown; nothing from before can be an answer to it."""
+        if early := discard_typed_ahead():
+            told = f"Discarded, since it was typed before this question: {one_line(early, 200)}"
+            self._screen.err.print(Text(told, "dim"), soft_wrap=True)
+            discard_typed_ahead()  # telling took a moment
         self._screen.err.print(Text(prompt, "bold"), end="", soft_wrap=True)
         return await self._read_line()
 
