@@ -5,13 +5,16 @@ import os
 import select
 import sys
 from contextlib import suppress
+from typing import Any
 
 import typer
 
 try:
     import termios
+
+    control: Any = termios
 except ImportError:  # not a Unix system: nothing is known about what was typed before
-    termios = None  # type: ignore[assignment]
+    control = None
 
 _MOST_LINES = 64
 
@@ -23,15 +26,16 @@ def someone_is_there() -> bool:
 
 def discard_typed_ahead() -> str:
     """Throw away what was typed so far and not read. Returns the complete lines of it, so that they can be shown."""
-    if termios is None or not sys.stdin.isatty():
+    if control is None or not sys.stdin.isatty():
         return ""
-    handle, lines = sys.stdin.fileno(), []
+    handle = sys.stdin.fileno()
+    lines: list[bytes] = []
     while len(lines) < _MOST_LINES and select.select([handle], [], [], 0)[0]:
         lines.append(os.read(handle, 65_536))
         if not lines[-1]:
             break
-    with suppress(termios.error):  # the terminal is gone
-        termios.tcflush(handle, termios.TCIFLUSH)
+    with suppress(control.error):  # the terminal is gone
+        control.tcflush(handle, control.TCIFLUSH)
     return b"".join(lines).decode("utf-8", "replace").strip()
 
 
