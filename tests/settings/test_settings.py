@@ -29,6 +29,10 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
+def trusted(*folders: Path) -> dict[str, str]:
+    return {"TOOLWIRE_TRUST": ":".join(map(str, folders))}
+
+
 def complaint(folder: Path, text: str = "", environ: dict[str, str] | None = None) -> str:
     if text:
         write(folder, text)
@@ -52,7 +56,7 @@ def test_each_layer_is_stronger_than_the_one_before_it(project: Path, tmp_path: 
     user = tmp_path / "user"
     write(user, "[loop]\niterations = 1\nparallel = 1\nrepeats = 1\ncalls_per_step = 1")
     file = write(project, "[loop]\niterations = 2\nparallel = 2\nrepeats = 2")
-    environ = {"TOOLWIRE_LOOP__ITERATIONS": "3", "TOOLWIRE_LOOP__PARALLEL": "3"}
+    environ = {"TOOLWIRE_LOOP__ITERATIONS": "3", "TOOLWIRE_LOOP__PARALLEL": "3", **trusted(project)}
 
     settings = load(project, environ, {"loop.iterations": 4}, user)
 
@@ -64,15 +68,53 @@ def test_each_layer_is_stronger_than_the_one_before_it(project: Path, tmp_path: 
     assert settings.origin("loop.calls_per_step").layer is Layer.USER_FILE
 
 
-def test_the_nearest_file_upward_is_the_projects(project: Path) -> None:
-    write(project, 'model = "ollama:far"')
+def test_every_file_upward_counts_and_the_nearest_is_the_strongest(project: Path) -> None:
+    outer = write(project, 'model = "ollama:far"\n[loop]\nrepeats = 2')
     inner = project / "a" / "b"
     inner.mkdir(parents=True)
-    assert load(inner, {}).model == "ollama:far"
+    assert load(inner, trusted(project)).model == "ollama:far"
 
     write(project / "a", 'model = "ollama:near"')
-    assert load(inner, {}).model == "ollama:near"
-    assert load(inner, {}).home(inner) == project / "a" / ".toolwire"
+    settings = load(inner, trusted(project, project / "a"))
+    assert (settings.model, settings.loop.repeats) == ("ollama:near", 2)
+    assert str(settings.origin("loop.repeats")) == f"{outer}, line 3"
+    assert settings.home(inner) == project / ".toolwire"  # one record, however many files
+
+
+def test_the_users_own_file_is_no_projects_file_too(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    write(user, 'model = "ollama:mine"\n[grant]\nrules = ["deny write"]')
+    settings = load(user, {}, user_dir=user)
+    assert settings.origin("model").layer is Layer.USER_FILE
+    assert settings.grants.rules == ("deny write",)
+
+
+def test_a_nearer_files_profile_is_stronger_than_an_outer_files_model(project: Path) -> None:
+    write(project, 'model = "ollama:far"\n[profiles.p]\nprovider = "ollama"\nmodel = "m"')
+    write(project / "a", 'profile = "p"')
+    assert load(project / "a", trusted(project, project / "a")).chosen().profile == "p"
+    write(project, 'profile = "p"\n[profiles.p]\nprovider = "ollama"\nmodel = "m"')
+    write(project / "a", 'model = "ollama:near"')
+    assert load(project / "a", trusted(project, project / "a")).chosen().model == "ollama:near"
+
+
+def test_lists_of_restrictions_add_up_over_files_and_say_all_their_places(project: Path, tmp_path: Path) -> None:
+    user = write(tmp_path / "user", '[grant]\nrules = ["deny bash"]')
+    outer = write(project, '[grant]\nrules = ["ask write"]\n[tools]\nexclude = ["timer"]')
+    near = write(project / "a", '[grant]\nrules = ["deny edit", "deny bash"]\n[tools]\nexclude = ["echo"]')
+    settings = load(project / "a", {}, user_dir=tmp_path / "user")
+    assert settings.grants.rules == ("deny bash", "ask write", "deny edit")
+    assert settings.tools.exclude == ("timer", "echo")
+    assert str(settings.origin("grant.rules")) == f"{user}, line 2 and {outer}, line 2 and {near}, line 2"
+    said = load(project / "a", {"TOOLWIRE_GRANT__RULES": "deny timer"}, user_dir=tmp_path / "user")
+    assert said.grants.rules == ("deny timer",)
+
+
+def test_a_wrong_value_that_a_nearer_file_replaces_is_told(project: Path) -> None:
+    write(project, '[grant]\ntier = "fly"')
+    write(project / "a", '[grant]\ntier = "crawl"')
+    with pytest.raises(SettingsError, match="one of crawl, walk, run"):
+        load(project / "a", {})
 
 
 @pytest.mark.feature("F232")
@@ -144,21 +186,21 @@ result_format = "anthropic"
 @pytest.mark.feature("F235")
 def test_a_variable_reaches_a_profile_whose_name_it_cannot_spell(project: Path) -> None:
     write(project, '[profiles.Claude-Agent]\nprovider = "anthropic"\nmodel = "old"')
-    settings = load(project, {"TOOLWIRE_PROFILES__CLAUDE_AGENT__MODEL": "new"})
+    settings = load(project, {"TOOLWIRE_PROFILES__CLAUDE_AGENT__MODEL": "new", **trusted(project)})
     assert list(settings.profiles) == ["Claude-Agent"]
     assert settings.profiles["Claude-Agent"].model == "new"
 
 
 def test_a_model_from_a_stronger_layer_takes_the_place_of_a_profile(project: Path) -> None:
     write(project, 'profile = "p"\n[profiles.p]\nprovider = "ollama"\nmodel = "m"')
-    assert load(project, {}).chosen().profile == "p"
-    assert load(project, {}, {"model": "openai:x"}).chosen().model == "openai:x"
+    assert load(project, trusted(project)).chosen().profile == "p"
+    assert load(project, trusted(project), {"model": "openai:x"}).chosen().model == "openai:x"
 
 
 def test_model_and_profile_in_one_layer_are_refused_as_ambiguous(project: Path) -> None:
     write(project, '[profiles.p]\nprovider = "ollama"\nmodel = "m"')
     with pytest.raises(SettingsError, match=r"--model and --profile are both set; keep one"):
-        load(project, {}, {"model": "openai:x", "profile": "p"}).chosen()
+        load(project, trusted(project), {"model": "openai:x", "profile": "p"}).chosen()
 
 
 @pytest.mark.requirement("settings.checked")
@@ -343,8 +385,8 @@ def test_the_written_reference_lists_exactly_the_settings() -> None:
 def test_a_profile_has_its_own_measure_for_results_unless_another_model_is_named(project: Path) -> None:
     profile = '[profiles.small]\nprovider = "ollama"\nmodel = "tiny"\nresult_chars = 4000\n'
     write(project, f'profile = "small"\n{profile}')
-    assert load(project, {}).limits() == Limits(result_chars=4000)
-    assert load(project, {}, {"model": "ollama:large"}).limits() == Limits()
+    assert load(project, trusted(project)).limits() == Limits(result_chars=4000)
+    assert load(project, trusted(project), {"model": "ollama:large"}).limits() == Limits()
     assert Limits().result_chars == 64 * 1024
 
 

@@ -82,13 +82,14 @@ class Granted:
 def here(flags: Mapping[str, Any] | None = None) -> Place:
     """The place of this process. Raises SettingsError. A file that needs trust is shown to whoever is at a terminal."""
     cwd = Path.cwd()
-    try:
-        settings = load(cwd, os.environ, flags, user_folder(), state_folder())
-    except Untrusted as asking:
-        if not (someone_is_there() and _trusts(asking)):
-            raise
-        trust(asking.file, asking.digest, state_folder())
-        settings = load(cwd, os.environ, flags, user_folder(), state_folder())
+    settings = None
+    while settings is None:  # each file that needs trust asks for itself
+        try:
+            settings = load(cwd, os.environ, flags, user_folder(), state_folder())
+        except Untrusted as asking:
+            if not (someone_is_there() and _trusts(asking)):
+                raise
+            trust(asking.file, asking.digest, state_folder())
     place = Place(cwd, os.environ, settings)
     if place.settings.origin("grant.roots").layer is Layer.FLAGS:
         for root in place.settings.grant(cwd).roots:
@@ -283,8 +284,9 @@ def _importable(place: Place) -> AbstractContextManager[None]:
     A name from the user's file is never looked for in the project: code that came with it would run unasked. And only
     now, after everything that is installed: tools may write to the project, and what is imported later is not theirs.
     """
-    is_users_own = place.settings.origin("tools.modules").layer is Layer.USER_FILE
-    file = project_file(place.cwd)
+    origin = place.settings.origin("tools.modules")
+    file = origin.file or project_file(place.cwd)
+    is_users_own = origin.layer is Layer.USER_FILE
     return importable((user_folder(),) if is_users_own else (place.cwd, file.parent if file else place.cwd))
 
 

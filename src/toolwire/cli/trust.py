@@ -1,6 +1,7 @@
 """`toolwire trust`: the user's word for a project's settings file."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from toolwire.cli.exits import Exit
 from toolwire.cli.own_record import STORE_FILE, is_record, own
 from toolwire.cli.text import clean, distinct, one_line
 from toolwire.errors import SettingsError
-from toolwire.settings import Untrusted, forget, load, project_file, state_folder, user_folder
+from toolwire.settings import forget, is_trusted, project_file, state_folder, trust_requests, user_folder
 from toolwire.settings import trust as keep_word
 from toolwire.toolbox.skills import FoundSkill, is_skill, read_skill
 
@@ -35,20 +36,25 @@ def trust(
         return _trust_record(at, take_back=take_back)
     if is_skill(at):
         return _trust_skill(at, take_back=take_back)
-    file = project_file(at)
+    file = project_file(at, user_folder())
     if file is None:
         raise SettingsError(f"there is no toolwire.toml in {at} or above it")
     if take_back:
         forget(file, state_folder())
         typer.echo(f"{clean(str(file))} is not trusted.")
         return Exit.DONE
-    try:
-        load(at, {name: os.environ[name] for name in _KNOWN if name in os.environ}, user_dir=user_folder())
-    except Untrusted as asking:
-        keep_word(asking.file, asking.digest, state_folder())
-        typer.echo(f"{clean(str(file))} is trusted until it changes. It sets:\n{distinct(asking.wants)}")
+    environ = {name: os.environ[name] for name in _KNOWN if name in os.environ}
+    requests = {request.file: request for request in trust_requests(at, environ, user_folder())}
+    request = requests.pop(file)
+    if request.wants:
+        keep_word(file, request.digest, state_folder())
+        typer.echo(f"{clean(str(file))} is trusted until it changes. It sets:\n{distinct(request.wants)}")
     else:
         typer.echo(f"{clean(str(file))} asks for nothing that needs trust.")
+    for other in requests.values():
+        if other.wants and not is_trusted(other.file, other.digest, {}, state_folder()):
+            advice = f"run: toolwire trust {shlex.quote(str(other.file.parent))}"
+            typer.echo(f"{clean(str(other.file))} counts here too and is not trusted yet; {clean(advice)}")
     return Exit.DONE
 
 

@@ -1,15 +1,19 @@
-"""Settings put together: built-in < user file < toolwire.toml < TOOLWIRE_* < flags, then checked as a whole."""
+"""Settings put together: built-in < user file < project files < TOOLWIRE_* < flags, then checked as a whole.
 
-from collections.abc import Iterable, Mapping
+Every `toolwire.toml` in the working folder and above it counts, the outermost first. One that nothing says is trusted
+can only tighten what weaker files say: a command in a sandbox may have written it in a folder of the project.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import platformdirs
 from pydantic import ValidationError
 
 from toolwire.errors import SettingsError
 from toolwire.settings.keys import NAMED, known_keys, pattern_of
-from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings
+from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings, StoreSettings
 from toolwire.settings.sources import (
     FILE_NAME,
     Entry,
@@ -18,10 +22,26 @@ from toolwire.settings.sources import (
     file_entries,
     flag_entries,
 )
-from toolwire.settings.trust import Untrusted, could_hurt, digest_of, is_trusted
+from toolwire.settings.trust import Below, Untrusted, could_hurt, digest_of, is_trusted
+
+USUAL_HOME = StoreSettings().home
 
 Entries = dict[tuple[str, ...], Entry]
 PATHS = frozenset({"grant.roots", "store.home", "tools.skills_path", "search.folder"})
+ADDED_UP = frozenset({("grant", "rules"), ("tools", "exclude")})
+"""Lists of restrictions: what one file says is added to what weaker files say, so that none can drop them."""
+
+FILES = (Layer.USER_FILE, Layer.PROJECT_FILE)
+CHOICE = frozenset({("model",), ("profile",)})
+
+
+class _Step(NamedTuple):
+    """One project's file, and what holds without it: the user's file and the files of the folders above."""
+
+    file: Path
+    content: bytes
+    entries: list[Entry]
+    below: Entries
 
 
 def user_folder() -> Path:
@@ -43,49 +63,100 @@ def load(
     for what needs it, raises Untrusted. Flags are given by dotted key; text is read as in a variable, and None stands
     for a flag that was not given.
     """
-    project = project_file(cwd)
-    folder = project.parent if project else None
-    content = file_content(project) if project else b""
-    below = _merged({}, _user_entries(user_dir))
-    merged = below
-    for layer in (
-        file_entries(project, content, Layer.PROJECT_FILE) if project else [],
-        environment_entries(environ),
-        flag_entries(flags or {}),
-    ):
-        merged = _merged(merged, layer)
-    entries = [_with_full_paths(entry, folder, environ) for entry in merged.values()]
-    settings = _settings(entries, folder)
-    if project:
-        own = [entry for entry in entries if entry.origin.layer is Layer.PROJECT_FILE]
-        under = {path: _with_full_paths(entry, None, environ).value for path, entry in below.items()}
-        wants = [entry for entry in own if _needs_trust(entry, under, cwd, project.parent)]
-        digest = digest_of(content, wants, (cwd, project.parent))
-        if wants and not is_trusted(project, digest, environ, state_dir):
-            raise Untrusted(project, digest, wants)
+    settings, requests = _loaded(cwd, environ, flags or {}, user_dir)
+    above: list[Path] = []
+    for request in requests:
+        if request.wants and not is_trusted(request.file, request.digest, environ, state_dir, above):
+            raise request
+        above.append(request.file)
     return settings
 
 
-def _user_entries(user_dir: Path | None) -> list[Entry]:
+def trust_requests(cwd: Path, environ: Mapping[str, str], user_dir: Path | None = None) -> list[Untrusted]:
+    """What every project's file that counts in a folder asks for, trusted or not, the outermost file first.
+
+    Raises SettingsError.
+    """
+    return _loaded(cwd, environ, {}, user_dir)[1]
+
+
+def _loaded(
+    cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any], user_dir: Path | None
+) -> tuple[Settings, list[Untrusted]]:
+    own = _user_entries(user_dir, environ)
+    steps, merged = _steps(project_files(cwd, user_dir), own, environ)
+    over = _merged(merged, environment_entries(environ))
+    over = _merged(over, flag_entries(flags))
+    stronger = {path: entry for path, entry in over.items() if entry.origin.layer not in FILES}
+    folder = steps[0].file.parent if steps else None
+    settings = _settings([_with_full_paths(entry, environ) for entry in over.values()], folder)
+    for step in steps:  # a wrong value below must not be compared with, even where a nearer file replaces it
+        _require_values([*{**step.below, **stronger}.values()])
+    replaced = stronger.keys() | CHOICE if CHOICE & stronger.keys() else stronger.keys()
+    return settings, [_request(step, cwd, folder, replaced) for step in steps]
+
+
+def _steps(files: Iterable[Path], own: list[Entry], environ: Mapping[str, str]) -> tuple[list[_Step], Entries]:
+    """Every project's file on top of what is weaker, and what all files say together."""
+    merged, steps = _merged({}, own), []
+    for file in files:
+        content = file_content(file)
+        entries = [_with_full_paths(entry, environ) for entry in file_entries(file, content, Layer.PROJECT_FILE)]
+        entries = list(_one_spelling(entries))
+        steps.append(_Step(file, content, entries, merged))
+        merged = _merged(merged, entries)
+    return steps, merged
+
+
+def _request(step: _Step, cwd: Path, outermost: Path | None, replaced: Collection[tuple[str, ...]]) -> Untrusted:
+    """What a project's file asks for that needs trust. What a variable or a flag replaces needs none."""
+    values = {path: entry.value for path, entry in step.below.items()}
+    folder = step.file.parent
+    roots = values.get(("grant", "roots"))
+    home = values.get(("store", "home"), outermost / USUAL_HOME if outermost and outermost != folder else None)
+    below = Below(
+        values,
+        folder,
+        (folder,) if roots is None else tuple(cwd / root for root in roots),
+        None if home is None else cwd / home,
+    )
+    wants = [entry for entry in step.entries if entry.path not in replaced and could_hurt(entry, below)]
+    return Untrusted(step.file, digest_of(step.content, wants, (cwd, folder)), wants)
+
+
+def _user_entries(user_dir: Path | None, environ: Mapping[str, str]) -> list[Entry]:
     if user_dir is None or not (file := user_dir / FILE_NAME).is_file():
         return []
-    return file_entries(file, file_content(file), Layer.USER_FILE)
+    return [_with_full_paths(entry, environ) for entry in file_entries(file, file_content(file), Layer.USER_FILE)]
 
 
 def _merged(below: Entries, layer: list[Entry]) -> Entries:
-    return {**below, **{entry.path: entry for entry in _one_spelling(_named_as_before(layer, below))}}
+    entries = _one_spelling(_named_as_before(layer, below))
+    return {**below, **{entry.path: _added_up(entry, below.get(entry.path)) for entry in entries}}
 
 
-def _needs_trust(entry: Entry, under: Mapping[tuple[str, ...], Any], cwd: Path, folder: Path) -> bool:
-    """Whether an entry of the project's file could hurt, given the values that the user's own file sets."""
-    value = under.get(entry.path, known_keys()[pattern_of(entry.path)].default)
-    roots = under.get(("grant", "roots"))
-    return could_hurt(entry, value, [folder] if roots is None else [cwd / root for root in roots], folder)
+def _added_up(entry: Entry, below: Entry | None) -> Entry:
+    """An entry of a file, with what weaker files say where such lists add up."""
+    adds = entry.path in ADDED_UP and entry.origin.layer in FILES and below is not None
+    if not adds or below is None or not (_is_list(entry.value) and _is_list(below.value)):
+        return entry
+    place = f"{below.origin.place} and {entry.origin.place}"
+    return entry._replace(
+        value=[*below.value, *(one for one in entry.value if one not in below.value)],
+        origin=entry.origin._replace(place=place),
+    )
 
 
-def project_file(cwd: Path) -> Path | None:
-    """The nearest settings file in a folder or above it."""
-    return next((folder / FILE_NAME for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()), None)
+def project_files(cwd: Path, user_dir: Path | None = None) -> list[Path]:
+    """Every settings file in a folder or above it, the outermost first. The user's own file is none of them."""
+    own = user_dir / FILE_NAME if user_dir else None
+    found = [folder / FILE_NAME for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()]
+    return [file for file in reversed(found) if own is None or not own.is_file() or not file.samefile(own)]
+
+
+def project_file(cwd: Path, user_dir: Path | None = None) -> Path | None:
+    """The nearest settings file in a folder or above it, other than the user's own."""
+    return next(reversed(project_files(cwd, user_dir)), None)
 
 
 def _one_spelling(entries: Iterable[Entry]) -> Iterable[Entry]:
@@ -126,11 +197,11 @@ def _folded(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
 
 
-def _with_full_paths(entry: Entry, folder: Path | None, environ: Mapping[str, str]) -> Entry:
+def _with_full_paths(entry: Entry, environ: Mapping[str, str]) -> Entry:
     """Read `~` as the home folder, and start a relative path of a project's file at that file."""
-    if entry.key not in PATHS:
+    if _without_alias(entry).key not in PATHS:
         return entry
-    start = str(folder) if entry.origin.layer is Layer.PROJECT_FILE else ""
+    start = str(entry.origin.file.parent) if entry.origin.file and entry.origin.layer is Layer.PROJECT_FILE else ""
     home = environ.get("HOME") or environ.get("USERPROFILE") or "~"
 
     def full(path: Any) -> Any:
@@ -147,15 +218,29 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _settings(entries: list[Entry], folder: Path | None) -> Settings:
+def _tree(entries: list[Entry]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for entry in entries:
         section = tree
         for name in entry.path[:-1]:
             section = section.setdefault(name, {})
         section[entry.path[-1]] = entry.value
+    return tree
+
+
+def _require_values(entries: list[Entry]) -> None:
+    """Raise SettingsError for a wrong value. What is missing may stand in a stronger layer."""
     try:
-        settings = Settings.model_validate(tree)
+        Settings.model_validate(_tree(entries))
+    except ValidationError as wrong:
+        sentences = _sentences(wrong, entries, but="missing")
+        if sentences:
+            raise SettingsError("\n".join(sentences)) from None
+
+
+def _settings(entries: list[Entry], folder: Path | None) -> Settings:
+    try:
+        settings = Settings.model_validate(_tree(entries))
     except ValidationError as wrong:
         raise SettingsError("\n".join(_sentences(wrong, entries))) from None
     settings._origins |= {entry.key: entry.origin for entry in entries}
@@ -171,8 +256,8 @@ def _require_profile(settings: Settings) -> None:
         raise SettingsError(f"{named}: no such profile. Profiles: {names}")
 
 
-def _sentences(wrong: ValidationError, entries: list[Entry]) -> list[str]:
-    faults = wrong.errors(include_url=False)
+def _sentences(wrong: ValidationError, entries: list[Entry], but: str = "") -> list[str]:
+    faults = [fault for fault in wrong.errors(include_url=False) if fault["type"] != but]
     by_key = {_key_of(fault["loc"]): fault for fault in reversed(faults)}
     return [_sentence(key, dict(by_key[key]), entries) for key in reversed(by_key)]
 

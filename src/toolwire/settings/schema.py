@@ -43,6 +43,12 @@ class Origin(NamedTuple):
 
     layer: Layer
     place: str
+    file: Path | None = None
+
+    @property
+    def strength(self) -> tuple[Layer, int]:
+        """What a stronger place has more of: a later layer, and among project files the nearer one."""
+        return self.layer, len(self.file.parts) if self.file else 0
 
     def __str__(self) -> str:
         return self.place
@@ -369,6 +375,11 @@ _AS_GRANTED: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+def _less(one: Any, other: Any) -> Any:
+    """What both allow of a tier, an autonomy or permissions."""
+    return one & other if isinstance(one, frozenset) else min(one, other)
+
+
 class Settings(Section):
     """All settings, checked, with the origin of each. Made by `load`; `Settings()` is the built-in layer alone."""
 
@@ -399,7 +410,7 @@ class Settings(Section):
     def limits(self, profile: str = "") -> Limits:
         """The `[loop]` section as the limits of a turn, with what this or the chosen profile says about results."""
         limits = Limits(**self.loop.model_dump(exclude={"enabled", "calls"}), tools_enabled=self.loop.enabled)
-        by_model = self.origin("model").layer > self.origin("profile").layer
+        by_model = self.origin("model").strength > self.origin("profile").strength
         name = profile or ("" if by_model else self.profile)
         own = self.profiles[name].result_chars if name else None
         return limits if own is None else changed(limits, result_chars=own)
@@ -424,15 +435,21 @@ class Settings(Section):
         )
 
     def granted_to(self, agent: str, grant: Grant) -> Grant:
-        """A grant with what `[agents.NAME]` says in its place, unless a flag or another stronger layer spoke last."""
+        """A grant with what `[agents.NAME]` says in its place.
+
+        A variable or a flag for `[grant]` wins over that; a nearer file's `[grant]` can only take from it.
+        """
         own = self.agents.get(agent)
         if own is None:
             return grant
-        said = own.model_dump(exclude_none=True)
-        stronger = [
-            name for name in said if self.origin(f"grant.{name}").layer > self.origin(f"agents.{agent}.{name}").layer
-        ]
-        kept = {name: _AS_GRANTED[name](value) for name, value in said.items() if name not in stronger}
+        said = {name: _AS_GRANTED[name](value) for name, value in own.model_dump(exclude_none=True).items()}
+        kept: dict[str, Any] = {}
+        for name, value in said.items():
+            by_grant, by_agent = self.origin(f"grant.{name}"), self.origin(f"agents.{agent}.{name}")
+            if by_grant.strength <= by_agent.strength:
+                kept[name] = value
+            elif by_grant.layer is Layer.PROJECT_FILE:
+                kept[name] = _less(value, getattr(grant, name))
         return replace(grant, **kept)
 
     def secrets(self, environ: Mapping[str, str]) -> Secrets:
@@ -445,16 +462,16 @@ class Settings(Section):
         return Secrets(known) if known else NO_SECRETS
 
     def home(self, cwd: Path) -> Path:
-        """The folder that keeps state: beside the project's toolwire.toml, else in `cwd`, unless set otherwise."""
+        """The folder that keeps state: beside the outermost toolwire.toml, else in `cwd`, unless set otherwise."""
         unset = self.origin("store.home").layer is Layer.BUILT_IN
         return (self._folder if unset and self._folder else cwd) / self.store.home
 
     def chosen(self) -> ModelChoice:
         """The model to ask: the profile's, unless a stronger layer names a model. Raises SettingsError on a tie."""
         by_model, by_profile = self.origin("model"), self.origin("profile")
-        if self.profile is None or by_model.layer > by_profile.layer:
+        if self.profile is None or by_model.strength > by_profile.strength:
             return ModelChoice(self.model, temperature=self.temperature, max_tokens=self.max_tokens)
-        if by_model.layer == by_profile.layer:
+        if by_model.strength == by_profile.strength:
             both = f"{by_model.names('model')} and {by_profile.names('profile')}"
             raise SettingsError(f"{both} are both set; keep one of them")
         return _of_profile(self.profile, self.profiles[self.profile], self.temperature, self.max_tokens)

@@ -60,7 +60,7 @@ def file_entries(path: Path, content: bytes, layer: Layer) -> list[Entry]:
 
     def origin(key: tuple[str, ...]) -> Origin:
         line = next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
-        return Origin(layer, f"{path}, line {line}" if line else str(path))
+        return Origin(layer, f"{path}, line {line}" if line else str(path), path)
 
     return list(_flatten(table, (), origin))
 

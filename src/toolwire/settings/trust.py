@@ -7,6 +7,7 @@ kind counts only once the user has trusted it, for one path and one content.
 import os
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
 from toolwire.settings.imports import reached
+from toolwire.settings.keys import known_keys, pattern_of
 from toolwire.settings.schema import SandboxEngine
 from toolwire.settings.sources import Entry
 
@@ -79,81 +81,146 @@ def _source(file: Path) -> bytes:
         raise SettingsError(f"{file} cannot be read: {wrong.strerror}") from None
 
 
-def could_hurt(entry: Entry, below: Any, roots: Iterable[Path], folder: Path) -> bool:
-    """Whether a (checked) entry of the file in `folder` needs trust.
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What holds without the file in `folder`: the values that weaker files set, and the folders that they mean.
 
-    `below` is the value that would hold without it, and `roots` are the folders that could be reached.
+    `home` is where the record lies already, None where no weaker file decides that.
     """
-    value = entry.value
+
+    values: Mapping[tuple[str, ...], Any]
+    folder: Path
+    roots: tuple[Path, ...]
+    home: Path | None = None
+
+    def value(self, path: tuple[str, ...]) -> Any:
+        """What is set, or the default."""
+        return self.values.get(path, known_keys()[pattern_of(path)].default)
+
+
+def could_hurt(entry: Entry, below: Below) -> bool:
+    """Whether a (checked) entry of a project's file needs trust: unless it surely only tightens what holds without it.
+
+    A key of which nothing is said here needs trust for any other value than the one that holds.
+    """
+    value, before = entry.value, below.value(entry.path)
     match entry.path:
-        case ("tools", "modules"):
-            return bool(value)
-        case ("tools", "enable_sandboxing") | ("grant", "wary" | "by_intent"):
-            return bool(below and not value)
-        case ("tools", "sandbox_engine"):
-            return ENGINES.index(value) < ENGINES.index(below)
-        case ("tools", "workspace_bytes") | ("budget", _) | ("loop", "calls" | "tokens" | "cost_usd" | "deadline_s"):
-            return isinstance(below, int | float) and not (isinstance(value, int | float) and value <= below)
-        case ("tools", "models"):
-            return not set(value) <= set(below)
-        case ("tools", "browser_scripts"):
-            return bool(value and not below)
-        case ("search", "folder"):
-            return not _within(value, [folder])
-        case ("search", _):  # what is searched for, and perhaps a key, would go elsewhere
-            return bool(value != below and value != "local")
-        case ("tools", "secrets"):
-            return not set(value) <= set(below)
-        case ("grant", "rules"):  # a new yes, or a no that is gone
-            new, gone = set(value) - set(below), set(below) - set(value)
-            return any(map(_allows, new)) or not all(map(_allows, gone))
-        case ("grant", "autonomy"):
-            return Autonomy[value.upper()] > Autonomy[below.upper()]
-        case ("store", "kind"):  # what happens would be on no record
-            return bool(value == "memory" != below)
-        case ("store", "url" | "token_env"):  # everything that is kept would go there
-            return bool(value != below)
-        case ("store", "home"):
-            return not _within(value, [folder])
-        case ("grant", "tier"):
-            return Tier[value.upper()] > Tier[below.upper()]
-        case ("grant", "roots"):
-            return not all(_within(root, roots) for root in value)
-        case ("grant", "network"):  # a new host, or a closed one that is gone
-            return any(("!" in host) is (host in below) for host in set(value) ^ set(below))
+        case ("temperature",) | ("output", _) | ("profiles", _, "temperature"):
+            return False
+        case ("model",):  # question, files and key would go there
+            return value != before or below.value(("profile",)) is not None
+        case ("profile",):
+            return value != before or ("model",) in below.values
         case ("grant", _):
-            is_less = isinstance(value, list | tuple) and set(value) <= set(below)
-            return value != below and not is_less
-        case ("agents", _, "autonomy"):  # whatever the user's own grant is, this is no more
-            return Autonomy[value.upper()] > Autonomy[(below or "readonly").upper()]
-        case ("agents", _, "tier"):
-            return Tier[value.upper()] > Tier[(below or "crawl").upper()]
-        case ("agents", _, "permissions"):
-            return not set(value) <= set(below or ())
-        case ("approval", "expires_s" | "questions"):
-            return bool(value > below)
-        case ("approval", _):  # somebody else would be told what is asked, or be the one who answers
-            return bool(value != below)
-        case ("profiles", _, "url" | "api_key_env"):
-            return bool(value != below)
-        case ("profiles", _, "provider"):  # the user's own profile would send its key to somebody else
-            return below is not None and value != below
-    return False
+            return _widens_grant(entry, before, below)
+        case ("agents", _, _):
+            return _widens_agent(entry, before)
+        case ("store", "home"):
+            return not _within(value, [below.folder]) or below.home not in (None, Path(value))
+        case ("tools", "skills_path") | ("search", "folder"):  # each skill is trusted by itself
+            return not _within(value, [below.folder])
+        case ("search", "backend"):  # what is searched for, and perhaps a key, would go elsewhere
+            return value not in (before, "local", "none")
+        case ("profiles", _, "max_tokens"):
+            return _is_more(value, below.value(("max_tokens",)) if before is None else before)
+        case ("profiles", _, "result_chars"):
+            return _is_more(value, below.value(("loop", "result_chars")) if before is None else before)
+        case ("tools", _):
+            return _widens_tools(entry, before)
+        case ("loop", "enabled"):
+            return bool(value and not before)
+        case ("loop", "envelope"):
+            return bool(before and not value)
+        case ("max_tokens",) | ("loop" | "budget", _) | ("approval", "expires_s" | "questions"):
+            return _is_more(value, before)
+    return not _is_same(value, before)
+
+
+def _widens_grant(entry: Entry, before: Any, below: Below) -> bool:
+    value = entry.value
+    match entry.path[1]:
+        case "wary" | "by_intent":
+            return bool(before and not value)
+        case "rules":  # a file's rules are added to those of weaker files, so no deny or ask is gone
+            return any(map(_allows, set(value) - set(before)))
+        case "autonomy":
+            return Autonomy[value.upper()] > Autonomy[before.upper()]
+        case "tier":
+            return Tier[value.upper()] > Tier[before.upper()]
+        case "roots":
+            return not all(_within(root, below.roots) for root in value)
+        case "network":  # a new host, or a closed one that is gone
+            return any(("!" in host) is (host in before) for host in set(value) ^ set(before))
+        case "permissions" | "confirmed":
+            return not set(value) <= set(before)
+    return not _is_same(value, before)
+
+
+def _widens_agent(entry: Entry, before: Any) -> bool:
+    """Whether an agent gets more than a weaker file gives it, or more than the least where none does."""
+    value = entry.value
+    match entry.path[2]:
+        case "autonomy":
+            return Autonomy[value.upper()] > Autonomy[(before or "readonly").upper()]
+        case "tier":
+            return Tier[value.upper()] > Tier[(before or "crawl").upper()]
+        case "permissions":
+            return not set(value) <= set(before or ())
+    return not _is_same(value, before)
+
+
+def _widens_tools(entry: Entry, before: Any) -> bool:
+    value = entry.value
+    match entry.path[1]:
+        case "modules":
+            return bool(value)
+        case "enable_sandboxing":
+            return bool(before and not value)
+        case "sandbox_engine":
+            return ENGINES.index(value) < ENGINES.index(before)
+        case "timeout_s" | "workspace_bytes":
+            return _is_more(value, before)
+        case "models" | "secrets":
+            return not set(value) <= set(before)
+        case "groups":
+            return "all" not in before and not set(value) <= set(before)
+        case "include":  # none named means all of them
+            return bool(before) and not (value and set(value) <= set(before))
+        case "exclude":  # added to what weaker files exclude
+            return False
+        case "browser_scripts":
+            return bool(value and not before)
+    return not _is_same(value, before)
+
+
+def _is_more(value: Any, before: Any) -> bool:
+    """Whether a limit is higher than before; one that is no number is none at all."""
+    return isinstance(before, int | float) and not (isinstance(value, int | float) and value <= before)
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    lists = isinstance(value, list | tuple) and isinstance(before, list | tuple)
+    return bool(tuple(value) == tuple(before) if lists else value == before)
 
 
 def _allows(rule: str) -> bool:
     return Rule.parse(rule).verdict is Verdict.ALLOW
 
 
-def is_trusted(file: Path, digest: str, environ: Mapping[str, str], state_dir: Path | None) -> bool:
+def is_trusted(
+    file: Path, digest: str, environ: Mapping[str, str], state_dir: Path | None, above: Iterable[Path] = ()
+) -> bool:
     """Whether the user has trusted this file with this content, or by TOOLWIRE_TRUST whatever is in its folder.
 
-    Raises SettingsError for a variable that names no full path: `.` would be every folder.
+    Of files that lie `above` one another, a folder of the variable speaks for the outermost in it: a tool may have
+    written the others. Raises SettingsError for a variable that names no full path: `.` would be every folder.
     """
     for part in filter(None, environ.get(VARIABLE, "").split(os.pathsep)):
         if not Path(part).is_absolute():
             raise SettingsError(f"{VARIABLE} must name folders by their full path, not {part[:80]!r}")
-        if _within(file, [Path(part)]):
+        folders = [Path(part)]
+        here = _within(file, folders) and _within(file.parent, folders)
+        if here and not any(_within(other.parent, folders) for other in above):
             return True
     return state_dir is not None and _kept(_note(file, state_dir)) == digest
 
@@ -179,7 +246,8 @@ def forget(file: Path, state_dir: Path) -> None:
 
 
 def _note(file: Path, state_dir: Path) -> Path:
-    return state_dir / "trusted" / sha256(os.fsencode(file.resolve())).hexdigest()
+    # The folder is resolved, but not the file: a link to a file that is trusted elsewhere is not trusted here.
+    return state_dir / "trusted" / sha256(os.fsencode(file.parent.resolve() / file.name)).hexdigest()
 
 
 def _kept(note: Path) -> str:
