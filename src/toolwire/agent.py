@@ -148,7 +148,8 @@ class Agent:
 
     async def call(self, name: str, arguments: dict[str, Any], *, on_event: Emit | None = None) -> ToolResult:
         """Take one call through the whole journey, without a model."""
-        turn = await self._begin(f"call {name}", "", ToolCall(name, arguments, format="direct"))
+        asked = self.runtime.withhold_password(ToolCall(name, arguments, format="direct"))
+        turn = await self._begin(f"call {name}", "", asked)
         call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
         if (allowance := self._allowance(turn)) is not None:
             turn = await allowance.cut(turn)

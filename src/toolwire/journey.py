@@ -9,6 +9,7 @@ from typing import Protocol
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
+from toolwire.deliver.url_passwords import has_url_password
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
@@ -243,7 +244,7 @@ class Journey:
                 allowed = self._before_the_deadline(allowed)
             context = self._context(card, allowed)
             try:
-                if hub.secrets is NO_SECRETS:
+                if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
                     result = await hub.executor.execute(allowed, context)
                 else:
                     result = await self._executed(allowed, context)

@@ -17,7 +17,8 @@ from toolwire.decide.ladder import Case, decide
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled, refused
-from toolwire.deliver.secrets import NO_SECRETS, Secrets
+from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
+from toolwire.deliver.url_passwords import has_url_password, withhold
 from toolwire.disclose.offer import offered
 from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
@@ -32,13 +33,14 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import making
+from toolwire.protocol.values import changed, making
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
 IN_FLIGHT = 32
 _MOST_SHARES = 1_000
 _SEAL_BYTES = 32
+_MOST_PASSWORDS = 256
 
 _card_of = attrgetter("card")
 _case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
@@ -121,6 +123,23 @@ class Runtime:
         ours = kept.record_id == judged.card.record_id
         result = await journey.finish(judged if ours else Accepted(kept, judged.decision, left=kept.attempt > 0))
         return result if result is not None else await self._suspend(turn, journey)
+
+    def withhold_passwords(self, reply: Reply) -> Reply:
+        """The reply as it is kept, without passwords in the addresses of its calls."""
+        if not any(has_url_password(call.arguments) for call in reply.calls):
+            return reply
+        return changed(reply, calls=tuple(map(self.withhold_password, reply.calls)))
+
+    def withhold_password(self, call: ToolCall) -> ToolCall:
+        """The call with a placeholder for a password in an address, which stays in this process as a secret."""
+        if not has_url_password(call.arguments):
+            return call
+        arguments, found = withhold(call.arguments, call.name, self.seal)
+        if not found:
+            return call
+        held = {one.name: Secret(one.value, frozenset({call.name})) for one in found}
+        self.secrets = self.secrets.plus(held, _MOST_PASSWORDS)
+        return changed(call, arguments=arguments, raw=None)
 
     async def accept(self, turn: Turn, reply: Reply, names: frozenset[str]) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs."""

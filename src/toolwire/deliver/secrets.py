@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.deliver.redaction import Redaction
+from toolwire.deliver.url_passwords import NAME as URL_PASSWORD
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
 from toolwire.protocol.values import changed
 
@@ -32,9 +33,17 @@ class NotYours(Exception):
 class Secrets:
     """The secrets of a runtime."""
 
-    def __init__(self, known: Mapping[str, Secret]) -> None:
-        self._known = dict(known)
-        self._redaction = Redaction({name: one.value for name, one in known.items()})
+    def __init__(self, known: Mapping[str, Secret], added: Mapping[str, Secret] | None = None) -> None:
+        self._added = dict(added or {})
+        self._known = {**known, **self._added}
+        self._redaction = Redaction({name: one.value for name, one in self._known.items()})
+
+    def plus(self, more: Mapping[str, Secret], most: int) -> "Secrets":
+        """These and more; of what was added in this way, the oldest go where there are more than `most`."""
+        added = {**self._added, **more}
+        kept = dict(list(added.items())[-most:])
+        own = {name: one for name, one in self._known.items() if name not in self._added}
+        return Secrets(own, kept)
 
     def revealed(self, allowed: Allowed) -> Allowed:
         """The call with values in place of placeholders. Raises NotYours, which names what would be right."""
@@ -73,6 +82,8 @@ class Secrets:
 
     def _value(self, name: str, tool: str) -> str:
         secret = self._known.get(name)
+        if secret is None and name.startswith(URL_PASSWORD):
+            raise NotYours("the password in this address was not kept on record; make the call again with it")
         if secret is None or tool not in secret.tools:
             theirs = ", ".join(sorted(known for known, one in self._known.items() if tool in one.tools)) or "none"
             raise NotYours(f"{tool!r} may not have the secret {name!r}; it may have: {theirs}")

@@ -210,6 +210,8 @@ class Runner:
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         reply = minted(turn, unquoted(reply, turn.messages) if reply.calls else reply)
+        if reply.calls:
+            reply = self._runtime.withhold_passwords(reply)
         if turn.limits.tokens is not None and not reply.usage.total_tokens:
             reply = changed(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:
