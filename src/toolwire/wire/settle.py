@@ -34,7 +34,7 @@ class Settled:
         if isinstance(read, NotRead):
             self._unread(offer.name if offer else name, read, alias, raw, cut=cut or (read.cut and not finished))
             return
-        if cut and offer is not None and offer.required and not any(read.objects):
+        if cut and offer is not None and not any(read.objects) and (offer.required or _is_blank(written)):
             self.report("truncated", f"a call of {name!r} was cut off before its arguments")
             return
         if offer is None and name in PARALLEL and self._unfolded(read, raw):
@@ -120,6 +120,11 @@ class Settled:
                 return candidate, note or f"brought the arguments of {offer.name} to its schema"
         self.report("invalid_arguments", offer.complaint(arguments), len(self.calls))
         return arguments, note
+
+
+def _is_blank(written: Any) -> bool:
+    """Whether no arguments were written at all, not even an empty object."""
+    return written is None or (isinstance(written, str) and not written.strip())
 
 
 def _among(known: list[tuple[str, Any]], offer: Offer, arguments: dict[str, Any]) -> bool:

@@ -35,10 +35,10 @@ class ValueReader(StringReader):
 
     `fence` is a dialect's own string delimiter. With `close_at_end`, brackets missing at the very end are supplied,
     because the writer is known to have finished. With `partial`, what was cut off is given as PartObject and PartList.
-    `repeated` is a key that stood twice in one object.
+    `repeated` is a key that stood twice in one object; `supplied` says that brackets were missing at the end.
     """
 
-    __slots__ = ("close_at_end", "partial")
+    __slots__ = ("close_at_end", "partial", "supplied")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class ValueReader(StringReader):
         super().__init__(text, pos, end, fence=fence)
         self.close_at_end = close_at_end
         self.partial = partial
+        self.supplied = False
 
     def value(self, depth: int = 0, within: str = "") -> Any:
         """Read one value. `within` is the bracket it stands in. Raises Unreadable."""
@@ -188,6 +189,7 @@ class ValueReader(StringReader):
         """A bracket is missing here: before another's closing bracket it is supplied, at the end only if allowed."""
         self.repairs += 1
         if char or self.close_at_end:
+            self.supplied = self.supplied or not char
             return True
         if not self.partial:
             raise CutShort("the text ends before its closing bracket")

@@ -10,8 +10,8 @@ from toolwire.wire.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
-from toolwire.wire.text.marks import FENCE, OPENING, Envelope
-from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered
+from toolwire.wire.text.marks import CLOSING, FENCE, OPENING, Envelope
+from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
 from toolwire.wire.values import PartList, PartObject
@@ -118,6 +118,8 @@ def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Envelope, a
         return None
     if isinstance(value.value, PartObject | PartList):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
+    if value.supplied and (not value.value or not _is_closed(scan, value.end)):
+        return unclosed(name, value.end)
     end = scan.past(_past_brackets(scan, value.end), "```")
     offer = scan.offered.get(name) if name else None
     if offer is None and (not name or name.isdigit()) and isinstance(value.value, dict):
@@ -154,6 +156,8 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
             if value is None and not weak and not step.found and closes and scan.text[at] in "{[":
                 scan.note("malformed", "a block that opens like a call could not be read")
             break
+        if value.supplied and not _is_closed(scan, value.end) and entries.calls:
+            return _unclosed_behind(step, entries, value.end)
         _take(scan, step, entries, value, (at, value.end), slug, weak=weak)
         if step.cut:
             return step
@@ -161,6 +165,17 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
         between = _BETWEEN.match(scan.text, step.end, scan.end)
         at = between.end() if between else step.end
     return step if step.end > pos else None
+
+
+def _is_closed(scan: Scan, at: int) -> bool:
+    """Whether an end follows, of the call or of the turn; another call's beginning is none."""
+    return scan.space(at) >= scan.end or CLOSING.match(scan.text, at, scan.end) is not None
+
+
+def _unclosed_behind(step: Step, entries: Entries, end: int) -> Step:
+    """What was found before counts; of calls in a value that nothing closes, none does."""
+    half = unclosed(entries.calls[0].name, end)
+    return Step(end, step.found, step.content, problems=[*step.problems, *half.problems])
 
 
 def _exact(scan: Scan, at: int, closes: tuple[str, ...]) -> Value | None:
@@ -191,6 +206,8 @@ def _take(
     for entry in entries.calls:
         if entry.offer is None:
             step.problems.append(not_offered(entry.name))
+        elif entry.half and scan.cut:
+            entries.cut = True
         else:
             found = Found(entry.offer, entry.arguments, slug, span, entry.alias, value.note, weak, value.fault)
             step.found.append(found)

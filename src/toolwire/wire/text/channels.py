@@ -8,7 +8,7 @@ from toolwire.wire.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Envelope, any_of
-from toolwire.wire.text.scan import Flow, Found, Scan, Step, without_half
+from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed, without_half
 from toolwire.wire.text.tags import called, untyped
 
 _HEADER = re.compile(
@@ -77,6 +77,8 @@ def _read_sent(scan: Scan, header: re.Match[str], recipient: str, channel: str, 
     if at >= scan.end:
         return scan.cut_inside(f"a call of {recipient!r} was cut off")
     empty = _ENDS.match(scan.text, at, scan.end)
+    if empty is not None and empty.group() == "<|start|>":
+        return unclosed(recipient, empty.start())
     if empty is not None and (offer := scan.offered.get(recipient)) is not None:
         end = empty.start() if empty.group() in STAYS else empty.end()
         return Step(end, [Found(offer, {}, envelope.slug, (header.start(), end))])
@@ -137,7 +139,8 @@ def _read_k3_call(scan: Scan, opened: re.Match[str]) -> Step:
         at = scan.space(stop + len(close))
     offer = scan.offered.get(name)
     closed = scan.at(at, "<|close|>call<|sep|>")
-    if not closed and (offer is None or scan.cut or not offer.required <= arguments.keys() or at < scan.end):
+    whole = offer is not None and bool(arguments) and offer.required <= arguments.keys()
+    if not closed and (not whole or scan.cut or at < scan.end):
         return scan.cut_inside(f"a call of {name!r} was cut off")
     end = at + len("<|close|>call<|sep|>") if closed else at
     return called(name, offer, arguments, _K3, (opened.start(), end), fault=fault)

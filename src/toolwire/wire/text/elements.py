@@ -5,8 +5,8 @@ from typing import Any
 
 from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offer
-from toolwire.wire.text.marks import CLOSER_PREFIXES, Envelope
-from toolwire.wire.text.scan import Found, Scan, Step
+from toolwire.wire.text.marks import AFTER_CALL, CLOSER_PREFIXES, Envelope
+from toolwire.wire.text.scan import Found, Scan, Step, unclosed
 from toolwire.wire.text.tags import HALF_END, called, closing, trimmed, typed_text
 
 NAME_TAGS = ("name", "tool_name", "function", "tool", "function_name")
@@ -65,6 +65,8 @@ def _pairs_end(
 ) -> Step | None:
     rest = scan.space(at)
     closed = any(scan.at(rest, close) for close in envelope.closes)
+    if closed and not raw and any(scan.at(rest, opener) for opener in envelope.opens):
+        return unclosed(head["name"], at)
     closed = closed or (_half_closed(scan, rest) and not scan.cut)
     if not raw and not closed:
         at_end = scan.space(at) >= scan.end
@@ -107,6 +109,8 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
     end = scan.past(at, close) if close else at
     if end == at and offer is not None and _incomplete(scan, at, offer, arguments):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
+    if end == at and offer is not None and found is None and not arguments and not _is_closed(scan, at):
+        return unclosed(name, at)
     return called(name, offer, arguments, envelope, (pos, end), fault=fault)
 
 
@@ -115,6 +119,10 @@ def _incomplete(scan: Scan, at: int, offer: Offer, arguments: Any) -> bool:
     at_end = scan.space(at) >= scan.end or (scan.at(at, "<") and scan.find(">", at) < 0)
     known = arguments.keys() if isinstance(arguments, dict) else offer.required
     return at_end and (scan.cut or not offer.required <= known)
+
+
+def _is_closed(scan: Scan, at: int) -> bool:
+    return AFTER_CALL.match(scan.text, at, scan.end) is not None
 
 
 def _names_tool(scan: Scan, pos: int) -> bool:
@@ -165,6 +173,8 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     if not fields.keys() <= offer.properties.keys():
         return None
     if not scan.at(at, close):
+        if at >= scan.end and not fields and not offer.required:
+            return scan.cut_inside(f"a call of {offer.name!r} has neither arguments nor an end")
         if at < scan.end or scan.cut or not offer.required <= fields.keys():
             partial = at >= scan.end or (scan.at(at, "<") and scan.end - at < 60 and scan.find(">", at) < 0)
             return scan.cut_inside(f"a call of {offer.name!r} was cut off") if partial and fields else None

@@ -31,12 +31,16 @@ _DEPTH = 6
 
 @dataclass(slots=True)
 class Entry:
-    """One call-like object: the name it gives, the tool if it was offered, its arguments and its id."""
+    """One call-like object: the name it gives, the tool if it was offered, its arguments and its id.
+
+    Of a `half` one the arguments are complete, but its own end is missing.
+    """
 
     name: str
     offer: Offer | None
     arguments: Any
     alias: str | None = None
+    half: bool = False
 
 
 @dataclass(slots=True)
@@ -83,7 +87,7 @@ def plain_call(value: Any, offered: Offered) -> Entry | None:
     offer = offered.by_name.get(name)
     if offer is None or (len(value) > 2 and "parameters" in value):
         return None
-    return Entry(name, offer, arguments, _alias(value) if len(value) > 2 else None)
+    return Entry(name, offer, arguments, _alias(value) if len(value) > 2 else None, isinstance(value, PartObject))
 
 
 def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | None:
@@ -156,7 +160,7 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
         return None
     if is_definition(arguments, offer):
         return None
-    return Entries([Entry(name, offer, arguments, _alias(value))])
+    return Entries([Entry(name, offer, arguments, _alias(value), isinstance(value, PartObject))])
 
 
 def _given(value: dict[str, Any], name_key: str) -> bool:
@@ -204,7 +208,7 @@ def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
             return Entries(found, cut=True, known=True)
         if not (offer.required <= arguments.keys() and offer.knows(arguments)):
             return None
-        found.append(Entry(name, offer, arguments))
+        found.append(Entry(name, offer, arguments, half=isinstance(value, PartObject)))
     return Entries(found) if found else None
 
 

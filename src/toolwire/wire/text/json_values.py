@@ -26,12 +26,16 @@ _decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
 
 @dataclass(slots=True)
 class Value:
-    """A value, where it ended, what had to be repaired, and why it must not be used although it could be read."""
+    """A value, where it ended, what had to be repaired, and why it must not be used although it could be read.
+
+    `supplied` says that it lacks closing brackets, which were supplied because of what follows.
+    """
 
     value: Any
     end: int
     note: str = ""
     fault: str = ""
+    supplied: bool = False
 
 
 def read_value(scan: Scan, pos: int, closers: tuple[str, ...] = ()) -> Value | None:
@@ -107,7 +111,7 @@ def _loose(scan: Scan, pos: int, end: int, *, finished: bool) -> Value | None:
     if not isinstance(value, dict | list):
         return None
     fault = twice(reader.repeated) if reader.repeated is not None else ""
-    return Value(value, reader.pos, "read JSON that was not quite JSON", fault)
+    return Value(value, reader.pos, "read JSON that was not quite JSON", fault, reader.supplied)
 
 
 def read_exact(text: str) -> Any:

@@ -7,7 +7,7 @@ from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_n
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import FENCE, Envelope
-from toolwire.wire.text.scan import Flow, Found, Scan, Step
+from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 from toolwire.wire.values import PartList, PartObject
 
@@ -16,6 +16,7 @@ LABEL = re.compile(rf"{_STARS}(?P<label>Thought|Action Input|Action|Final Answer
 _NEXT = re.compile(rf"\n{_STARS}(?:Thought|Action Input|Action|Final Answer|Observation)\s?{_STARS}:")
 _LABEL_ENDS = tuple(f"\n{stars}{label}" for stars in ("", "**") for label in ("Thought", "Action", "Final", "Observ"))
 _ACTION_NAME = re.compile(r"[`\"' \t]*+(?P<name>[^\W\d][\w.-]{0,127})[`\"' \t]*+")
+_AFTER_ACTION = ("Observation", "Thought", "Final Answer")
 _INPUT = re.compile(rf"\s*+{_STARS}Action Input\s?{_STARS}:{_STARS}")
 _BRACKETS = re.compile(r"\[(?P<text>[^\n]*)\][ \t]*(?=\n|\Z)")
 _REACT = Envelope("react", (), ("\nObservation:", "\n```"))
@@ -70,8 +71,18 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
     if given is None:
         if scan.space(name.end()) < scan.end and not _NEXT.match(scan.text, name.end(), scan.end):
             return None if offer.required else _observed(scan, _found(offer, {}, (at, name.end())))
-        return scan.cut_inside("an action has no input") if offer.required else _found(offer, {}, (at, name.end()))
+        return _without_input(scan, offer, (at, name.end()))
     return _observed(scan, _read_input(scan, at, offer, given.end()))
+
+
+def _without_input(scan: Scan, offer: Offer, span: tuple[int, int]) -> Step | None:
+    """An action without an input, for a tool that needs none, is over where an observation or a thought follows."""
+    following = LABEL.match(scan.text, scan.space(span[1]), scan.end)
+    if following is not None and following["label"] in _AFTER_ACTION and not offer.required:
+        return _observed(scan, _found(offer, {}, span))
+    if following is not None and not offer.required:
+        return unclosed(offer.name, span[1])
+    return scan.cut_inside("an action has no input")
 
 
 def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
@@ -89,10 +100,10 @@ def _read_input(scan: Scan, begin: int, offer: Offer, at: int) -> Step | None:
     stop = following.start() if following else scan.end
     text = scan.text[start:stop].strip()
     text = text.removesuffix("```").strip() if fence else text
-    if not offer.properties:
-        return _found(offer, {}, (begin, stop))
     if (not text and offer.required) or (scan.cut and stop >= scan.end):
         return scan.cut_inside("an action's input was cut off")
+    if not offer.properties:
+        return _found(offer, {}, (begin, stop))
     return _found(offer, _unquoted(text) if text else {}, (begin, stop))
 
 
@@ -133,7 +144,10 @@ def read_qwen_agent(scan: Scan, pos: int) -> Step | None:
         stop = scan.find("✿", head.end())
         text = scan.text[head.end() : stop if stop >= 0 else scan.end].strip()
         offer = scan.offered.get(head["name"])
-        step = _found(offer, text or {}, (pos, stop if stop >= 0 else scan.end)) if offer else None
+        end = stop if stop >= 0 else scan.end
+        if not text and offer is not None and not scan.at(end, "✿RE"):
+            return unclosed(offer.name, end)
+        step = _found(offer, text or {}, (pos, end)) if offer else None
     if step is not None and not step.cut and scan.at(scan.space(step.end), "✿RESULT✿"):
         back = scan.find("✿RETURN✿", step.end)
         step.end = scan.end if back < 0 else back + len("✿RETURN✿")

@@ -176,4 +176,5 @@ CLOSERS = tuple(
 )
 CLOSER_PREFIXES = frozenset(closer[:size] for closer in CLOSERS for size in range(1, len(closer)))
 OPENING = re.compile(any_of(opener for envelope in ENVELOPES for opener in envelope.opens))
+CLOSING = re.compile(rf"\s*+(?:{any_of((*CLOSERS, *END_OF_TURN, *SILENT, '```', 'Observation:', '✿RESULT✿'))})")
 AFTER_CALL = re.compile(rf"\s*+(?:{any_of(CLOSERS)})")

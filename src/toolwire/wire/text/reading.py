@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from toolwire.wire.offered import Offered
 from toolwire.wire.text.fences import illustrates
 from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
-from toolwire.wire.text.marks import CLOSERS, LONE_ENDS
+from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, LONE_ENDS
 from toolwire.wire.text.openers import (
     ANSWERS,
     CALL_OPENERS,
@@ -86,12 +86,12 @@ class Pass:
             if step is None:
                 look, fresh = max(after, look + (not fresh)), False
                 if not scan.spend():
-                    self.problems.append(("malformed", "too many things that look like calls: the rest is text"))
+                    self._give_up("too many things that look like calls: the rest is text")
                     break
                 continue
             self._apply(step, at, begin)
             if not scan.spend(0 if step.found else _PASSING * (1 + 2 * bool(step.problems))):
-                self.problems.append(("malformed", "too many markers: the rest is text"))
+                self._give_up("too many markers: the rest is text")
                 at = step.end
                 break
             if len(self.found) >= MAX_CALLS:
@@ -105,6 +105,14 @@ class Pass:
                 break
         self.pieces.append(scan.text[at : self._before_half_a_marker(at) if scan.cut else scan.end])
         return self._reading()
+
+    def _give_up(self, why: str) -> None:
+        """Leave the rest. What was found counts only where its end shows: a flood of beginnings calls nothing."""
+        self.problems.append(("malformed", why))
+        closed = [found for found in self.found if AFTER_CALL.match(self.scan.text, found.span[1], self.scan.end)]
+        if len(closed) < len(self.found):
+            self.problems.append(("truncated", f"{len(self.found) - len(closed)} calls without an end were left out"))
+            self.found = closed
 
     def _before_half_a_marker(self, at: int) -> int:
         """Where the text ends without the beginning of a marker that was cut off."""

@@ -135,6 +135,11 @@ class Scan:
         return step
 
 
+def unclosed(name: str, end: int) -> Step:
+    """A call without arguments that nothing closes: they may have been lost, so it is reported and never run."""
+    return Step(end, problems=[("truncated", f"a call of {name[:80]!r} has neither arguments nor an end")])
+
+
 def not_offered(name: str) -> tuple[str, str]:
     """The problem of a call to a tool that nobody offered."""
     return "unknown_tool", f"no tool named {name[:80]!r} was offered"

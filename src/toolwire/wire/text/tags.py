@@ -11,8 +11,8 @@ from toolwire.wire.arguments import Read, read_arguments, twice
 from toolwire.wire.coerce import literal, typed
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.json_values import read_value
-from toolwire.wire.text.marks import Envelope
-from toolwire.wire.text.scan import Found, Scan, Step, not_offered
+from toolwire.wire.text.marks import AFTER_CALL, Envelope
+from toolwire.wire.text.scan import Found, Scan, Step, not_offered, unclosed
 from toolwire.wire.values import PartObject
 
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
@@ -147,9 +147,11 @@ class _TagCall:
         if not at_end and self.offer is None and not self.arguments and scan.find(self.close, at) < 0:
             return None  # the tag is spoken of
         if not at_end:
+            if complete and not self.arguments and not AFTER_CALL.match(scan.text, at, scan.end):
+                return unclosed(self.name, at)
             return self._step(at) if complete or scan.find("</", at) >= 0 else self._cut()
         ending = at >= scan.end or HALF_END.match(scan.text, at, scan.end) is not None
-        whole = complete and ending and not scan.cut and (bool(self.arguments) or at >= scan.end)
+        whole = complete and ending and not scan.cut and bool(self.arguments)
         return self._step(scan.end) if whole else self._cut()
 
     def _json_body(self, at: int) -> Step | None:

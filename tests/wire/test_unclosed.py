@@ -1,0 +1,115 @@
+"""Beginnings of calls: without arguments and without an end they call nothing, however many and whatever the tool."""
+
+import pytest
+
+from toolwire.protocol.chat import Reply
+from toolwire.wire.reply import StreamParser, parse_reply
+
+from .adversaries import TEXT, tool
+
+TOOLS = [tool("now", {}, []), tool("note", {"text": TEXT}, [])]
+HARMONY = "<|start|>assistant<|channel|>commentary to=functions.now <|constrain|>json<|message|>"
+DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n"
+# Each beginning with the end that makes it a call.
+BEGINNINGS = {
+    "<function=now>": "</function>",
+    "<tool_call>\n<function=now>\n": "</function>\n</tool_call>",
+    "<seed:tool_call><function=now>": "</function></seed:tool_call>",
+    "<function=now>{": "}</function>",
+    '<invoke name="now">': "</invoke>",
+    '<function_calls>\n<invoke name="now">': "</invoke>\n</function_calls>",
+    '<minimax:tool_call><invoke name="now">': "</invoke></minimax:tool_call>",
+    '<｜DSML｜invoke name="now">': "</｜DSML｜invoke>",
+    '<function name="now">': "</function>",
+    "<tool_call>now": "</tool_call>",
+    "<tool_call>now\n": "</tool_call>",
+    "<now>": "</now>",
+    "<tool_use><name>now</name>": "</tool_use>",
+    '<tool_call>{"name": "now"': "}</tool_call>",
+    '<tool_call>{"name": "now", "arguments": {': "}}</tool_call>",
+    "[TOOL_CALLS]now": "{}",
+    "[TOOL_CALLS]now[ARGS]": "{}",
+    '[TOOL_CALLS] [{"name": "now"': "}]",
+    '<|tool_call|>[{"name": "now"': "}]",
+    '{"name": "now"': ', "arguments": {}}',
+    "Action: now\n": "Observation: ",
+    "now(": ")",
+    "[now(": ")]",
+    "```tool_code\nnow(": ")\n```",
+    '```json\n{"name": "now"': ', "arguments": {}}\n```',
+    "<|python_tag|>now.call(": ")",
+    HARMONY: "<|call|>",
+    HARMONY + "{": "}<|call|>",
+    DEEPSEEK: "```json\n{}\n```<｜tool▁call▁end｜>",
+    "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>": "{}<|tool_call_end|>",
+    '<|open|>call tool="now"<|sep|>': "<|close|>call<|sep|>",
+    "✿FUNCTION✿: now\n": "✿ARGS✿: {}",
+}
+REASONS = (None, "stop", "length")
+
+
+def streamed(text: str, reason: str | None) -> Reply:
+    parser = StreamParser(TOOLS, finish_reason=reason)
+    for at in range(0, len(text), 7):
+        parser.feed(text[at : at + 7])
+    return parser.finish()
+
+
+def runnable(reply: Reply) -> list[str]:
+    return [call.name for call in reply.calls if not call.fault]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("begin", BEGINNINGS, ids=lambda begin: begin.strip().replace("\n", " "))
+def test_T97_a_call_that_only_begins_is_never_run(begin: str, reason: str | None) -> None:
+    for count in (1, 2, 5, 3_000):
+        whole = parse_reply(begin * count, TOOLS, finish_reason=reason)
+        parts = streamed(begin * count, reason)
+
+        assert runnable(whole) == runnable(parts) == []
+        assert whole.problems == parts.problems
+    assert parse_reply(begin, TOOLS, finish_reason=reason).problems[0].code == "truncated"
+
+
+@pytest.mark.contrast("T97")
+@pytest.mark.parametrize("begin", BEGINNINGS, ids=lambda begin: begin.strip().replace("\n", " "))
+def test_the_same_beginning_with_its_end_is_a_call(begin: str) -> None:
+    text = begin + BEGINNINGS[begin]
+
+    assert runnable(parse_reply(text, TOOLS, finish_reason="stop")) == ["now"]
+    assert runnable(streamed(text, "stop")) == ["now"]
+
+
+FLOODS = ['<tool_call>{"name": "now", "arguments": {', '<tool_call>{"name": "now", "arguments": {}}', "<function=now>"]
+
+
+@pytest.mark.parametrize("begin", FLOODS)
+def test_T97_a_flood_of_unclosed_tags_calls_nothing(begin: str) -> None:
+    reply = parse_reply(begin * 150_000, TOOLS)
+
+    assert runnable(reply) == []
+    assert "truncated" in {problem.code for problem in reply.problems}
+    assert len(reply.problems) < 10_000
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_complete_arguments_without_an_end_still_call(count: int) -> None:
+    """The arguments show by themselves that they are all there."""
+    for text in ('<tool_call>{"name": "note", "arguments": {"text": "a"}}', '<function=note>{"text": "a"}'):
+        assert runnable(parse_reply(text * count, TOOLS)) == ["note"] * count
+    tags = "<tool_call>\n<function=note>\n<parameter=text>\na\n</parameter>\n"
+    assert runnable(parse_reply(tags, TOOLS)) == ["note"]
+
+
+@pytest.mark.parametrize("written", ["", " ", None])
+@pytest.mark.parametrize(("reason", "calls"), [("length", []), ("tool_calls", ["now"])])
+def test_T97_a_native_call_cut_off_before_its_arguments_is_never_run(
+    written: str | None, reason: str, calls: list[str]
+) -> None:
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "now", "arguments": written}}
+    whole = {"choices": [{"index": 0, "finish_reason": reason, "message": {"content": None, "tool_calls": [call]}}]}
+    chunk = {"choices": [{"index": 0, "finish_reason": reason, "delta": {"tool_calls": [call]}}]}
+    parser = StreamParser(TOOLS, "openai")
+    parser.feed(chunk)
+
+    assert runnable(parse_reply(whole, TOOLS, "openai")) == runnable(parser.finish()) == calls
