@@ -11,7 +11,19 @@ SHAPES = {"define", "wire", "plan"}
 JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.events"}
 ADAPTERS = {"execute", "record", "models"}
-HUB = {"runtime", "journey", "people", "returning", "allowance", "agent", "loop.run", "settings", "toolbox", "testing"}
+HUB = {
+    "runtime",
+    "journey",
+    "provenance",
+    "people",
+    "returning",
+    "allowance",
+    "agent",
+    "loop.run",
+    "settings",
+    "toolbox",
+    "testing",
+}
 
 MAY_IMPORT = {
     "protocol": {"protocol"},

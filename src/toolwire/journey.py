@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from time import perf_counter
 from typing import Protocol
 
@@ -18,8 +19,11 @@ from toolwire.loop.limits import time_left_s
 from toolwire.people import Approve, People, Tell
 from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
+from toolwire.protocol.chat import strangers
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.policy import TAINTED
+from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.traffic import Traffic
@@ -30,6 +34,8 @@ from toolwire.returning import is_plain, returned
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
+_MOST_NAMED = 5
+_ASKER, _BEFORE = "agent:asking", "tool:before"
 _context = making(Context)
 _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
 
@@ -140,7 +146,9 @@ class Hub(Protocol):
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
 
-    async def record_traffic(self, context: Context, tool: str, traffic: Traffic) -> None: ...
+    async def record_told(self, context: Context, tool: str) -> None: ...
+
+    async def marks(self, project: str) -> Sequence[UntrustedMark]: ...
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
 
@@ -150,7 +158,7 @@ class Hub(Protocol):
 class Journey:
     """Sees the calls of one step of a turn to their results."""
 
-    __slots__ = ("_batch", "_begun", "_emit", "_hub", "_people", "_turn", "waiting")
+    __slots__ = ("_batch", "_begun", "_emit", "_hub", "_people", "_tainted_by", "_turn", "waiting")
 
     def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
         self._hub = hub
@@ -159,6 +167,7 @@ class Journey:
         self._emit = emit
         self._begun: set[str] = set()
         self._people: People | None = None
+        self._tainted_by = _tainted_by(turn) if turn.tainted or turn.grant.rules else ()
         self.waiting: list[str] = []
 
     async def finish(self, one: Accepted) -> ToolResult | None:
@@ -249,13 +258,13 @@ class Journey:
                 else:
                     result = await self._executed(allowed, context)
             except asyncio.CancelledError:
-                await asyncio.shield(self._record_traffic(context, allowed))
+                await asyncio.shield(hub.record_told(context, allowed.tool.name))
                 raise
         finally:
             self._batch.leave()
             share.leave()
         if context.told or allowed.tool.untrusted:
-            await self._record_traffic(context, allowed)
+            await hub.record_told(context, allowed.tool.name)
             result = _as_told(result, allowed, context, hub.secrets)
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
@@ -263,11 +272,6 @@ class Journey:
             result = changed(result, delivery=allowed.tool.delivery)
         limits = self._turn.limits
         return result if is_plain(result, limits) else await returned(hub, limits, allowed, result)
-
-    async def _record_traffic(self, context: Context, allowed: Allowed) -> None:
-        for one in context.told:
-            if isinstance(one, Traffic):
-                await self._hub.record_traffic(context, allowed.tool.name, one)
 
     async def _wait_for_share(self, share: Batch, place: "asyncio.Future[None]") -> None:
         try:
@@ -299,7 +303,7 @@ class Journey:
         turn, emit = self._turn, self._emit
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
-            thread=turn.thread, recorder=self._hub.record_traffic,
+            thread=turn.thread, tainted_by=self._tainted_by, recorder=self._hub,
         )  # fmt: skip
         if emit is None:
             return context
@@ -310,6 +314,14 @@ class Journey:
             loop.call_soon_threadsafe(emit, CallProgress(call_id, secrets.clean(message), fraction))
 
         return changed(context, report=report)
+
+
+def _tainted_by(turn: Turn) -> tuple[str, ...]:
+    """What the turn has read that is untrusted; a sub-agent of a tainted turn is as tainted as that one."""
+    if not turn.tainted:
+        return (_ASKER,) if any(rule.reason == TAINTED for rule in turn.grant.rules) else ()
+    places = (place for source in strangers(turn.messages) for place in source.uris or (f"tool:{source.name}",))
+    return tuple(islice(dict.fromkeys(places), _MOST_NAMED)) or (_BEFORE,)
 
 
 def _as_told(result: ToolResult, allowed: Allowed, context: Context, secrets: Secrets) -> ToolResult:

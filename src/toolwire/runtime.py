@@ -29,11 +29,13 @@ from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.context import Context
+from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
+from toolwire.provenance import follow_renames, mark_writes, tell_marked_reads
 from toolwire.record.contract import Store
 
 APPROVAL_S = 86_400.0
@@ -190,14 +192,28 @@ class Runtime:
         row = AuditRow.about(card, "finished", self.clock(), rule=rule, result=result)
         return await self.store.close(card, result, [row])
 
-    async def record_traffic(self, context: Context, tool: str, traffic: Traffic) -> None:
-        """Write down where a call went on the network and what was refused to it."""
-        detail = traffic.cleaned(self.secrets.clean).detail()
-        row = AuditRow(
+    async def record_told(self, context: Context, tool: str) -> None:
+        """Write down where a call went on the network, and what it wrote if it had read anything untrusted."""
+        traffic = [one.cleaned(self.secrets.clean) for one in context.told if isinstance(one, Traffic)]
+        if traffic:
+            await self.store.audit([self._network_row(context, tool, one) for one in traffic])
+        await tell_marked_reads(self, context)
+        read = [one for one in context.told if isinstance(one, str)]
+        read += [host for one in traffic for host in one.origins]
+        if read or context.tainted_by:
+            await mark_writes(self, context, [*map(self.secrets.clean, read), *context.tainted_by])
+        else:
+            await follow_renames(self, context)
+
+    async def marks(self, project: str) -> Sequence[UntrustedMark]:
+        """What turns of a project wrote after they had read untrusted content."""
+        return await self.store.untrusted(project)
+
+    def _network_row(self, context: Context, tool: str, traffic: Traffic) -> AuditRow:
+        return AuditRow(
             self.clock(), "network", context.project, context.agent, context.turn_id, context.call_id, tool,
-            detail=detail,
+            detail=traffic.detail(),
         )  # fmt: skip
-        await self.store.audit([row])
 
     async def close(self) -> None:
         await self.executor.close()

@@ -15,13 +15,13 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Request, ResultsMessage, Usage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.policy import Autonomy
+from toolwire.protocol.policy import TAINTED, Autonomy
 from toolwire.protocol.tools import Effect
 from toolwire.protocol.turns import Budget, Limits, Purse, Spending
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
-from toolwire.toolbox.delegation import TAINTED, Crew
+from toolwire.toolbox.delegation import Crew
 from toolwire.toolbox.errands import teamwork
 from toolwire.toolbox.workers import DEEPEST, Errand, Worker
 

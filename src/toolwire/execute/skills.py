@@ -15,6 +15,7 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.skill_folders import Shelf
+from toolwire.execute.watched import watched
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran
@@ -46,7 +47,8 @@ class Runner:
         command = command_for(program, arguments, place, context)
         log = TrafficLog()
         try:
-            async with way_out(command, context.grant.network if program.network else (), audit=log) as outward:
+            hosts = context.grant.network if program.network else ()
+            async with watched(context, command), way_out(command, hosts, audit=log) as outward:
                 ran = await self._ops.run(outward)
         finally:
             context.ran_in("", "", log.take())

@@ -1,8 +1,11 @@
 """What a tool may know and do about the call it serves."""
 
-from collections.abc import Awaitable, Callable
+import posixpath
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
 from toolwire.protocol.values import quick
@@ -12,8 +15,28 @@ def _no_report(message: str, fraction: float | None) -> None:
     """Nobody watches."""
 
 
-async def _no_record(context: "Context", tool: str, traffic: Traffic) -> None:
-    """No audit log is kept."""
+class Recorder(Protocol):
+    """Puts on record what calls tell, and knows what earlier turns left behind."""
+
+    async def record_told(self, context: "Context", tool: str) -> None:
+        """Record what was told to a context after its call had ended, such as by a command in the background."""
+        ...
+
+    async def marks(self, project: str) -> Sequence[UntrustedMark]:
+        """What turns of a project wrote after they had read untrusted content."""
+        ...
+
+
+class _NoRecorder:
+    async def record_told(self, context: "Context", tool: str) -> None:
+        """No record is kept."""
+
+    async def marks(self, project: str) -> Sequence[UntrustedMark]:  # noqa: ARG002
+        """Nothing is known."""
+        return ()
+
+
+_NO_RECORDER = _NoRecorder()
 
 
 def _never() -> bool:
@@ -26,7 +49,8 @@ class Context:
     """Given to a tool function that has a parameter of this type; that parameter is not shown to models.
 
     `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it. `thread`
-    names the conversation that the turn belongs to, if it belongs to one.
+    names the conversation that the turn belongs to, if it belongs to one. `tainted_by` names
+    the untrusted content that the turn had read before this call.
     """
 
     call_id: str = ""
@@ -39,10 +63,9 @@ class Context:
     report: Callable[[str, float | None], None] = field(default=_no_report, repr=False)
     canceled: Callable[[], bool] = field(default=_never, repr=False)
     thread: str = ""
-    told: list[tuple[str, str] | str | Traffic] = field(default_factory=list, repr=False, compare=False)
-    recorder: Callable[["Context", str, Traffic], Awaitable[None]] = field(
-        default=_no_record, repr=False, compare=False
-    )
+    told: list[tuple[str, str] | str | Traffic | Touched] = field(default_factory=list, repr=False, compare=False)
+    tainted_by: tuple[str, ...] = ()
+    recorder: Recorder = field(default=_NO_RECORDER, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:
@@ -62,10 +85,18 @@ class Context:
         if traffic:
             self.told.append(traffic)
 
-    async def record_traffic(self, tool: str, traffic: Traffic) -> None:
-        """Put on record where work of this call went after the call had ended, such as a command in the background."""
-        if traffic:
-            await self.recorder(self, tool, traffic)
+    def read_file(self, root: str, path: str, inode: str = "", version: str = "") -> None:
+        """Say that the content of a file was read: if an untrusted turn wrote it, this result is untrusted too."""
+        resource = FILE + posixpath.normpath(posixpath.join(root, path))
+        self.told.append(Touched(resource, inode=inode, version=version))
+
+    def wrote_file(self, root: str, path: str) -> None:
+        """Say that a file was written: what an untrusted turn writes is untrusted for those that read it later."""
+        self.told.append(Touched(FILE + posixpath.normpath(posixpath.join(root, path)), writes=True))
+
+    def touched(self, resource: str, *, writes: bool = False) -> None:
+        """The same for something that is not a file, such as a list that is kept between turns."""
+        self.told.append(Touched(resource, writes))
 
     def read_from(self, place: str) -> None:
         """Say where something was read that strangers may have written, such as a URL; the result will name it.

@@ -5,6 +5,9 @@ from enum import IntEnum, StrEnum
 
 from toolwire.protocol.values import quick
 
+TAINTED = "Whoever asks for this has read what strangers may have written"
+"""The reason of the rule by which a sub-agent is as wary as the tainted turn that set it to work."""
+
 
 class Autonomy(IntEnum):
     """How much is done without a person's word: nothing that changes anything, what is harmless, or everything."""

@@ -7,6 +7,7 @@ from typing import Protocol
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
 from toolwire.protocol.values import quick
@@ -259,6 +260,17 @@ class Store(Protocol):
 
     async def lent(self, root: str) -> Spending:
         """What the sub-agents of a question have used or hold."""
+        ...
+
+    async def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> None:
+        """Keep marks of what turns of a project wrote after they had read untrusted content, and forget `gone` ones.
+
+        A resource has one mark: a new one takes the place of the old.
+        """
+        ...
+
+    async def untrusted(self, project: str) -> Sequence[UntrustedMark]:
+        """All marks of a project, by resource."""
         ...
 
     async def keep(self, data: bytes) -> str:

@@ -12,6 +12,7 @@ from typing import Self
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
 from toolwire.protocol.values import changed, changing
@@ -82,6 +83,7 @@ class MemoryStore:
         self._spent: dict[tuple[str, int], Spending] = {}
         self._lent: dict[str, Lent] = {}
         self._open: dict[str, _Kept] = {}
+        self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -198,6 +200,16 @@ class MemoryStore:
         return list(
             islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))
         )
+
+    async def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> None:
+        kept = self._untrusted.setdefault(project, {})
+        for resource in gone:
+            kept.pop(resource, None)
+        kept |= {one.resource: one for one in marks}
+
+    async def untrusted(self, project: str) -> Sequence[UntrustedMark]:
+        kept = self._untrusted.get(project)
+        return [kept[resource] for resource in sorted(kept)] if kept else ()
 
     async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
         now = self._clock()

@@ -237,8 +237,23 @@ _SO_FAR = (
     """,
 )
 
+# What turns wrote after they had read untrusted content, so that whoever reads it later knows.
+_UNTRUSTED = (
+    """
+    CREATE TABLE untrusted (
+        project TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        inode TEXT NOT NULL,
+        version TEXT NOT NULL,
+        origins TEXT NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (project, resource)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
 STEPS: Sequence[Sequence[str]] = (
-    _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR,
+    _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
 )  # fmt: skip
 
 

@@ -13,9 +13,11 @@ from typing import Self, TypeVar
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
 from toolwire.record import changes, purses, reads, refusals, schema
+from toolwire.record import marks as marking
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import OpenCard
@@ -165,6 +167,12 @@ class SqliteStore:
         self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
     ) -> list[ApprovalCard]:
         return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._clock())
+
+    async def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> None:
+        await self._writer.write(partial(marking.mark, project=project, marks=tuple(marks), gone=tuple(gone)))
+
+    async def untrusted(self, project: str) -> Sequence[UntrustedMark]:
+        return await self._reader.read(marking.marks, project)
 
     async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
         return await self._reader.read(reads.standing, limit, self._clock())

@@ -18,7 +18,7 @@ from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure
 from toolwire.loop.step import was_tainted
 from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.policy import Rule, Verdict
+from toolwire.protocol.policy import TAINTED, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
 from toolwire.protocol.turns import Budget, Purse, Spending, Turn
 from toolwire.protocol.values import changed
@@ -37,7 +37,6 @@ from toolwire.toolbox.workers import (
 MOST_AT_ONCE = 8
 MOST_UNDER_ONE_ROOT = 32
 LONGEST_S = 3600.0
-TAINTED = "Whoever asks for this has read what strangers may have written"
 _MOST_KEPT = 1000
 
 

@@ -49,7 +49,9 @@ def read_tool(files: FileOps) -> Tool:
         tried = places(path, context)
         for place in tried:
             try:
-                return _output(path, _excerpt(files, place, offset, limit))
+                excerpt = _excerpt(files, place, offset, limit)
+                context.read_file(place.root, place.inner)
+                return _output(path, excerpt)
             except (FileNotFoundError, NotADirectoryError):
                 continue
         raise ToolFailure(not_found(files, tried, path), code=Code.NOT_FOUND)

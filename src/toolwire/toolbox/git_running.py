@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure
+from toolwire.execute.watched import watched
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
@@ -90,7 +91,9 @@ class Repository:
         return await self.run(("git", *words))
 
     async def run(self, argv: tuple[str, ...], stdin: bytes = b"", *, writable: bool = False) -> Ran:
-        ran = await self.ops.run(replace(self.command, argv=argv, stdin=stdin, writable=writable))
+        command = replace(self.command, argv=argv, stdin=stdin, writable=writable)
+        async with watched(self.context, command):
+            ran = await self.ops.run(command)
         self.context.ran_in(ran.engine, ran.profile)
         if ran.exit_code != 0:
             raise _failure(ran)

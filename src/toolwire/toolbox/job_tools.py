@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, TypedDict
 
 from pydantic import Field
@@ -66,8 +65,7 @@ def _start_tool(jobs: Jobs, engine: str) -> Tool:
         """
         planned = shell_command(context, command, workdir)
         planned = replace(planned, limits=replace(planned.limits, wall_s=seconds, output_bytes=MIB))
-        record = partial(context.record_traffic, "job_start")
-        job = jobs.start(planned, command, _owner(context), granted_hosts(context), record)
+        job = jobs.start(planned, command, _owner(context), granted_hosts(context), context)
         await jobs.wait(job, 0, _FIRST_LOOK_S)
         return _shown(job, 0, context)
 
@@ -171,6 +169,7 @@ def _shown(job: Job, after: int, context: Context) -> JobOutput:
     context.ran_in(ran.engine if ran else "", ran.profile if ran else "", job.log.take())
     for place in job.log.places:  # also by what another call has seen and put on record
         context.read_from(f"network:{place}")
+    context.told.extend(job.opened())
     text, position = job.after(after)
     failed = job.task.exception() if job.state == "failed" else None
     return {

@@ -3,28 +3,29 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
+from toolwire.execute.watched import Look, watched
+from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.traffic import Traffic
+from toolwire.protocol.values import changed
 from toolwire.toolbox.shell import WayOut, last_line
 
 MOST_JOBS = 16
 MOST_FINISHED = 64
 KEPT_BYTES = MIB
 PIECE_BYTES = 16_000
-
-Record = Callable[[Traffic], Awaitable[None]]
+_NO_CALL = Context()
 
 
 @dataclass(slots=True)
 class Job:
-    """One command in the background; `log` says where it goes on the network.
+    """One command in the background; `log` says where it goes on the network, `opened` which marked files it read.
 
     `output` holds the last part of what it wrote, which began at `offset`.
     """
@@ -35,6 +36,7 @@ class Job:
     began: float
     task: "asyncio.Task[Ran]" = field(repr=False)
     log: TrafficLog = field(default_factory=TrafficLog, repr=False)
+    opened: Look = field(default=list, repr=False)
     output: bytearray = field(default_factory=bytearray, repr=False)
     offset: int = 0
     stopped: bool = False
@@ -94,19 +96,19 @@ class Jobs:
         await self.close()
 
     def start(
-        self, command: Command, text: str, owner: str, hosts: tuple[str, ...] = (), record: Record | None = None
+        self, command: Command, text: str, owner: str, hosts: tuple[str, ...] = (), context: Context = _NO_CALL
     ) -> Job:
         """Begin a command, which may reach these hosts, and do not wait for it.
 
-        Once it has ended, `record` hears where it went since it was last looked at. Raises ToolFailure when too many
-        are running.
+        What it does after the call that started it is put on record for that call, by its `context`. Raises
+        ToolFailure when too many are running.
         """
         if sum(job.state == "running" for job in self._jobs.values()) >= self._most:
             raise ToolFailure(f"{self._most} jobs are running already; stop one first", code=Code.UNAVAILABLE)
         self._forget()
         name = f"job-{secrets.token_hex(4)}"
-        log = TrafficLog()
-        task = asyncio.get_running_loop().create_task(self._run(command, hosts, name, log, record), name=name)
+        log, later = TrafficLog(), changed(context, told=[])
+        task = asyncio.get_running_loop().create_task(self._run(command, hosts, name, log, later), name=name)
         job = self._jobs[name] = Job(name, owner, text, time.time(), task, log)
         task.add_done_callback(lambda done: _ended(job, done))
         return job
@@ -144,15 +146,20 @@ class Jobs:
         for job in list(self._jobs.values()):
             await self.stop(job)
 
-    async def _run(
-        self, command: Command, hosts: tuple[str, ...], name: str, log: TrafficLog, record: Record | None
-    ) -> Ran:
+    async def _run(self, command: Command, hosts: tuple[str, ...], name: str, log: TrafficLog, context: Context) -> Ran:
         try:
-            async with self._outward(command, hosts, audit=log) as ready:
+            async with watched(context, command) as opened, self._outward(command, hosts, audit=log) as ready:
+                self._jobs[name].opened = opened
                 return await self._ops.run(ready, self._listener(name))
         finally:
-            if record is not None:
-                await record(log.take())
+            job = self._jobs.get(name)
+            if job is not None:
+                files = job.opened()
+                job.opened = lambda: files
+            for place in log.places:
+                context.read_from(f"network:{place}")
+            context.ran_in("", "", log.take())
+            await context.recorder.record_told(context, "job_start")
 
     def _listener(self, name: str) -> Callable[[str, bytes], None]:
         def listen(_stream: str, piece: bytes) -> None:

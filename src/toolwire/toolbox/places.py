@@ -1,11 +1,13 @@
 """Where a path of a call lies among the granted folders, and what the model reads when it lies nowhere."""
 
 import errno
+import os
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from toolwire.define.nearest import nearest
 from toolwire.errors import ToolFailure
+from toolwire.execute.changed_files import version_of
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Entry, FileOps, NotAFile, Protected, Stale
 from toolwire.protocol.outcomes import Code
@@ -94,12 +96,23 @@ def load(files: FileOps, path: str, context: Context, most: int = LARGEST_TEXT_F
     place, entry = found(files, path, context, "file")
     try:
         with files.open(place.root, place.inner) as file:
+            note_read(context, place.root, place.inner, file)
             body = file.read(most + 1)
     except OSError as error:
         raise refusal(path, error) from None
     if len(body) > most:
         raise wrong(f"{path!r} is larger than {most // 2**20} MiB, which is the most that is taken whole")
     return Loaded(place, body, entry)
+
+
+def note_read(context: Context, root: str, path: str, file: BinaryIO) -> None:
+    """Tell the context which file was read: the one that is open, whatever takes its place."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:  # in memory, or on another machine
+        context.read_file(root, path)
+    else:
+        context.read_file(root, path, str(status.st_ino), version_of(status))
 
 
 def text_of(loaded: Loaded) -> str:

@@ -70,7 +70,10 @@ def grep_tool(files: FileOps) -> Tool:
             text = _text(files, each, walk, LARGEST_SEARCHED)
             searched += text is not None
             if text is not None and wanted.may_match_a_line_of(text):
-                matches += _matches(wanted, text, each.path, walk, max_results + 1 - len(matches))
+                found = _matches(wanted, text, each.path, walk, max_results + 1 - len(matches))
+                matches += found
+                if found:
+                    context.read_file(each.root, each.path)
             if len(matches) > max_results or walk.is_out_of_time():
                 break
         return _grep_output(matches, max_results, searched, walk)
@@ -130,7 +133,10 @@ def search_code_tool(files: FileOps) -> Tool:
         for each in _files(walk, _SUFFIXES.get(language.lower(), f"*.{language}") if language else ""):
             text = _text(files, each, walk, LARGEST_CODE)
             searched += text is not None
-            lines += best(text or "", each.path, words)
+            found = best(text or "", each.path, words)
+            lines += found
+            if found and len(context.told) < _MOST_RANKED:
+                context.read_file(each.root, each.path)
             if len(lines) > _MOST_RANKED:
                 lines = sorted(lines, key=rank)[: _MOST_RANKED // 2]
             if walk.is_out_of_time():

@@ -15,6 +15,7 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
+from toolwire.execute.watched import watched
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
@@ -95,7 +96,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
         hosts = () if looks else granted_hosts(context)
         log = TrafficLog()
         try:
-            async with outward(planned, hosts, audit=log) as ready:
+            async with watched(context, planned), outward(planned, hosts, audit=log) as ready:
                 ran = await ops.run(ready, _progress(context))
         finally:
             context.ran_in("", "", log.take())

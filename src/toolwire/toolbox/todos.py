@@ -12,6 +12,7 @@ from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
+from toolwire.protocol.provenance import TODOS
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.local_files import LocalFiles
 from toolwire.toolbox.places import wrong
@@ -117,6 +118,7 @@ def todowrite_tool(todos: Todos) -> Tool:
             kept = [new if one["task"] == task else one for one in kept] + ([] if old else [new])
             try:
                 todos.write(_conversation(context), kept)
+                context.touched(TODOS + _conversation(context), writes=True)
             except OSError as error:
                 raise ToolFailure(f"the list of tasks cannot be kept: {error.strerror or error}") from None
         return _output(kept, "all", None)
@@ -153,6 +155,7 @@ def todoread_tool(todos: Todos) -> Tool:
 
 
 def _read(todos: Todos, context: Context) -> list[Todo]:
+    context.touched(TODOS + _conversation(context))
     try:
         return todos.read(_conversation(context))
     except (OSError, KeyError, TypeError) as error:

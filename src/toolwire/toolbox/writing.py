@@ -2,8 +2,8 @@
 
 import errno
 import hashlib
-from collections.abc import Callable
-from typing import Annotated, Literal, TypedDict, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import orjson
 from pydantic import Field
@@ -15,7 +15,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.kinds import changing
-from toolwire.toolbox.places import Place, destination, load, refusal, text_of, wrong
+from toolwire.toolbox.places import Place, destination, load, places, refusal, text_of, wrong
 from toolwire.toolbox.replacing import replaced
 
 LARGEST_TEXT = 4_000_000
@@ -109,7 +109,11 @@ def edit_tool(files: FileOps) -> Tool:
 def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change], Place, Output]]) -> Output:
     """Do the work that `work` plans, under the key of the call. What an earlier attempt has done is not done again."""
     if context.attempt > 1 and (earlier := _earlier(files, context)) is not None:
-        return cast("Output", orjson.loads(earlier))
+        output = orjson.loads(earlier)
+        for path in _paths(output):  # the attempt that died may not have said so
+            for place in places(path, context):
+                context.wrote_file(place.root, place.inner)
+        return cast("Output", output)
     changes, place, output = work()
     key = context.idempotency_key if context.call_id else ""
     try:
@@ -118,7 +122,14 @@ def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change]
         if error.errno not in _NO_WORD:
             raise refusal(place.shown, error, "write") from None
         _make_sure(files, place, key)
+    for change in changes:
+        context.wrote_file(place.root, change.path)
     return output
+
+
+def _paths(output: Mapping[str, Any]) -> list[str]:
+    """The files that an output of one of these tools names."""
+    return [str(one["path"]) for one in (output, *output.get("files", ())) if "path" in one]
 
 
 def _make_sure(files: FileOps, place: Place, key: str) -> None:
