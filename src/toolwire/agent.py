@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolwire.allowance import Allowance, lends
-from toolwire.decide.policy import narrowed
+from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
@@ -136,7 +136,8 @@ class Agent:
             await self._require_left(await self.store.turn(turn_id))
         kept = await self.store.resume(turn_id)
         await self._look_around()
-        turn = changed(self._as_now(fold(kept, self.runtime)), started_at=self.runtime.clock() - kept.ran_s)
+        turn = self._with_current_policy(fold(kept, self.runtime))
+        turn = changed(turn, started_at=self.runtime.clock() - kept.ran_s)
         return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
@@ -163,18 +164,16 @@ class Agent:
         """
         if (await self.store.turn(turn_id)).opening.model != NO_MODEL:
             raise NotKept(f"turn {turn_id} is a question, not a single call")
-        turn = self._as_now((await self.store.resume(turn_id)).opening)
+        turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         for card in await self.store.calls(turn_id=turn_id, limit=1):
             return await self._concluded(changed(turn, started_at=self.runtime.clock()), card.call, on_event)
         never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
         await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
         raise NotKept(never)
 
-    def _as_now(self, turn: Turn) -> Turn:
-        """The turn with its own grant, less what this agent's rules, autonomy and wariness have taken back since."""
-        now = self.grant
-        own = changed(turn.grant, rules=now.rules, autonomy=now.autonomy, wary=now.wary)
-        return turn if own == turn.grant else changed(turn, grant=narrowed(turn.grant, own))
+    def _with_current_policy(self, turn: Turn) -> Turn:
+        """The turn with its own grant, less all that this agent's grant does not allow any more."""
+        return turn if turn.grant == self.grant else changed(turn, grant=resumed(turn.grant, self.grant))
 
     async def _concluded(self, turn: Turn, call: ToolCall, on_event: Emit | None) -> ToolResult:
         """The result of the one call of a turn, which ends with it."""

@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from toolwire.agent import NO_MODEL, run_sync
+from toolwire.agent import run_sync
 from toolwire.cli.asked_about import shown_pattern, spelled_out
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, here, store_of
+from toolwire.cli.opening import AGENT, Place, here, resuming_grant, store_of
 from toolwire.cli.options import Arguments, AsJson, Home, NoColor
 from toolwire.cli.plain import plain
+from toolwire.cli.resuming import resume_command_of
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, distinct
 from toolwire.decide.patterns import offered_pattern, pattern_rule
@@ -105,8 +106,7 @@ def approve(
     else:
         _show(screen, card)
         if card.state is not ApprovalState.OPEN and not revoke:
-            verb = run_sync(_verb(place, card.turn_id))
-            screen.tell(f"Go on with: toolwire {verb} --resume {card.turn_id}", "dim")
+            screen.tell(f"Go on with: {run_sync(_next_command(place, card.turn_id))}", "dim")
     return Exit.DONE
 
 
@@ -124,10 +124,11 @@ async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
         return await store.standing(limit=limit)
 
 
-async def _verb(place: Place, turn_id: str) -> str:
-    """The command that takes up this turn: a question, or a single call."""
+async def _next_command(place: Place, turn_id: str) -> str:
+    """The command that takes up this turn."""
+    now = resuming_grant(place, place.settings.granted_to(AGENT, place.settings.grant(place.cwd)))
     async with _kept(place) as store:
-        return "call" if (await store.turn(turn_id)).opening.model == NO_MODEL else "ask"
+        return resume_command_of((await store.turn(turn_id)).opening, now)
 
 
 async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalCard:

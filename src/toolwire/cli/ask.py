@@ -39,6 +39,7 @@ from toolwire.cli.options import Trace as TraceFlag
 from toolwire.cli.person import Person
 from toolwire.cli.plain import turn_object
 from toolwire.cli.reading import read_bytes
+from toolwire.cli.resuming import require_still_granted
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
@@ -82,11 +83,12 @@ def ask(
     """Answer a question with a model and tools.
 
     The answer goes to standard output, everything else to standard error. A turn that was interrupted goes on
-    with --resume, with its own limits and grant: no call that has a result runs again.
+    with --resume, with its own limits, and with what both its own grant and the one of now
+    allow: no call that has a result runs again.
     """
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, step, system, project, tools,
+        no_tools, step, system, project, tools, resume,
     )  # fmt: skip
     words = turn_named(question) if resume else read_question(question)
     place = flags.place()
@@ -147,4 +149,5 @@ async def _turn(
             raise SettingsError(f"turn {turn_id} is a single call; go on with: toolwire call --resume {turn_id}")
         choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
         async with agent_of(flags, place, store, person, choice) as agent:
+            await require_still_granted(agent, turn_id)
             return await agent.resume(turn_id, on_event=relay)

@@ -1,6 +1,5 @@
 """What `ask`, `chat` and `call` share: an agent made from flags, and the lines around an answer."""
 
-import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.own_record import STORE_FILE
 from toolwire.cli.person import Person
+from toolwire.cli.resuming import resume_command
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
@@ -59,6 +59,7 @@ class Flags:
     system: str = ""
     project: str = "default"
     tools: str | None = None
+    resumes: bool = False
 
     def place(self) -> Place:
         """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
@@ -81,16 +82,20 @@ class Flags:
         return here(settings)
 
     def resume_line(self, turn_id: str) -> str:
-        """The command that goes on with a turn: the flags that say where its record and its model are."""
+        """The command that goes on with a turn: where its record and its model are, and what it was granted."""
         said = {
             "--home": self.home,
             "--model": self.model,
             "--base-url": self.base_url,
             "--profile": self.profile,
             "--replay": self.replay,
+            "--tools": self.tools,
+            "--tier": self.tier,
+            "--allow": self.allow,
+            "--root": self.root,
+            "--yes": self.yes,
         }
-        words = [word for flag, value in said.items() if value for word in (flag, value)]
-        return shlex.join(["toolwire", "ask", "--resume", turn_id, *words])
+        return resume_command("ask", turn_id, said)
 
 
 @asynccontextmanager
@@ -99,7 +104,7 @@ async def agent_of(
 ) -> AsyncIterator[Agent]:
     """An agent made from settings and flags, closed at the end; the store stays open."""
     known = toolbox_of(place) if flags.allow else Toolbox()
-    grant = grant_of(place, Granted(flags.allow, flags.yes), known)
+    grant = grant_of(place, Granted(flags.allow, flags.yes, flags.resumes), known)
     asked = Asked(flags.base_url, flags.record, flags.replay)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
     async with teller_of(place) as tell:

@@ -16,6 +16,7 @@ from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
+from toolwire.cli.resuming import require_still_granted, resume_command
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import clean, duration
@@ -60,9 +61,10 @@ def call(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with tools_kept_quiet(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes), project))
+            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume), project))
         except Suspended as waits:
-            line = f"toolwire call --resume {waits.turn_id}"
+            said = {"--home": home, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+            line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits)}\nThen go on with: {line}") from None
     if as_json:
         screen.json(result_object(result))
@@ -178,7 +180,9 @@ class _Wanted(NamedTuple):
             return await agent.call(self.name or "", self.arguments)
         if self.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
-        return await agent.resume_call(self.name or await newest_interrupted(agent.store, single_call=True))
+        turn_id = self.name or await newest_interrupted(agent.store, single_call=True)
+        await require_still_granted(agent, turn_id)
+        return await agent.resume_call(turn_id)
 
 
 def _tool_named(name: str | None) -> str:

@@ -19,6 +19,7 @@ from toolwire.cli.text import clean
 from toolwire.decide.ladder import Case, Rung, decide
 from toolwire.decide.ladder import explain as climb
 from toolwire.decide.patterns import standing_yes
+from toolwire.decide.policy import resumed
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
@@ -59,7 +60,7 @@ def explain(
         card, rows = run_sync(_kept(place, call_id))
         _show_story(screen, card, rows, as_json=as_json)
         return Exit.DONE
-    case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes))
+    case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes, turn_id is not None))
     if turn_id is not None:
         case = run_sync(_within_turn(place, case, turn_id))
     decision = decide(case)
@@ -98,7 +99,7 @@ async def _within_turn(place: Place, case: Case, turn_id: str) -> Case:
     said = (*kept.opening.messages, *kept.events)
     spent = sum(len(each.results) for each in kept.events if isinstance(each, ResultsMessage))
     read = strangers(said)
-    return changed(case, grant=kept.opening.grant, spent=spent, tainted=bool(read), read=read)
+    return changed(case, grant=resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read)
 
 
 async def _standing(place: Place, decision: Decision, project: str) -> ApprovalCard | None:

@@ -77,6 +77,7 @@ class Granted:
 
     allow: list[str] = field(default_factory=list)
     yes: bool = False
+    resumes: bool = False
 
 
 def here(flags: Mapping[str, Any] | None = None) -> Place:
@@ -108,7 +109,14 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
     )
     if place.settings.store.kind == "sqlite":
         require_record_apart(place.home, whole)
-    return whole
+    return resuming_grant(place, whole) if granted.resumes else whole
+
+
+def resuming_grant(place: Place, grant: Grant) -> Grant:
+    """A grant to judge turns on record by: where no roots are set, the whole project may have been their folder."""
+    if place.settings.origin("grant.roots").layer is not Layer.BUILT_IN:
+        return grant
+    return replace(grant, roots=(*grant.roots, str(place.settings.folder or place.cwd)))
 
 
 def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:

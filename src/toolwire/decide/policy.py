@@ -5,7 +5,7 @@ call is strict in the direction that is safe: what denies or asks matches genero
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from posixpath import normpath
 from typing import Any
 
@@ -98,6 +98,15 @@ def narrowed(grant: Grant, own: Grant) -> Grant:
         rules=tuple(rule for rule in every if rule.verdict is not Verdict.ALLOW or rule in both),
         wary=grant.wary or own.wary,
     )
+
+
+def resumed(grant: Grant, now: Grant) -> Grant:
+    """What a turn on record may still do: what its own grant and the one of now allow, never more than either.
+
+    A folder is kept whole or not at all: beneath a narrower one a relative path would mean another file.
+    """
+    roots = tuple(root for root in grant.roots if any(_within(root, one) for one in now.roots))
+    return replace(narrowed(grant, now), roots=roots)
 
 
 def _by_autonomy(tool: Tool, grant: Grant) -> Ruling:

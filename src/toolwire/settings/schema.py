@@ -407,6 +407,11 @@ class Settings(Section):
         """Where the value of a dotted key such as `loop.iterations` came from."""
         return self._origins.get(key, BUILT_IN)
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the outermost project file; None where there is none."""
+        return self._folder
+
     def limits(self, profile: str = "") -> Limits:
         """The `[loop]` section as the limits of a turn, with what this or the chosen profile says about results."""
         limits = Limits(**self.loop.model_dump(exclude={"enabled", "calls"}), tools_enabled=self.loop.enabled)

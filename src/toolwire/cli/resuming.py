@@ -1,0 +1,66 @@
+"""Going on with a turn on record: the command for it, and whether what it waits for is still granted."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolwire.agent import NO_MODEL, Agent
+from toolwire.decide.policy import resumed
+from toolwire.disclose.offer import covers
+from toolwire.errors import SettingsError
+from toolwire.protocol.approvals import ApprovalState
+from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import Turn
+
+_MOST_LOOKED_AT = 1_000
+_WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
+
+
+def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
+    """The command that goes on with a turn, with these flags as far as they were given."""
+    return shlex.join(["toolwire", verb, "--resume", turn_id, *_words(flags)])
+
+
+def resume_command_of(turn: Turn, now: Grant) -> str:
+    """The same for a turn on record, with the flags that grant again what it had and the settings do not give."""
+    return resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, _granting(turn.grant, now))
+
+
+def _words(flags: Mapping[str, Any]) -> Iterator[str]:
+    for flag, value in flags.items():
+        if value is True:
+            yield flag
+        elif isinstance(value, str) and value:
+            yield from (flag, value)
+        elif isinstance(value, list):
+            yield from (word for each in value for word in (flag, each))
+
+
+def _granting(had: Grant, now: Grant) -> Mapping[str, Any]:
+    left = resumed(had, now)
+    return {
+        "--tier": had.tier.name.lower() if had.tier > left.tier else None,
+        "--allow": sorted(had.permissions - left.permissions),
+        "--root": list(had.roots) if had.roots != left.roots else None,
+    }
+
+
+async def require_still_granted(agent: Agent, turn_id: str) -> None:
+    """Raise SettingsError where a call that waits could not run for want of a grant: it is not to be settled so.
+
+    Whoever forgot a flag would otherwise lose a call that was approved already.
+    """
+    had = (await agent.store.turn(turn_id)).opening
+    left = resumed(had.grant, agent.grant)
+    asked = await agent.store.approvals(turn_id=turn_id, limit=_MOST_LOOKED_AT)
+    waiting = {card.call_id: card for card in asked if card.state in _WAITS}
+    for card in await agent.store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT):
+        tool = agent.toolbox.get(card.call.name) if card.result is None and card.call.id in waiting else None
+        if tool is not None and covers(had.grant, tool) and not covers(left, tool):
+            missing = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
+            missing += sorted(tool.needs - left.permissions)
+            raise SettingsError(
+                f"{tool.name!r} waits in turn {turn_id} and needs {' and '.join(missing)}, which is not granted any "
+                f"more. Nothing was run. To grant it again: {resume_command_of(had, agent.grant)}\n"
+                f"To end the call: toolwire approve {waiting[card.call.id].id} --deny"
+            )

@@ -1,0 +1,123 @@
+"""Grants that are taken back while a turn waits: `call`, `ask` and `chat` go on with what still holds."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Inside
+from tests.cli.stage import Stage, scripted
+from toolwire.cli.exits import Exit
+
+TOOLS = '''
+from toolwire import Tier, tool
+
+@tool(tier=Tier.RUN, needs=["brushes"])
+def paint(colour: str) -> str:
+    """Paint the door."""
+    with open("painted", "a") as file:
+        file.write(colour + "\\n")
+    return f"it is {colour}"
+'''
+MODULE = '[tools]\nmodules = ["brushwork:paint"]\n'
+GRANTED = f'{MODULE}[grant]\ntier = "run"\npermissions = ["file_read", "brushes"]\n'
+LESS = {
+    "tier": f'{MODULE}[grant]\npermissions = ["file_read", "brushes"]\n',
+    "permission": f'{MODULE}[grant]\ntier = "run"\n',
+    "agent": f'{GRANTED}[agents.cli]\npermissions = ["file_read"]\n',
+}
+
+
+@pytest.fixture
+def painter(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    (tmp_path / "brushwork.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return inside
+
+
+def waiting(painter: Inside) -> tuple[str, str]:
+    """The turn and the approval of the one call that waits."""
+    [asked] = painter("approvals", "--json").json
+    return asked["turn_id"], asked["id"]
+
+
+@pytest.mark.parametrize("what", LESS)
+def test_T79_an_approved_call_is_not_run_once_its_right_was_taken_back(
+    painter: Inside, tmp_path: Path, what: str
+) -> None:
+    assert painter("call", "paint", "colour=red").code == Exit.WAITING
+    turn, asked = waiting(painter)
+    assert painter("approve", asked).code == Exit.DONE
+    (tmp_path / "toolwire.toml").write_text(LESS[what], encoding="utf-8")
+    told = painter("call", "--resume", turn)
+    assert (told.code, "not granted any more" in told.err) == (Exit.USAGE, True)
+    assert f"toolwire call --resume {turn} --" in told.err
+    assert not (tmp_path / "painted").exists()
+
+    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")  # nothing was settled meanwhile
+    assert painter("call", "--resume", turn).code == Exit.DONE
+    assert (tmp_path / "painted").read_text() == "red\n"
+
+
+def test_T79_a_question_goes_on_with_what_still_holds(painter: Inside, tmp_path: Path) -> None:
+    with scripted([("paint", {"colour": "red"})], [("paint", {"colour": "blue"})], "I may not paint.") as model:
+        assert painter("ask", "Paint", *model.flags).code == Exit.WAITING
+        turn, asked = waiting(painter)
+        (tmp_path / "toolwire.toml").write_text(LESS["permission"], encoding="utf-8")
+        assert painter("ask", "--resume", turn, *model.flags).code == Exit.USAGE
+        assert painter("approve", asked, "--deny").code == Exit.DONE
+        ended = painter("ask", "--resume", turn, *model.flags)
+    assert (ended.code, ended.out) == (Exit.DONE, "I may not paint.\n")
+    assert "it needs brushes" in str(model.requests[-1]["messages"])
+    assert not (tmp_path / "painted").exists()
+
+
+def test_T79_control_what_still_holds_runs(painter: Inside, tmp_path: Path) -> None:
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model:
+        assert painter("ask", "Paint", *model.flags).code == Exit.WAITING
+        turn, asked = waiting(painter)
+        assert painter("approve", asked).code == Exit.DONE
+        assert painter("ask", "--resume", turn, *model.flags).out == "It is red.\n"
+    assert (tmp_path / "painted").read_text() == "red\n"
+
+
+def test_what_flags_granted_is_in_the_command_that_goes_on(painter: Inside, tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text(MODULE, encoding="utf-8")
+    flags = ["--tier", "run", "--allow", "brushes"]
+    waits = painter("call", "paint", "colour=red", *flags)
+    turn, asked = waiting(painter)
+    line = f"toolwire call --resume {turn} --tier run --allow brushes"
+    assert line in waits.err
+    yes = painter("approve", asked)
+    assert line in yes.out + yes.err
+    assert painter("call", "--resume", turn).code == Exit.USAGE
+    assert painter("call", "--resume", turn, *flags).code == Exit.DONE
+    assert (tmp_path / "painted").read_text() == "red\n"
+
+
+def test_a_turn_goes_on_from_another_folder_of_the_project(stage: Stage) -> None:
+    stage.module("brushwork", TOOLS)
+    stage.settings(GRANTED)
+    (stage.folder / "sub").mkdir()
+    assert stage.run("call", "paint", "colour=red").code == Exit.WAITING
+    [asked] = stage.run("approvals", "--json").json
+    assert stage.run("approve", asked["id"]).code == Exit.DONE
+    environ = {"HOME": str(stage.folder), "TOOLWIRE_TRUST": str(stage.folder)}
+    sub = replace(stage, folder=stage.folder / "sub", environ=environ)
+    told = sub.run("explain", "read", "path=brushwork.py", "--turn", asked["turn_id"])
+    assert "It may run" in told.out
+    assert sub.run("call", "--resume", asked["turn_id"]).code == Exit.DONE
+
+
+def test_T79_a_turn_of_a_chat_goes_on_with_what_still_holds(stage: Stage) -> None:
+    stage.module("brushwork", TOOLS)
+    stage.settings(GRANTED)
+    with scripted([("paint", {"colour": "red"})], "Never.") as model:
+        chat = stage.run("chat", *model.flags, stdin=b"Paint\n")
+        [asked] = stage.run("approvals", "--json").json
+        assert asked["id"] in chat.err
+        stage.settings(LESS["tier"])
+        assert stage.run("approve", asked["id"]).code == Exit.DONE
+        assert stage.run("ask", "--resume", asked["turn_id"], *model.flags).code == Exit.USAGE
+    assert not (stage.folder / "painted").exists()
