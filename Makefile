@@ -2,7 +2,7 @@
 PYTHON ?= python3
 UV ?= .tools/bin/uv
 RUN = $(UV) run --frozen --no-sync
-EXTRAS = --extra local --extra prices --extra serve --extra shell --extra audit --extra images --extra browser --extra ssh
+EXTRAS = --extra all
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'

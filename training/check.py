@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.models.local_dialogue import OPENING, calls_in, said
-from toolwire.models.local_engine import Engine, find_weights
+from toolwire.models.local_engine import Engine
 from toolwire.models.local_grammar import dialogue_grammar
+from toolwire.models.weights import weights_of
 from toolwire.protocol.tools import Tool
 from training.generate import PARTS, as_json, generate
 
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--misses", action="store_true")
     given = parser.parse_args()
-    engine = Engine(find_weights("smollm2"), adapter=given.adapter, threads=2)
+    engine = Engine(weights_of("smollm2"), adapter=given.adapter, threads=2)
     print(json.dumps(check(engine, given.part, given.count, given.misses), indent=1))
 
 

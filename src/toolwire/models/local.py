@@ -13,9 +13,10 @@ from typing import Any
 from toolwire.errors import ModelRefused
 from toolwire.models import local_dialogue as dialogue
 from toolwire.models.local_answers import outcome, untold
-from toolwire.models.local_engine import Engine, TooLong, Written, find_weights, shared_engine
+from toolwire.models.local_engine import Engine, TooLong, Written, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_mending import mended
+from toolwire.models.weights import weights_of
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import (
     CallDelta,
@@ -49,7 +50,7 @@ def open_local(model: str = "smollm2", *, adapter: Path | None = None, threads: 
         raise ModelRefused(f"no local model is called {model[:40]!r}; known are {', '.join(_MODELS)}")
     base, own = _MODELS[model]
     trained = adapter or (ADAPTERS / own if own else None)
-    return LocalChat(shared_engine(find_weights(base), adapter=trained, threads=threads), model)
+    return LocalChat(shared_engine(weights_of(base), adapter=trained, threads=threads), model)
 
 
 class LocalChat:

