@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from posixpath import normpath
 from typing import Any
 
+from toolwire.decide.loopback import stays_in_box
 from toolwire.decide.matching import SHELL_ARGUMENT, Fit, begins, concerns, exactly, meant
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
@@ -62,7 +63,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
         return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
     if reading is not None and (ruin := _ruin(reading)):
         return Ruling(Verdict.DENY, f"{ruin!r} would ruin the machine; it is never run.")
-    if reading is not None and (missing := _missing(reading, grant)):
+    if reading is not None and (missing := _missing(reading, grant, boxed=tool.sandbox != "none")):
         return Ruling(Verdict.DENY, f"{missing!r} needs network, which this turn does not have.")
     if (forbidding := _forbidding(tool, arguments, grant, reading)) is not None:
         return forbidding
@@ -170,10 +171,14 @@ def _is_ruinous(name: str, words: list[str]) -> bool:
     return name.partition(".")[0] in _RUINOUS
 
 
-def _missing(reading: Reading, grant: Grant) -> str:
+def _missing(reading: Reading, grant: Grant, *, boxed: bool) -> str:
+    """The first command that needs the network. In a box, what talks to loopback talks to the box itself."""
     if "network" in grant.permissions:
         return ""
-    for name, *rest in reading.commands:
+    for words in reading.commands:
+        name, *rest = words
+        if boxed and stays_in_box(words):
+            continue
         if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and _GIT_NETWORK.intersection(rest[:1])):
             return base_name(name)
     return ""

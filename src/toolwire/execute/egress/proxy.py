@@ -36,13 +36,15 @@ from toolwire.execute.egress.ways import No, Ways
 BRIDGE = Path(__file__).with_name("bridge.py")
 BRIDGE_PORT = 3128
 _WAITING = 128
+# To a program in a box these are the box itself; the proxy would refuse them as addresses of this machine.
+_OWN_HOSTS = "localhost,.localhost,127.0.0.1,127.0.0.0/8,0.0.0.0,::1,[::1]"
 
 
 def proxy_environment(port: int = BRIDGE_PORT) -> dict[str, str]:
     """The variables by which programs in a box find the bridge."""
     url = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-    return {**dict.fromkeys(names, url), "no_proxy": "", "NO_PROXY": ""}
+    return {**dict.fromkeys(names, url), "no_proxy": _OWN_HOSTS, "NO_PROXY": _OWN_HOSTS}
 
 
 class EgressProxy:
