@@ -6,25 +6,30 @@ allows matches exactly.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
-from posixpath import normpath
+from posixpath import join, normpath
 from typing import Any
 
+from toolwire.decide.addresses import address_fits
+from toolwire.decide.families import (
+    CHANGING,
+    PATH_ARGUMENTS,
+    SHOWING_FOLDERS,
+    URL_ARGUMENT,
+    every_name,
+    reach,
+    tools_like_it,
+)
+from toolwire.decide.fit import Fit
+from toolwire.decide.globs import fits
+from toolwire.decide.paths import fold, may_hold, path_fits
 from toolwire.decide.reading import only_reads, runs_nothing_else
 from toolwire.decide.shell import UNKNOWN, Reading, base_name
+from toolwire.decide.shell_reach import reaches
 from toolwire.protocol.policy import Rule, Verdict
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import Grant, Tool
 
 SHELL_ARGUMENT = "command"
-LONGEST_VALUE = 10_000
-
-
-class Fit(IntEnum):
-    """Whether a rule means a call."""
-
-    NO = 0
-    MAYBE = 1
-    YES = 2
+FOLDER_ARGUMENT = "workdir"
 
 
 def concerns(rule: Rule, tool: Tool) -> bool:
@@ -32,22 +37,55 @@ def concerns(rule: Rule, tool: Tool) -> bool:
     return tool.name in rule.tools or (bool(rule.permission) and rule.permission in tool.needs)
 
 
-def meant(
-    rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, roots: Sequence[str] = ()
-) -> Fit:
-    """Whether a rule that denies or asks means this call, whose paths may begin at one of these folders."""
-    if not concerns(rule, tool):
-        return Fit.NO
-    if not rule.argument:
+def meant(rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant) -> Fit:
+    """Whether a rule that denies or asks means this call, whose paths may begin at a folder of the grant."""
+    named = concerns(rule, tool) or tool.name in every_name(rule.tools)
+    if named and not rule.argument:
         return Fit.YES
+    if reading is not None and reach(rule):
+        return reaches(rule, reading, grant, str(arguments.get(FOLDER_ARGUMENT) or "."))
+    if not named and tool.name not in tools_like_it(rule):
+        return Fit.NO
     if rule.argument == SHELL_ARGUMENT and reading is not None:
         return _means_commands(rule, reading)
-    value = arguments.get(rule.argument)
-    if value is None and rule.argument not in tool.input_schema.get("properties", ()):
-        return Fit.MAYBE  # a patch names its files in another way
-    pattern = rule.pattern.casefold()
-    texts = () if value is None else _spellings(value, pattern, roots)
-    return Fit.YES if any(fits(text.casefold(), pattern) for text in texts) else Fit.NO
+    if tool.name in SHOWING_FOLDERS and reach(rule):
+        return _means_folders(rule, arguments, grant.roots)
+    values = _values(rule, arguments)
+    if not values and rule.argument not in tool.input_schema.get("properties", ()):
+        # A patch names its files in another way: the tool holds what is denied, and cannot ask.
+        asks = rule.verdict is Verdict.ASK and tool.name in CHANGING
+        return Fit.MAYBE if named or asks else Fit.NO
+    return Fit.YES if any(_value_fits(value, rule, grant.roots) for value in values) else Fit.NO
+
+
+def _means_folders(rule: Rule, arguments: Mapping[str, Any], roots: Sequence[str]) -> Fit:
+    """Whether a tool that shows everything in some folders could show what a rule is about."""
+    top = str(arguments.get("repository") or ".")
+    inside = [normpath(join(top, str(path))) for path in _values(rule, arguments)] or [top]
+    if any(path_fits(one, rule.pattern, roots) for one in inside):
+        return Fit.YES
+    return Fit.MAYBE if any(may_hold(one, rule.pattern, roots) for one in inside) else Fit.NO
+
+
+def _values(rule: Rule, arguments: Mapping[str, Any]) -> list[Any]:
+    """What a call gives for the argument of a rule, each of several by itself."""
+    names = PATH_ARGUMENTS if rule.argument in PATH_ARGUMENTS else (rule.argument,)
+    given = [arguments[name] for name in names if arguments.get(name) is not None]
+    return [item for value in given for item in (value if isinstance(value, list) else [value])]
+
+
+def _value_fits(value: Any, rule: Rule, roots: Sequence[str]) -> bool:
+    text = value if isinstance(value, str) else str(value)
+    if len(text) <= _LONGEST_NAME:
+        if rule.argument == URL_ARGUMENT or "://" in text:
+            return address_fits(text, rule.pattern)
+        if rule.argument in PATH_ARGUMENTS or "/" in text:
+            return path_fits(text, rule.pattern, roots)
+    return fits(fold(text), fold(rule.pattern))
+
+
+_LONGEST_NAME = 8192
+"""No path and no address that a tool takes is longer."""
 
 
 def _means_commands(rule: Rule, reading: Reading) -> Fit:
@@ -66,7 +104,7 @@ def _might_begin(words: Sequence[str], wanted: Sequence[str]) -> bool:
     left = list(wanted)
     for token in _tokens(words):
         made = UNKNOWN in token and len(left) < len(wanted)
-        if left and (made or fits(base_name(token), left[0])):
+        if left and (made or fits(base_name(token), left[0]) or fits(token, f"-*{left[0]}")):  # as in -Otouch
             left.pop(0)
     return not left
 
@@ -103,39 +141,3 @@ def exactly(value: str, pattern: str) -> bool:
 def normal(text: str) -> str:
     """A value as rules see it: a path without detours, anything else as it is."""
     return normpath(text) if "/" in text and "://" not in text else text
-
-
-def _spellings(value: Any, pattern: str, roots: Sequence[str]) -> Iterator[str]:
-    """Every way to write a value: a path from the workspace, and one from the root of the disk."""
-    for item in value if isinstance(value, list) else [value]:
-        text = item if isinstance(item, str) else str(item)
-        plain = normal(text)
-        yield text
-        yield plain
-        if "://" in text:
-            continue
-        if text.startswith("/"):
-            yield from (plain[len(root) :].lstrip("/") for root in map(_slashed, roots) if plain.startswith(root))
-        elif pattern.startswith("/"):  # without a folder no file is reached, whatever it is called
-            yield from (normpath(f"{root}/{text}") for root in roots) if roots else (pattern,)
-
-
-def _slashed(root: str) -> str:
-    return f"{normpath(root).rstrip('/')}/"
-
-
-def fits(text: str, pattern: str) -> bool:
-    """A glob in which only `*` means something, in time that grows with the text alone."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return text == pattern
-    if len(text) > LONGEST_VALUE or not text.startswith(first):
-        return False
-    *middle, last = rest
-    at = len(first)
-    for piece in middle:
-        found = text.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return len(text) - len(last) >= at and text.endswith(last)

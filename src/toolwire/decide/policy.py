@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from posixpath import normpath
 from typing import Any
 
+from toolwire.decide.fit import Fit
 from toolwire.decide.loopback import stays_in_box
-from toolwire.decide.matching import SHELL_ARGUMENT, Fit, begins, concerns, exactly, meant
+from toolwire.decide.matching import SHELL_ARGUMENT, begins, concerns, exactly, meant
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
@@ -129,7 +130,7 @@ def _forbidding(tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading:
     """What the rules that deny or ask say. Of several that ask, the one that wants the most people counts."""
     found: dict[Verdict, list[tuple[Rule, Fit]]] = {Verdict.DENY: [], Verdict.ASK: []}
     for rule in grant.rules:
-        fit = Fit.NO if rule.verdict is Verdict.ALLOW else meant(rule, tool, arguments, reading, grant.roots)
+        fit = Fit.NO if rule.verdict is Verdict.ALLOW else meant(rule, tool, arguments, reading, grant)
         if fit is not Fit.NO:
             found[rule.verdict if fit is Fit.YES else Verdict.ASK].append((rule, fit))
     for verdict, rules in found.items():

@@ -36,7 +36,8 @@ _SYSTEM_FOLDERS = {"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"}
 class Reading:
     """The commands of a text, each as its words; a word that is made at run time is `UNKNOWN`.
 
-    `written` are the files that redirections write. `doubt` says why the text is not fully understood, if so.
+    `written` are the files that redirections write, `opened` those that they read. `doubt` says why the text is not
+    fully understood, if so.
     A `plain` text does nothing but run these commands: no other syntax in it has an effect.
     """
 
@@ -44,6 +45,7 @@ class Reading:
     written: tuple[str, ...] = ()
     doubt: str = ""
     plain: bool = False
+    opened: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=256)
@@ -96,6 +98,7 @@ class _Reader:
         self.text = text
         self.commands: list[tuple[str, ...]] = []
         self.written: list[str] = []
+        self.opened: list[str] = []
         self.doubts: list[str] = []
         self.opaque = ""
         self.plain = True
@@ -107,7 +110,8 @@ class _Reader:
                 break
             self._look(node)
         plain = self.plain and not self.doubts and not self.written
-        return Reading(tuple(self.commands), tuple(self.written), next(iter(self.doubts), self.opaque), plain)
+        doubt = next(iter(self.doubts), self.opaque)
+        return Reading(tuple(self.commands), tuple(self.written), doubt, plain, tuple(self.opened))
 
     def _look(self, node: Any) -> None:
         match node.type:
@@ -159,6 +163,8 @@ class _Reader:
         copies = all(place.isdecimal() or place == "-" for place in places)
         if (marks & _WRITES and places != [NOWHERE]) or (">&" in marks and not copies):
             self.written += places
+        elif not copies:
+            self.opened += places
 
     def _unwrapped(self, words: list[str]) -> None:
         while words and is_wrapper(words):

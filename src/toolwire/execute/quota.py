@@ -154,6 +154,9 @@ class QuotaFiles:
     def stat(self, root: str, path: str) -> Entry:
         return self._files.stat(root, path)
 
+    def real(self, root: str, path: str) -> str:
+        return self._files.real(root, path)
+
     def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
         added = sum(self._growth(root, change) for change in changes)
         if added > 0 and self._measure(root, self._most) + added > self._most:

@@ -21,6 +21,10 @@ class Protected(OSError):
         self.name = name
 
 
+class RuledOut(OSError):
+    """A rule of the grant keeps the file from this call; the text says which."""
+
+
 class Stale(OSError):
     """The file is not what it was when the change was worked out. Nothing was changed."""
 
@@ -72,6 +76,10 @@ class FileOps(Protocol):
 
     def stat(self, root: str, path: str) -> Entry:
         """What lies at a path, without following a link at its end."""
+        ...
+
+    def real(self, root: str, path: str) -> str:
+        """Where a path leads beneath the root, every link followed."""
         ...
 
     def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:

@@ -89,6 +89,10 @@ def _stat(files: FileOps, root: str, asked: Mapping[str, Any]) -> dict[str, Any]
     return asdict(files.stat(root, asked["path"]))
 
 
+def _real(files: FileOps, root: str, asked: Mapping[str, Any]) -> str:
+    return files.real(root, asked["path"])
+
+
 def _change(files: FileOps, root: str, asked: Mapping[str, Any]) -> None:
     changes = [
         Change(
@@ -111,6 +115,7 @@ _OPERATIONS: Mapping[str, Callable[[FileOps, str, Mapping[str, Any]], Any]] = {
     "part": _part,
     "entries": _entries,
     "stat": _stat,
+    "real": _real,
     "change": _change,
     "note": _note,
 }

@@ -57,6 +57,12 @@ class FarFiles:
     def stat(self, root: str, path: str) -> Entry:
         return _entry(self._ask("stat", root, path=path))
 
+    def real(self, root: str, path: str) -> str:
+        found = self._ask("real", root, path=path)
+        if not isinstance(found, str):
+            raise _nonsense()
+        return found
+
     def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
         written = [
             {

@@ -12,6 +12,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.toolbox.excerpts import Excerpt, NotText, PastTheEnd, read_excerpt
 from toolwire.toolbox.kinds import looking
 from toolwire.toolbox.places import Place, contents, not_found, places, refusal, wrong
+from toolwire.toolbox.ruled_files import LOOKS, ruled
 
 PathArgument = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -46,15 +47,16 @@ def read_tool(files: FileOps) -> Tool:
             offset: Number of the first line to read.
             limit: How many lines to read at most.
         """
+        allowed = ruled(files, context, LOOKS, path)
         tried = places(path, context)
         for place in tried:
             try:
-                excerpt = _excerpt(files, place, offset, limit)
+                excerpt = _excerpt(allowed, place, offset, limit)
                 context.read_file(place.root, place.inner)
                 return _output(path, excerpt)
             except (FileNotFoundError, NotADirectoryError):
                 continue
-        raise ToolFailure(not_found(files, tried, path), code=Code.NOT_FOUND)
+        raise ToolFailure(not_found(allowed, tried, path), code=Code.NOT_FOUND)
 
     return read
 

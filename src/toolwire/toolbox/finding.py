@@ -12,6 +12,7 @@ from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.kinds import looking, walking
 from toolwire.toolbox.patterns import LONGEST_PATTERN, glob
 from toolwire.toolbox.places import found, refusal, wrong
+from toolwire.toolbox.ruled_files import LOOKS, left_out, ruled
 from toolwire.toolbox.tree import Walk, starts
 
 MOST_LISTED = 1000
@@ -33,6 +34,7 @@ class ListOutput(TypedDict):
     path: Annotated[str, Field(description="The folder that was listed.")]
     entries: Annotated[list[Listed], Field(description="What it holds, by name.")]
     truncated: Annotated[bool, Field(description="Whether it holds more than is shown.")]
+    note: Annotated[str, Field(description="What was left out and why; empty if nothing.")]
 
 
 def list_tool(files: FileOps) -> Tool:
@@ -53,15 +55,17 @@ def list_tool(files: FileOps) -> Tool:
             path: The folder, relative to the workspace.
             include_hidden: Whether to show names that begin with a dot.
         """
-        place, entry = found(files, path, context)
+        allowed = ruled(files, context, LOOKS, path)
+        place, entry = found(allowed, path, context)
         if entry.kind == "file":
             raise wrong(f"{path!r} is a file, not a folder; use read to see what is in it")
         try:
-            entries = files.entries(place.root, place.inner, MOST_LISTED + 1)
+            entries = allowed.entries(place.root, place.inner, MOST_LISTED + 1)
         except OSError as error:
             raise refusal(path, error) from None
         shown = [_listed(each) for each in entries[:MOST_LISTED] if include_hidden or not each.name.startswith(".")]
-        return {"path": path, "entries": shown, "truncated": len(entries) > MOST_LISTED}
+        note = " ".join(left_out(allowed))
+        return {"path": path, "entries": shown, "truncated": len(entries) > MOST_LISTED, "note": note}
 
     return list_folder
 
@@ -93,7 +97,8 @@ def glob_tool(files: FileOps) -> Tool:
             max_results: How many files to show at most.
         """
         wanted = glob(pattern)
-        walk = Walk(files, starts(files, path, context), context)
+        allowed = ruled(files, context, LOOKS, path)
+        walk = Walk(allowed, starts(allowed, path, context), context)
         paths: list[str] = []
         prefix = "" if path in {".", ""} else f"{path.strip('/')}/"
         for each in walk:
@@ -149,7 +154,8 @@ def find_tool(files: FileOps) -> Tool:
         """
         has_wildcards = any(char in pattern for char in "*?[{")
         wanted = glob(pattern if has_wildcards else f"*{pattern}*", ignore_case=True)
-        walk = Walk(files, starts(files, path, context), context)
+        allowed = ruled(files, context, LOOKS, path)
+        walk = Walk(allowed, starts(allowed, path, context), context)
         hits: list[FoundFile] = []
         for each in walk:
             kind = _KINDS.get(each.entry.kind, "other")
@@ -184,7 +190,7 @@ def stat_tool(files: FileOps) -> Tool:
         Args:
             path: The file or folder, relative to the workspace.
         """
-        _, entry = found(files, path, context)
+        _, entry = found(ruled(files, context, LOOKS, path), path, context)
         kind = _KINDS.get(entry.kind, "other")
         size = entry.size if kind == "file" else 0
         return {"path": path, "type": kind, "size": size, "modified": _when(entry), "mode": f"{entry.mode:o}"}

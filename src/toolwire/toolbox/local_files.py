@@ -41,6 +41,18 @@ class LocalFiles:
         with self._place(root) as place:
             return place.stat(path)
 
+    def real(self, root: str, path: str) -> str:
+        refuse_own_state(path)
+        with self._place(root) as place:
+            try:
+                descriptor = _opened(place, place.folder, path)
+            except NotADirectoryError:
+                descriptor = _opened(place, place.file, path)
+            try:
+                return _real(place, descriptor).lstrip("/") or "."
+            finally:
+                os.close(descriptor)
+
     def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
         plain = [replace(change, path=plain_path(change.path)) for change in changes]
         with BeneathDir(root) as place, Journal(place, self._sync) as journal:
@@ -77,12 +89,17 @@ def _opened(place: BeneathDir, opener: _Opener, path: str) -> int:
             raise
     descriptor = opener(path, links=True)
     try:
-        where, top = (str(Path(f"/proc/self/fd/{one}").readlink()) for one in (descriptor, place.fd))
-        refuse_own_state(where.removeprefix(top))
+        refuse_own_state(_real(place, descriptor))
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _real(place: BeneathDir, descriptor: int) -> str:
+    """Where something open lies, from the root on."""
+    where, top = (str(Path(f"/proc/self/fd/{one}").readlink()) for one in (descriptor, place.fd))
+    return where.removeprefix(top)
 
 
 def _has_journal(place: BeneathDir) -> bool:

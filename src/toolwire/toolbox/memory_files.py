@@ -47,6 +47,9 @@ class MemoryFiles:
             raise self._missing(name)
         return self._entry(name)
 
+    def real(self, root: str, path: str) -> str:
+        return self._name(root, path)
+
     def change(self, root: str, changes: Sequence[Change], *, key: str = "", note: str = "") -> None:
         self._refuse_other(root)
         names = [plain_path(change.path) for change in changes]

@@ -1,5 +1,6 @@
 """The tool that applies a patch to several files, all or none."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from toolwire.toolbox.applying import DoesNotApply, added, applied
 from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.patches import LONGEST_PATCH, BadPatch, FilePatch, read_patch
 from toolwire.toolbox.places import Place, destination, load, text_of, wrong
+from toolwire.toolbox.ruled_files import CHANGES, ruled
 from toolwire.toolbox.writing import digest, once
 
 LARGEST_PATCHED = 4 * 1024 * 1024
@@ -53,9 +55,19 @@ def apply_patch_tool(files: FileOps) -> Tool:
         Args:
             patch: The patch, whole, in one of the two forms. File names are relative to the workspace.
         """
-        return once(files, context, lambda: _plan(files, context, patch))
+        allowed = ruled(files, context, CHANGES, *_named(patch))
+        return once(allowed, context, lambda: _plan(allowed, context, patch))
 
     return apply_patch
+
+
+def _named(text: str) -> Iterator[str]:
+    """The files that a patch names; none where it cannot be read, which is told later."""
+    try:
+        for patch in read_patch(text):
+            yield from filter(None, (patch.path, patch.target))
+    except BadPatch:
+        return
 
 
 def _plan(files: FileOps, context: Context, text: str) -> tuple[list[Change], Place, PatchOutput]:

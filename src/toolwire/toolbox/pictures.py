@@ -19,6 +19,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.kinds import looking
 from toolwire.toolbox.places import load, wrong
+from toolwire.toolbox.ruled_files import LOOKS, ruled
 
 LARGEST_IMAGE = 20 * 1024 * 1024
 LARGEST_SHOWN = 5 * 1024 * 1024
@@ -70,7 +71,7 @@ def image_tool(files: FileOps) -> Tool:
             width: For resize, the most pixels across; the image keeps its proportions.
             height: For resize, the most pixels down; the image keeps its proportions.
         """
-        body = load(files, path, context, LARGEST_IMAGE).body
+        body = load(ruled(files, context, LOOKS, path), path, context, LARGEST_IMAGE).body
         kind = read_kind(body)
         if kind is None:
             raise wrong(f"{path!r} is not a PNG, JPEG, GIF or WebP image")

@@ -13,6 +13,7 @@ from toolwire.toolbox.finding import MostResults, PatternArgument
 from toolwire.toolbox.kinds import walking
 from toolwire.toolbox.patterns import Pattern, glob
 from toolwire.toolbox.ranking import Hit, best, rank, words_of
+from toolwire.toolbox.ruled_files import LOOKS, ruled
 from toolwire.toolbox.tree import Found, Walk, starts
 
 LARGEST_SEARCHED = 16 * 1024 * 1024
@@ -63,11 +64,12 @@ def grep_tool(files: FileOps) -> Tool:
             literal: Whether the pattern is plain text rather than an expression.
         """
         wanted = Pattern(pattern, ignore_case=ignore_case, literal=literal)
-        walk = Walk(files, starts(files, path, context), context)
+        allowed = ruled(files, context, LOOKS, path)
+        walk = Walk(allowed, starts(allowed, path, context), context)
         matches: list[Match] = []
         searched = 0
         for each in _files(walk, include):
-            text = _text(files, each, walk, LARGEST_SEARCHED)
+            text = _text(allowed, each, walk, LARGEST_SEARCHED)
             searched += text is not None
             if text is not None and wanted.may_match_a_line_of(text):
                 found = _matches(wanted, text, each.path, walk, max_results + 1 - len(matches))
@@ -127,11 +129,12 @@ def search_code_tool(files: FileOps) -> Tool:
             language: Search only files of this language, such as python, rust or js.
         """
         words = words_of(query)
-        walk = Walk(files, starts(files, ".", context), context)
+        allowed = ruled(files, context, LOOKS)
+        walk = Walk(allowed, starts(allowed, ".", context), context)
         lines: list[Hit] = []
         searched = 0
         for each in _files(walk, _SUFFIXES.get(language.lower(), f"*.{language}") if language else ""):
-            text = _text(files, each, walk, LARGEST_CODE)
+            text = _text(allowed, each, walk, LARGEST_CODE)
             searched += text is not None
             found = best(text or "", each.path, words)
             lines += found

@@ -20,6 +20,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.toolbox.ruled_commands import check_links
 
 LONGEST_COMMAND = 30_000
 _REPORT_EVERY_S = 0.5
@@ -138,6 +139,7 @@ def shell_command(context: Context, text: str, workdir: str) -> Command:
         inner = inner.relative_to("/workspace")
     if inner.is_absolute() or ".." in inner.parts:
         raise ToolFailure(f"{workdir!r} is outside of the workspace; give it relative", code=Code.PERMISSION_DENIED)
+    check_links(context, text, str(inner))
     return Command(shell(text), workspace, str(inner), limits=LIMITS["bash"])
 
 

@@ -10,6 +10,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.files import Entry, FileOps
 from toolwire.protocol.outcomes import Code
 from toolwire.toolbox.places import Place, not_found, places, refusal
+from toolwire.toolbox.ruled_files import left_out
 
 MOST_ENTRIES = 200_000
 MOST_IN_A_FOLDER = 20_000
@@ -43,7 +44,7 @@ class Walk:
     @property
     def notes(self) -> list[str]:
         skipped = [f"Left out: {', '.join(sorted(self._skipped))}."] if self._skipped else []
-        return [*self._notes, *skipped]
+        return [*self._notes, *skipped, *left_out(self._files)]
 
     @property
     def cut_short(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 import orjson
 from pydantic import Field
 
+from toolwire.decide.families import Reach
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
@@ -17,6 +18,7 @@ from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.places import Place, destination, load, places, refusal, text_of, wrong
 from toolwire.toolbox.replacing import replaced
+from toolwire.toolbox.ruled_files import CHANGES, ruled
 
 LARGEST_TEXT = 4_000_000
 # What is said when the machine with the files went silent, and not what it said.
@@ -60,7 +62,8 @@ def write_tool(files: FileOps) -> Tool:
             content: The text to write, all of it.
             mode: rewrite replaces what the file held, append adds to its end.
         """
-        return once(files, context, lambda: _write(files, context, path, _encoded(content), mode == "append"))
+        allowed = ruled(files, context, Reach.CHANGES, path)
+        return once(allowed, context, lambda: _write(allowed, context, path, _encoded(content), mode == "append"))
 
     return write
 
@@ -101,7 +104,8 @@ def edit_tool(files: FileOps) -> Tool:
             new_text: The text to put in its place.
             replace_all: Whether to replace every occurrence.
         """
-        return once(files, context, lambda: _edit(files, context, path, (old_text, new_text), replace_all))
+        allowed = ruled(files, context, CHANGES, path)
+        return once(allowed, context, lambda: _edit(allowed, context, path, (old_text, new_text), replace_all))
 
     return edit
 

@@ -1,0 +1,72 @@
+"""Which tools a rule that denies or asks means beside those that it names. Pure.
+
+A rule follows a tool to its other names. A rule about a path or an address means all tools that could do the same to
+that file or page: what may not be read is not searched either, and what may not be written is not patched.
+"""
+
+from enum import Flag, auto
+from functools import lru_cache
+
+from toolwire.protocol.policy import Rule
+
+PATH_ARGUMENTS = ("path", "paths")
+URL_ARGUMENT = "url"
+
+_SAME_TOOL = (
+    frozenset(("read", "read_file")),
+    frozenset(("write", "write_file")),
+    frozenset(("edit", "edit_block")),
+    frozenset(("list", "list_dir")),
+    frozenset(("search_code", "codesearch")),
+)
+SHOWING = frozenset("read read_file grep search_code codesearch image git_diff".split())
+SHOWING_FOLDERS = frozenset(("git_diff",))
+"""Tools that show the content of whole folders and cannot leave a file out."""
+LISTING = frozenset("list list_dir glob find stat".split())
+CHANGING = frozenset("write write_file edit edit_block apply_patch".split())
+FETCHING = frozenset("webfetch browser".split())
+_SHOWS_WHAT_IT_CHANGED = frozenset("edit edit_block apply_patch".split())
+
+
+class Reach(Flag):
+    """What a rule about a path or an address is about: content, names, changes of files, or pages of the web."""
+
+    NOTHING = 0
+    CONTENT = auto()
+    NAMES = auto()
+    CHANGES = auto()
+    PAGES = auto()
+
+
+def every_name(tools: frozenset[str]) -> frozenset[str]:
+    """These tools by all their names."""
+    return tools.union(*(names for names in _SAME_TOOL if names & tools))
+
+
+@lru_cache(maxsize=1024)
+def reach(rule: Rule) -> Reach:
+    """What a rule about a path or an address is about; nothing for any other rule."""
+    names, found = every_name(rule.tools), Reach.NOTHING
+    if rule.argument in PATH_ARGUMENTS:
+        if names & SHOWING or rule.permission == "file_read":
+            found |= Reach.CONTENT | Reach.NAMES
+        if names & LISTING:
+            found |= Reach.NAMES
+        if names & CHANGING or rule.permission == "file_write":
+            found |= Reach.CHANGES
+    elif rule.argument == URL_ARGUMENT and (names & FETCHING or rule.permission == "network"):
+        found |= Reach.PAGES
+    return found
+
+
+@lru_cache(maxsize=1024)
+def tools_like_it(rule: Rule) -> frozenset[str]:
+    """The built-in tools that a rule about a path or an address means because of what they do."""
+    about, found = reach(rule), frozenset[str]()
+    if Reach.CONTENT in about:
+        found |= SHOWING | _SHOWS_WHAT_IT_CHANGED
+    if Reach.NAMES in about:
+        found |= LISTING
+    if Reach.CHANGES in about:
+        found |= CHANGING
+    return found | FETCHING if Reach.PAGES in about else found

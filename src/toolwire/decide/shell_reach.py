@@ -1,0 +1,254 @@
+"""What a shell text could do to the files and pages that a rule is about. Pure.
+
+Where a command names such a file plainly, the rule means it. Where it could reach one (through a folder, a word made
+at run time, a program that opens what it likes), the rule may be meant, and people are asked. What is behind a link is
+not seen from here: whoever runs the text looks there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from toolwire.decide.addresses import address_fits
+from toolwire.decide.families import Reach, reach
+from toolwire.decide.fit import Fit
+from toolwire.decide.paths import BOX_ROOT, may_hold, path_fits, plain
+from toolwire.decide.reading import only_reads, runs_nothing_else
+from toolwire.decide.shell import Reading
+from toolwire.decide.shell_words import UNKNOWN, base_name
+from toolwire.protocol.policy import Rule
+from toolwire.protocol.tools import Grant
+
+# These open no file that a word of theirs names.
+_NO_FILES = frozenset(
+    "echo printf true false : pwd seq expr sleep yes whoami id groups uname arch uptime free ps locale nproc tty "
+    "getconf lscpu pgrep cal factor numfmt exit break continue wait set type which whereis command test hostname "
+    "date basename dirname kill cd".split()
+)
+# These show names and sizes, but nothing of what is in a file.
+_NAMES_ONLY = frozenset("ls dir vdir stat du df realpath readlink".split())
+# These read the files that their words name, and nothing beneath a folder.
+_OPENS_ITS_WORDS = frozenset(
+    "cat tac nl rev head tail wc cut fold fmt expand unexpand paste join comm cmp od hexdump strings column cksum sum "
+    "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum base64 base32 egrep fgrep jq bc sort uniq shuf xxd "
+    "file iconv sed tr grep tsort".split()
+)
+# These change what their words name, and show nothing.
+_CHANGES_ITS_WORDS = frozenset("touch mkdir rmdir rm tee truncate chmod chown unlink".split())
+_COPIES_ITS_WORDS = frozenset("cp install".split())
+_MOVES_ITS_WORDS = frozenset("mv ln".split())
+_GIT_TELLS_NO_CONTENT = frozenset(
+    "status branch tag remote rev-parse describe config merge-base for-each-ref show-ref name-rev count-objects "
+    "check-ignore version ls-files ls-tree rev-list shortlog add commit".split()
+)
+_GIT_PATCH = re.compile(r"-[a-zA-Z]*[pucSGL].*|--patch.*|--unified.*|--cc|--word-diff.*|--color-words.*|--raw.*")
+_DEEP = {
+    **dict.fromkeys(("ls", "dir", "vdir"), re.compile(r"-[a-zA-Z]*R.*|--recursive")),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[a-zA-Z]*[rRd].*|--recursive|--d.*")),
+    "cp": re.compile(r"-[a-zA-Z]*[rRadP].*|--recursive|--archive|--no-d.*|--pre.*"),
+    **dict.fromkeys(("rm", "chmod", "chown"), re.compile(r"-[a-zA-Z]*[rR].*|--recursive")),
+}
+# Through these a process reaches its own files by other names.
+_OTHER_NAMES = re.compile(r"^/+(?:\.*/+)*(?:proc|dev)/", re.IGNORECASE)
+_PIECES = re.compile(r"[=:,;@\s'\"()<>|&`]+")
+
+
+def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> Fit:
+    """Whether a shell text that is run in this folder could do what a rule about a path or an address is about."""
+    about = reach(rule)
+    if Reach.PAGES in about:
+        return _fetches(rule, reading, grant)
+    sight = _Sight(rule, grant, folder)
+    found = Fit.NO
+    if about & (Reach.CONTENT | Reach.NAMES):
+        found = sight.shows(reading)
+    return max(found, sight.changes(reading)) if Reach.CHANGES in about else found
+
+
+def named_paths(reading: Reading, folder: str, roots: Sequence[str]) -> list[str]:
+    """Every path that a shell text run in this folder may name plainly, as seen from the workspace."""
+    places = _Folders(folder, roots)
+    found: dict[str, None] = {}
+    for words in reading.commands:
+        for word in words:
+            for one in candidates(word) if UNKNOWN not in word else ():
+                found.update(dict.fromkeys(places.seen_from(one)))
+        places.enter(words)
+    for word in (*reading.opened, *reading.written):
+        found.update(dict.fromkeys(places.seen_from(word) if UNKNOWN not in word else ()))
+    return list(found)
+
+
+def candidates(word: str) -> Iterator[str]:
+    """What of a word may be a path: all of it, the value of an option, a part behind a colon."""
+    yield word
+    if word.startswith("-") and not word.startswith("--"):
+        yield from (word[at:] for at in range(2, min(len(word), _LONGEST_CLUSTER)))
+    pieces = _PIECES.split(word)
+    if len(pieces) > 1:
+        yield from filter(None, pieces)
+        yield from filter(None, (_PIECES.split(word, maxsplit=1)[1],))
+
+
+_LONGEST_CLUSTER = 20
+
+
+class _Folders:
+    """The folders in which a command may run, as seen from the workspace: `cd` may lead to one more, or fail."""
+
+    def __init__(self, folder: str, roots: Sequence[str]) -> None:
+        inner = _inner(folder, roots) if folder.startswith("/") else folder
+        self._folders = ["" if inner in ("", ".") else inner]
+        self.anywhere = False
+
+    def enter(self, words: Sequence[str]) -> None:
+        if base_name(words[0]) in ("pushd", "popd"):
+            self.anywhere = True
+        if base_name(words[0]) != "cd":
+            return
+        if len(words) != 2 or UNKNOWN in words[1] or words[1].startswith("-") or len(self._folders) > _MOST_FOLDERS:
+            self.anywhere = True
+        else:
+            self._folders += [_joined(one, words[1]) for one in self._folders]
+
+    def seen_from(self, path: str) -> list[str]:
+        return [_joined(one, path) for one in self._folders]
+
+
+_MOST_FOLDERS = 16
+
+
+def _joined(folder: str, path: str) -> str:
+    found = path if path.startswith("/") or not folder else plain(f"{folder}/{path}")
+    return plain(f"{BOX_ROOT}/{found}") if plain(found).startswith("..") else found
+
+
+class _Sight:
+    """What a rule about a path means, as seen from the folders that a command may run in."""
+
+    def __init__(self, rule: Rule, grant: Grant, folder: str) -> None:
+        self._pattern = rule.pattern
+        self._roots = grant.roots
+        self._folders = _Folders(folder, grant.roots)
+
+    def shows(self, reading: Reading) -> Fit:
+        """Whether it could show what is in such a file."""
+        return max(self._each(reading, self._shown_by), *map(self._word, reading.opened), Fit.NO)
+
+    def changes(self, reading: Reading) -> Fit:
+        """Whether it could change such a file."""
+        found = Fit.NO if only_reads(reading) else self._each(reading, self._changed_by)
+        return max(found, *map(self._word, reading.written), Fit.NO)
+
+    def _each(self, reading: Reading, judge: Callable[[Sequence[str]], Fit]) -> Fit:
+        found = Fit.MAYBE if reading.doubt and not only_reads(reading) else Fit.NO
+        for words in reading.commands:
+            found = max(found, judge(words))
+            self._folders.enter(words)
+        return found
+
+    def _shown_by(self, words: Sequence[str]) -> Fit:
+        name, rest = base_name(words[0]), words[1:]
+        if name in _NO_FILES:
+            return Fit.NO
+        plainly = max(map(self._word, words))
+        if plainly is Fit.YES or name in ("touch", "mkdir", "rmdir", "rm"):
+            return plainly
+        if name == "git" and _tells_no_content(rest):
+            return Fit.NO
+        if _goes_deeper(name, rest):
+            return max(plainly, self._beneath(name, rest))
+        if name in _NAMES_ONLY:
+            return max(plainly, *map(self._lists, _plain_words(rest)), Fit.NO)
+        return plainly if name in _OPENS_ITS_WORDS | _COPIES_ITS_WORDS else max(plainly, self._beneath(name, rest))
+
+    def _changed_by(self, words: Sequence[str]) -> Fit:
+        name, rest = base_name(words[0]), words[1:]
+        if name in _NO_FILES or runs_nothing_else(words):
+            return Fit.NO
+        if name == "git" and rest[:1] and rest[0] in ("add", "commit"):
+            return Fit.NO
+        if name not in _CHANGES_ITS_WORDS | _COPIES_ITS_WORDS | _MOVES_ITS_WORDS:
+            return Fit.MAYBE
+        deep = name in _MOVES_ITS_WORDS or _goes_deeper(name, rest)
+        return max(*map(self._word, words), self._beneath(name, rest) if deep else Fit.NO)
+
+    def _word(self, word: str) -> Fit:
+        """Whether a word names such a file; a part of a longer word may do so by chance."""
+        if UNKNOWN in word or self._folders.anywhere or any(map(_OTHER_NAMES.search, candidates(word))):
+            return Fit.MAYBE
+        if not any(map(self._fits, candidates(word))):
+            return Fit.NO
+        return Fit.MAYBE if any(char.isspace() for char in word) else Fit.YES
+
+    def _fits(self, path: str) -> bool:
+        return any(path_fits(one, self._pattern, self._roots) for one in self._folders.seen_from(path))
+
+    def _lists(self, word: str) -> Fit:
+        """Whether a folder is listed in which such files lie."""
+        start = self._pattern.partition("*")[0].rpartition("/")[0]
+        places = self._folders.seen_from(word) if start else ()
+        return Fit.MAYBE if any(path_fits(one, start, self._roots) for one in places) else Fit.NO
+
+    def _beneath(self, name: str, rest: Sequence[str]) -> Fit:
+        """What a command may do that enters folders, or opens what it likes."""
+        if name not in _ENTERS_ITS_WORDS or self._folders.anywhere:
+            return Fit.MAYBE
+        words = [*_plain_words(rest)]
+        if len(words) < _ENTERS_ITS_WORDS[name]:
+            words.append(".")
+        places = [place for word in words for place in self._folders.seen_from(word)]
+        return Fit.MAYBE if any(may_hold(place, self._pattern, self._roots) for place in places) else Fit.NO
+
+
+def _goes_deeper(name: str, words: Sequence[str]) -> bool:
+    """Whether a command that otherwise stays with its words enters folders, or takes names from a file."""
+    if any(word.startswith("--files0-from") or (name == "file" and word.startswith("-f")) for word in words):
+        return True
+    return name in _DEEP and any(map(_DEEP[name].fullmatch, words))
+
+
+# Commands that go into the folders among their words: with fewer words than this, into the one they run in.
+_ENTERS_ITS_WORDS = {
+    "ls": 1, "dir": 1, "vdir": 1, "du": 1, "find": 1, "tree": 1, "grep": 2, "egrep": 2, "fgrep": 2, "rg": 2, "diff": 2,
+    "cp": 2, "mv": 2, "ln": 2, "install": 2, "rm": 1, "chmod": 2, "chown": 2,
+}  # fmt: skip
+
+
+def _tells_no_content(words: Sequence[str]) -> bool:
+    rest = list(words)
+    while rest[:1] and rest[0] in ("--no-pager", "-P", "-C"):
+        rest = rest[2:] if rest[0] == "-C" else rest[1:]
+    if rest[:1] in (["log"], ["reflog"]):
+        return not any(UNKNOWN in word or _GIT_PATCH.fullmatch(word) for word in rest[1:])
+    return bool(rest) and rest[0] in _GIT_TELLS_NO_CONTENT
+
+
+def _plain_words(words: Iterable[str]) -> Iterator[str]:
+    return (word for word in words if not word.startswith("-") and UNKNOWN not in word)
+
+
+def _inner(folder: str, roots: Sequence[str]) -> str:
+    for root in (*roots, BOX_ROOT):
+        if f"{folder}/".startswith(f"{root.rstrip('/')}/"):
+            return folder[len(root.rstrip("/")) :].strip("/")
+    return folder
+
+
+def _fetches(rule: Rule, reading: Reading, grant: Grant) -> Fit:
+    """Whether it could fetch such a page. What only reads has no way out."""
+    if "network" not in grant.permissions or not grant.network or only_reads(reading):
+        return Fit.NO
+    words = [word for words in reading.commands for word in words[1:]]
+    if any(address_fits(one, rule.pattern) for word in words if UNKNOWN not in word for one in _addresses(word)):
+        return Fit.YES
+    harmless = _NO_FILES | _CHANGES_ITS_WORDS | _COPIES_ITS_WORDS | _MOVES_ITS_WORDS
+    idle = all(base_name(words[0]) in harmless or runs_nothing_else(words) for words in reading.commands)
+    return Fit.NO if idle and not reading.doubt else Fit.MAYBE
+
+
+def _addresses(word: str) -> Iterator[str]:
+    for one in dict.fromkeys((word, *word.split(), *word.split("="))):
+        if "://" in one:
+            yield one[max(one.find("http"), 0) :]
+        elif "." in one or ":" in one:
+            yield from (f"http://{one}", f"https://{one}")

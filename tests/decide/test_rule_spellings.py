@@ -1,0 +1,161 @@
+"""A rule that denies means the thing: every spelling of an address, values of any length, programs behind options."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolwire import Effect, Grant, Tier, Tool
+from toolwire.decide.addresses import address_fits
+from toolwire.decide.globs import fits
+from toolwire.decide.policy import ruling
+from toolwire.decide.reading import only_reads
+from toolwire.decide.shell import read_shell
+from toolwire.protocol.policy import Autonomy, Rule, Verdict
+
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+TEXT = {"type": "string"}
+BASH = Tool("bash", "Run.", {"properties": {"command": TEXT}}, tier=Tier.RUN, needs=frozenset({"shell"}))
+FETCH = Tool("webfetch", "", {"properties": {"url": TEXT}}, effect=Effect.IDEMPOTENT, needs=frozenset({"network"}))
+BROWSER = replace(FETCH, name="browser", tier=Tier.RUN)
+WRITE = Tool("write", "", {"properties": {"path": TEXT, "content": TEXT}}, tier=Tier.RUN)
+ONLINE = Grant(Tier.RUN, frozenset({"shell", "network"}), ("/w",), network=("good.test:8099",), autonomy=Autonomy.FULL)
+ADMIN = "deny webfetch where url is http://good.test:8099/admin*"
+
+SAME = [
+    *("http://good.test:8099/admin", "http://good.test:8099//admin/x", "http://good.test:8099/./admin"),
+    *("http://good.test:8099/a/../admin", "http://good.test:8099/%61dmin", "http://good.test:8099/%2561dmin"),
+    *("http://good.test.:8099/admin", "http://good.test:08099/admin", "HTTP://GOOD.TEST:8099/ADMIN"),
+    *("http://me:pw@good.test:8099/admin", "http://good.test:8099/admin?x=1", "http://good.test:8099/admin#x"),
+    *("http://good.test:8099/ad\tmin", " http://good.test:8099/admin", "http://good.test:8099\\admin"),
+    *("http://good%2etest:8099/admin", "http://good\u3002test:8099/admin", "http://go\u00adod.test:8099/admin"),
+    *("http://good.test:8099/%2e%2e/admin", "http://good.test:8099/x/%2e%2e/admin", "http://good.test:8099/;/../admin"),
+    *("http:/good.test:8099/admin", "http://good.test:8099/\uff41dmin", "http://good.test:8099/x%2f..%2fadmin"),
+]
+OTHERS = [
+    *("http://good.test:8099/", "http://good.test:8099/docs/admin", "http://good.test:8099/x?u=/admin"),
+    *("http://other.test:8099/admin", "http://good.test:8098/admin", "http://good.test:8099@other.test/admin"),
+]
+
+
+@pytest.mark.parametrize("tool", [FETCH, BROWSER], ids=["webfetch", "browser"])
+@pytest.mark.parametrize("url", SAME)
+def test_T92_every_spelling_of_an_address_is_the_address(tool: Tool, url: str) -> None:
+    assert ruling(tool, {"url": url}, replace(ONLINE, rules=(Rule.parse(ADMIN),))).verdict is DENY
+
+
+def test_T92_control_compared_as_text_most_spellings_are_other_addresses() -> None:
+    passed = [url for url in SAME if not fits(url, "http://good.test:8099/admin*")]
+    assert len(passed) == len(SAME) - 3
+
+
+@pytest.mark.parametrize("tool", [FETCH, BROWSER], ids=["webfetch", "browser"])
+@pytest.mark.parametrize("url", OTHERS)
+def test_other_addresses_are_not_taken_for_a_denied_one(tool: Tool, url: str) -> None:
+    assert ruling(tool, {"url": url}, replace(ONLINE, rules=(Rule.parse(ADMIN),))).verdict is ALLOW
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url"),
+    [
+        ("https://bücher.test/*", "https://xn--bcher-kva.test/a"),
+        ("https://xn--bcher-kva.test/*", "https://BÜCHER.test/a"),
+        ("http://127.0.0.1/*", "http://2130706433/x"),
+        ("http://127.0.0.1/*", "http://0x7f.1/x"),
+        ("http://[::1]/*", "http://[0:0:0:0:0:0:0:1]/x"),
+        ("https://good.test/*", "https://good.test:443"),
+        ("https://good.test:443/*", "https://good.test/a"),
+        ("https://good.test", "https://good.test/"),
+        ("https://*.good.test/*", "https://a.good.test/"),
+        ("good.test/admin*", "https://good.test/admin"),
+        ("*evil.test*", "https://EVIL.test./"),
+        ("https://GOOD.test./Admin", "https://good.test/admin/?a"),
+    ],
+)
+def test_T92_patterns_and_addresses_are_brought_into_one_spelling(pattern: str, url: str) -> None:
+    assert address_fits(url, pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("curl http://good.test:8099/admin", DENY),
+        ("curl -s good.test:8099/./admin -o x", DENY),
+        ("wget --header=a:b http://good.test:8099//admin", DENY),
+        ("curl -K config", ASK),
+        ("curl http://good.test:8099/docs", ASK),
+        ("python3 fetch.py", ASK),
+        ("cat README.md | sort", ALLOW),
+        ("mkdir -p a/b && touch a/b/c", ALLOW),
+    ],
+)
+def test_T92_a_command_with_a_way_out_is_asked_about_where_an_address_is_denied(text: str, verdict: Verdict) -> None:
+    ruled = ruling(BASH, {"command": text}, replace(ONLINE, rules=(Rule.parse(ADMIN),)))
+    assert ruled.verdict is verdict, ruled.sentence
+    assert ruling(BASH, {"command": text}, ONLINE).verdict is ALLOW, "the control: without the rule it runs"
+
+
+@pytest.mark.parametrize("before", [0, 9_999, 10_001, 3_000_000])
+def test_T93_a_pattern_fits_values_of_any_length(before: int) -> None:
+    grant = replace(ONLINE, rules=(Rule.parse("deny write where content is *PRIVATE KEY*"),))
+    long = "a/" * (before // 2)
+    assert ruling(WRITE, {"path": "a", "content": f"{long}-- private key --"}, grant).verdict is DENY
+    assert ruling(replace(WRITE, name="write_file"), {"content": f"{long}private key"}, grant).verdict is DENY
+    assert ruling(WRITE, {"path": "a", "content": f"{long}nothing"}, grant).verdict is ALLOW
+
+
+def test_T93_control_a_bound_on_the_length_lets_the_rest_through() -> None:
+    value = "x" * 10_001 + "PRIVATE KEY"
+    assert fits(value, "*PRIVATE KEY*")
+    assert not fits(value[:10_000], "*PRIVATE KEY*")
+
+
+def test_a_pattern_with_many_stars_takes_time_that_grows_with_the_value_alone() -> None:
+    grant = replace(ONLINE, rules=(Rule.parse(f"deny write where content is {'*a' * 50}*b"),))
+    assert ruling(WRITE, {"content": "a" * 4_000_000}, grant).verdict is ALLOW
+
+
+STARTS_A_PROGRAM = [
+    *("git grep -O'touch x' foo", "git grep -Otouch foo", "git grep -nOtouch foo", "git grep -O/usr/bin/touch foo"),
+    *("git grep --open-files-in-pager=touch foo", "git grep --open-files-in-pager='touch x' foo"),
+    *("git -c core.pager='touch x' log", "git -c diff.external=touch diff", "git -c alias.x='!touch y' x"),
+    *("rg --pre touch foo", "rg --pre=touch foo", "rg --hostname-bin=touch foo", "sort --compress-program=touch a"),
+    *("find . -exec touch x ;", "find . -ok touch x ;", "find . -execdir touch x +", "xargs touch", "xargs -n1 touch"),
+    *("tar --to-command=touch -xf a", "tar -I touch -xf a", "tar -Itouch -xf a", "less '+!touch x' a", "env touch x"),
+    *("man -Ptouch ls", "man -H'touch x' ls", "ssh -oProxyCommand='touch x' h", "split --filter='touch x' a"),
+]
+WRITES_A_FILE = [
+    *("git log --output=x", "git diff --output x", "git archive -o x HEAD", "git archive --output=x HEAD"),
+    *("sort -o x a", "sort -ox a", "sort --output=x a", "tree -o x", "file -C -m x", "xxd -r a x", "xxd a x"),
+    *("find . -fprintf x %p", "find . -fprint x", "find . -fls x", "find . -delete", "date -s now", "date 01010000"),
+    *("shuf -o x a", "uniq a x", "iconv -o x a", "git diff --ext-diff", "git log --textconv -p", "git show --ext-diff"),
+    *("git diff --no-index --ext-diff a b", "git cat-file --textconv HEAD:a", "git cat-file --filters HEAD:a"),
+    *("git format-patch HEAD", "git branch x", "git tag x", "git config a.b c", "git remote add a b", "git stash"),
+    *("git bundle create x HEAD", "git --exec-path=. log", "git --git-dir=x log", "git -p log", "sed -i s/a/b/ x"),
+    *("sed -n 'w x' a", "sed 'e touch x' a", "hostname new", "printf -v x a", "env -S 'touch x'", "jq . a > x"),
+]
+
+
+@pytest.mark.parametrize("text", STARTS_A_PROGRAM)
+def test_T94_a_program_behind_an_option_is_found_by_a_rule_that_denies_it(text: str) -> None:
+    online = replace(ONLINE, network=())
+    denied = replace(online, rules=(Rule.parse("deny bash where command is touch"),))
+    assert ruling(BASH, {"command": text}, denied).verdict is not ALLOW
+    assert ruling(BASH, {"command": text}, online).verdict is ALLOW, "the control: at full autonomy it runs unasked"
+
+
+@pytest.mark.parametrize("text", [*STARTS_A_PROGRAM, *WRITES_A_FILE])
+def test_T94_no_option_that_starts_a_program_or_writes_a_file_counts_as_reading(text: str) -> None:
+    assert not only_reads(read_shell(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["git grep -n touch", "git log --oneline -O1 || ls", "sort -n a", "find . -name touch"]
+)
+def test_a_denied_word_that_is_only_looked_for_is_not_asked_about(text: str) -> None:
+    denied = replace(ONLINE, rules=(Rule.parse("deny bash where command is touch"),))
+    assert ruling(BASH, {"command": text}, denied).verdict is ALLOW
+
+
+def test_T94_control_a_table_without_options_would_take_git_grep_for_reading() -> None:
+    assert only_reads(read_shell("git grep -n foo"))
+    assert read_shell("git grep -Otouch foo").commands[0][:2] == ("git", "grep")
