@@ -23,6 +23,10 @@ def command(workspace: Path, text: str, **more: object) -> Command:
     return Command(shell(text), str(workspace), **more)  # type: ignore[arg-type]
 
 
+# A box cannot reach a pipe that was there before it.
+WAIT_FOR_PIPE = "echo up; until test -p alive; do sleep 0.01; done"
+
+
 @pytest.mark.feature("F062")
 async def test_the_shell_tool_runs_on_another_machine_without_a_word_changed(far: FarExec, workspace: Path) -> None:
     grant = Grant(tier=Tier.RUN, permissions=frozenset({"shell"}), roots=(str(workspace),), confirmed=frozenset({"*"}))
@@ -76,17 +80,23 @@ async def test_a_long_output_keeps_its_ends_its_size_and_its_digest(far: FarExec
 
 
 async def test_a_command_whose_time_is_up_is_ended_there(far: FarExec, workspace: Path) -> None:
+    up = asyncio.Event()
+    text = f"{WAIT_FOR_PIPE}; exec 9> alive; sleep 50 & wait"
+    running = asyncio.ensure_future(far.run(command(workspace, text, limits=ExecLimits(2.0)), lambda *_: up.set()))
+    async with asyncio.timeout(20):
+        await up.wait()
     async with asyncio.timeout(20), hearing(workspace / "alive") as alive:
-        ran = await far.run(command(workspace, "exec 9> alive; sleep 50 & wait", limits=ExecLimits(1.0)))
-
-        assert ran.limit == "wall"
+        assert (await running).limit == "wall"
         assert await alive.read() == b"", "the pipe ends when nothing of it is left"
 
 
 async def test_a_canceled_command_is_ended_there_with_all_that_it_started(far: FarExec, workspace: Path) -> None:
-    text = "(setsid bash -c 'exec 9> alive; echo begun >&9; sleep 50' &); sleep 50"
+    up = asyncio.Event()
+    text = f"{WAIT_FOR_PIPE}; (setsid bash -c 'exec 9> alive; echo begun >&9; sleep 50' &); sleep 50"
+    running = asyncio.ensure_future(far.run(command(workspace, text), lambda *_: up.set()))
+    async with asyncio.timeout(20):
+        await up.wait()
     async with asyncio.timeout(20), hearing(workspace / "alive") as alive:
-        running = asyncio.ensure_future(far.run(command(workspace, text)))
         assert await alive.readline() == b"begun\n"
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -173,19 +173,18 @@ async def test_a_folder_is_lent_wherever_it_lies_and_cannot_be_changed(
 
 def test_T30_a_box_dies_with_the_process_that_opened_it_even_by_kill_9(workspace: Path) -> None:
     """A daemon in the box holds a pipe open; the pipe tells when the last holder is gone."""
-    os.mkfifo(workspace / "pipe")
-    reader = os.open(workspace / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     script = (
         "import asyncio, sys\n"
         "from toolwire.execute.sandbox.engines import local_sandbox\n"
         "from toolwire.protocol.operations import Command, shell\n"
-        "text = 'exec 3> pipe; (setsid nohup sleep 100 &); echo up; sleep 100'\n"
+        "text = 'mkfifo pipe; exec 3<> pipe; (setsid nohup sleep 100 &); echo up; sleep 100'\n"
         "said = lambda _stream, piece: print('up', flush=True)\n"
         "asyncio.run(local_sandbox().run(Command(shell(text), sys.argv[1]), said))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(workspace)], stdout=subprocess.PIPE, text=True) as opener:
         assert opener.stdout is not None
         assert opener.stdout.readline() == "up\n"
+        reader = os.open(workspace / "pipe", os.O_RDONLY | os.O_NONBLOCK)
         held = select.poll()
         held.register(reader, select.POLLIN)
         assert held.poll(0) == []

@@ -91,10 +91,7 @@ async def test_where_there_is_no_repository_the_tools_say_so(ask: Asked, workspa
         assert failed.value.code is Code.NOT_FOUND
 
 
-async def test_what_an_open_box_puts_in_place_of_protected_names_is_not_shown_or_committed(
-    ask: Asked, repo: Path
-) -> None:
-    """A job that runs for hours keeps empty stand-ins in the workspace; they are nobody's work."""
+async def test_while_a_box_is_open_git_shows_and_commits_nothing_of_ours(ask: Asked, repo: Path) -> None:
     (repo / "new.txt").write_text("x\n")
     heard = asyncio.Event()
     job = asyncio.create_task(
@@ -102,7 +99,7 @@ async def test_what_an_open_box_puts_in_place_of_protected_names_is_not_shown_or
     )
     async with asyncio.timeout(20):
         await heard.wait()
-    assert (repo / ".mcp.json").exists()
+    assert git(repo, "status", "--short", "--ignored") == "?? new.txt"
 
     status = await ask("git_status")
     done = await ask("git_commit", message="Take all", all=True)

@@ -160,6 +160,7 @@ def write_ran(ran: Ran) -> dict[str, Any]:
         "engine": ran.engine,
         "profile": ran.profile,
         "weaker": ran.weaker,
+        "notes": ran.notes,
     }
 
 
@@ -171,7 +172,8 @@ def _read_ran(ran: dict[str, Any]) -> Ran:
             "stdout": dict(stdout), "stderr": dict(stderr),
         }:  # fmt: skip
             out, err = _read_output(stdout), _read_output(stderr)
-            return Ran(exit_code, signal, out, err, elapsed_s, limit, engine, profile, tuple(map(str, weaker)))
+            notes = tuple(map(str, ran.get("notes") or ()))
+            return Ran(exit_code, signal, out, err, elapsed_s, limit, engine, profile, tuple(map(str, weaker)), notes)
         case _:
             raise Lost("the far end gave an answer that makes no sense")
 

@@ -5,6 +5,8 @@ import os
 import stat
 from dataclasses import dataclass, field
 
+from toolwire.execute.sandbox.protected import STAND_IN_TIME
+
 BLOCK = 512
 _OWN_STATE = ".toolwire"
 _LONGEST = 2_000  # a path may have 4,096 bytes: below a longer one a new beginning is opened
@@ -60,7 +62,7 @@ def used_bytes(folder: str, enough: int) -> int:
     except OSError:
         return 0
     count = _Count(enough)
-    waiting = [(top, name, mine) for name, mine in _inside(top.descriptor, count, _OWN_STATE)]
+    waiting = [(top, name, mine) for name, mine in _inside(top.descriptor, count, is_top=True)]
     del top
     while waiting and count.bytes <= enough:
         beginning, path, is_ours = waiting.pop()
@@ -88,7 +90,12 @@ def _opened(above: _Beginning, path: str, count: _Count, *, is_ours: bool) -> _B
     return None
 
 
-def _inside(folder: int, count: _Count, without: str = "") -> list[tuple[str, bool]]:
+def _is_ours(name: str, facts: os.stat_result) -> bool:
+    """Whether a folder at the top is toolwire's: its state, or what stands for a missing `.git` while a box is open."""
+    return name == _OWN_STATE or (name == ".git" and facts.st_mtime == STAND_IN_TIME)
+
+
+def _inside(folder: int, count: _Count, *, is_top: bool = False) -> list[tuple[str, bool]]:
     """Count what is in a folder; the folders in it, and whether they are ours."""
     found = []
     with os.scandir(folder) as entries:
@@ -98,7 +105,7 @@ def _inside(folder: int, count: _Count, without: str = "") -> list[tuple[str, bo
             except OSError:
                 continue
             if stat.S_ISDIR(facts.st_mode):
-                if entry.name == without:
+                if is_top and _is_ours(entry.name, facts):
                     continue
                 found.append((entry.name, facts.st_uid == os.geteuid()))
             count.add(facts)

@@ -90,6 +90,7 @@ class Ran:
     """How a command ended. `limit` names what ended it: wall, cpu, memory, file_size, repositories, or nothing.
 
     `engine` and `profile` say what confined it; `weaker` lists what was promised and could not be had here.
+    `notes` tell what was protected from it, and what of its work was moved aside.
     """
 
     exit_code: int | None
@@ -101,6 +102,7 @@ class Ran:
     engine: str = ""
     profile: str = ""
     weaker: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 Listener = Callable[[str, bytes], None]

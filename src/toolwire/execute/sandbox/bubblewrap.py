@@ -36,7 +36,6 @@ from toolwire.execute.sandbox.workspace import (
     STAGED_TMP,
     TMP,
     Workspace,
-    ignore_stand_ins,
     lend_door,
     lent,
     open_workspace,
@@ -109,7 +108,7 @@ class Bubblewrap:
     def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
         lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
-        inside = held.keep(self._inside(command, workspace).memory())
+        inside = held.keep(self._inside(command).memory())
         base = self._base(command, workspace)
         arguments = self._arguments(command, workspace, held, has_base=base is not None)
         given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
@@ -119,7 +118,8 @@ class Bubblewrap:
         passed += [base] if base is not None else []
         digest = self._profile(arguments, command)
         box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, digest)
-        box.stages, box.group, box.weaker, box.look, box.undo = 2, group, self.weaker, workspace.look, [workspace.close]
+        box.stages, box.group, box.weaker, box.workspace, box.undo = 2, group, self.weaker, workspace, [workspace.close]
+        workspace.observe(group.activity)
         return box
 
     def _base(self, command: Command, workspace: Workspace) -> int | None:
@@ -145,10 +145,9 @@ class Bubblewrap:
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
 
-    def _inside(self, command: Command, workspace: Workspace) -> Plan:
+    def _inside(self, command: Command) -> Plan:
         """From bubblewrap to the command: where it works, what it may touch."""
-        plan = ignore_stand_ins(Plan(), workspace, HOME)
-        plan.limit(resource.RLIMIT_NPROC, command.limits.processes)
+        plan = Plan().limit(resource.RLIMIT_NPROC, command.limits.processes)
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         confine(plan, command, self._landlock)
@@ -209,6 +208,8 @@ def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
         words += ["--ro-bind", workspace.source(name), f"/workspace/{name}"]
     for name in workspace.guard.hidden:
         words += ["--size", "4096", "--tmpfs", f"/workspace/{name}", "--remount-ro", f"/workspace/{name}"]
+    for name in workspace.guard.masked:
+        words += ["--ro-bind", os.devnull, f"/workspace/{name}"]
     return words
 
 

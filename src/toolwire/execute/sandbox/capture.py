@@ -91,7 +91,7 @@ class Watch:
             await asyncio.wait((self._over,), timeout=min(left_s, _LOOK_EVERY_S))
             if self._over.done():
                 return ""
-            if self._box.look is not None and await asyncio.to_thread(self._box.look):
+            if self._box.workspace is not None and await asyncio.to_thread(self._box.workspace.look):
                 planted += 1
                 if planted > _MOST_PLANTED:  # it does so again and again: between two looks someone could obey it
                     return "repositories"

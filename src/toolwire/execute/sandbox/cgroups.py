@@ -18,6 +18,7 @@ _OLD_SWAP = "memory.memsw.limit_in_bytes"
 _SWAP = (_OLD_SWAP, "memory.swap.max")
 _EMPTY_WITHIN_S = 1.0
 _MOST_FOLDERS = 20_000
+_MOST_THREADS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,17 @@ class Group:
             if "pids" in place.controllers and _counted(place.folder / "pids.events", "max"):
                 found.add("processes")
         return frozenset(found)
+
+    def activity(self) -> tuple[str, ...] | None:
+        """How long each thread has run so far: it changes whenever one of them runs. None where that is not known."""
+        if not self._places:
+            return None
+        place = self._places[0]
+        threads = _words(place.folder / ("cgroup.threads" if place.unified else "tasks"))
+        if len(threads) > _MOST_THREADS:
+            return None
+        ran = tuple(f"{thread} {' '.join(_lines(Path(f'/proc/{thread}/schedstat')))}" for thread in sorted(threads))
+        return None if any(one.endswith(" ") for one in ran) else ran
 
     def kill(self) -> None:
         """Kill every member, at once where the kernel can do it."""

@@ -26,12 +26,32 @@ class Report:
     weaker: tuple[str, ...] = ()
 
 
+class OpenWorkspace(Protocol):
+    """The workspace of an open box, as whoever follows the box sees it."""
+
+    def look(self) -> bool:
+        """Move aside what the box has planted by now; whether it does so again and again."""
+        ...
+
+    def notes(self) -> list[str]:
+        """After the box has closed, what its result should tell about the workspace."""
+        ...
+
+    def failures(self) -> list[str]:
+        """After the box has closed, what should have been moved aside and could not."""
+        ...
+
+    def protected_names(self) -> dict[str, tuple[str, ...]]:
+        """Which names the box could not change, read or reach: `sealed`, `hidden`, `masked`."""
+        ...
+
+
 @dataclass(slots=True)
 class Box:
     """A command that runs. `status` is where helpers say how far they came: `stages` of them must say ready.
 
-    `stop` is an engine's own way to end it; False when that is not possible yet, or any more. `look` is done now and
-    then while it runs, and says whether it has planted something that had to be held back.
+    `stop` is an engine's own way to end it; False when that is not possible yet, or any more. Its `workspace` is looked
+    at now and then while it runs.
     """
 
     process: subprocess.Popen[bytes]
@@ -44,7 +64,7 @@ class Box:
     group: Group | None = None
     weaker: tuple[str, ...] = ()
     stop: Callable[[], bool] | None = None
-    look: Callable[[], bool] | None = None
+    workspace: "OpenWorkspace | None" = None
     undo: list[Callable[[], object]] = field(default_factory=list)
     pidfd: int = -1
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from toolwire.protocol.operations import Command, ExecOps, shell
 _GONE_WITHIN_S = 1.0
 _AT_ONCE = 4
 _NEW_FOR_ALL = 0o3666
+_SOCKET, _PIPE = "daemon.sock", "daemon.pipe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,35 @@ class Host:
         command = Command(
             shell(self._filled(probe.script)), str(workspace), writable=probe.writable, limits=probe.limits
         )
+        daemons = self._daemons(workspace)
         try:
             ran = await ops.run(command)
+            if not probe.attack:
+                said = f"{ran.exit_code} {ran.limit} {ran.stderr.text[-300:]}"
+                return Finding(probe, "WORKS" in ran.stdout.text, said)
+            return Finding(probe, not self._broken(probe, workspace, ran.stdout.text), ran.stderr.text[-300:])
         except ToolFailure as failure:
             return Finding(probe, given=False, said=str(failure))
         finally:
+            daemons.close()
             shutil.rmtree(workspace, ignore_errors=True)
-        if not probe.attack:
-            return Finding(probe, "WORKS" in ran.stdout.text, f"{ran.exit_code} {ran.limit} {ran.stderr.text[-300:]}")
-        return Finding(probe, not self._broken(probe, ran.stdout.text), ran.stderr.text[-300:])
 
-    def _broken(self, probe: Probe, stdout: str) -> bool:
+    def _daemons(self, workspace: Path) -> ExitStack:
+        """Sockets that a program of this machine listens on, and a pipe that it reads, in the workspace."""
+        with ExitStack() as opened:
+            for folder in (workspace, *workspace.glob("deep/er")):
+                listening = opened.enter_context(socket.socket(socket.AF_UNIX))
+                listening.bind(str(folder / _SOCKET))
+                (folder / _SOCKET).chmod(0o666)
+                listening.listen()
+            os.mkfifo(workspace / _PIPE)
+            (workspace / _PIPE).chmod(0o666)
+            opened.callback(os.close, os.open(workspace / _PIPE, os.O_RDONLY | os.O_NONBLOCK))
+            return opened.pop_all()
+
+    def _broken(self, probe: Probe, workspace: Path, stdout: str) -> bool:
+        if probe.plants:
+            return os.path.lexists(workspace / probe.plants)
         match probe.evidence:
             case "process":
                 return self._left_behind()
@@ -97,6 +117,8 @@ class Host:
             (folder / ".git" / "config").write_text("[core]\n")
             (folder / ".toolwire").mkdir()
             (folder / ".toolwire" / "record").write_text("secret\n")
+            (folder / "deep" / "er").mkdir(parents=True)
+            (folder / "deep" / "er" / ".npmrc").write_text("x=y\n")
         return folder
 
     def _filled(self, script: str) -> str:
@@ -113,6 +135,8 @@ class Host:
             "port": self._tcp.getsockname()[1],
             "udp": self._udp.getsockname()[1],
             "abstract": self._token,
+            "socket": _SOCKET,
+            "pipe": _PIPE,
         }
         for name, fact in facts.items():
             script = script.replace(f"{{{name}}}", str(fact))

@@ -20,7 +20,6 @@ from toolwire.execute.sandbox.trial import examined
 from toolwire.execute.sandbox.workspace import (
     TMP,
     Workspace,
-    ignore_stand_ins,
     lend_door,
     open_workspace,
     ready_stage,
@@ -85,7 +84,8 @@ class Firejail:
         outside = held.keep(self._outside(command, workspace, group, launcher).memory())
         digest = profile(repr((words, self._landlock, self.weaker, command.limits, command.writable)))
         box = Box.of(helper(outside, streams.to_status), held.all, streams, self.name, digest)
-        box.stages, box.group, box.weaker, box.look, box.undo = 2, group, self.weaker, workspace.look, [workspace.close]
+        box.stages, box.group, box.weaker, box.workspace, box.undo = 2, group, self.weaker, workspace, [workspace.close]
+        workspace.observe(group.activity)
         return box
 
     def _outside(self, command: Command, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
@@ -106,7 +106,7 @@ class Firejail:
 
     def _inside(self, command: Command, workspace: Workspace) -> Plan:
         home = _home()
-        plan = ignore_stand_ins(Plan(), workspace, home).limit(_PROCESSES, command.limits.processes)
+        plan = Plan().limit(_PROCESSES, command.limits.processes)
         if command.workspace:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         if self._landlock:

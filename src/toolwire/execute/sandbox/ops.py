@@ -8,6 +8,7 @@ from time import perf_counter
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.capture import Watch
 from toolwire.execute.sandbox.contract import Box, Engine, Report
+from toolwire.execute.sandbox.refusals import explain_refusals
 from toolwire.execute.sandbox.starter import STARTER
 from toolwire.protocol.operations import Command, Listener, Ran
 from toolwire.protocol.outcomes import Code
@@ -16,6 +17,7 @@ STRENGTH = ("none", "firejail", "bubblewrap", "podman")
 """The engines, weakest first."""
 
 DEFAULT = "bubblewrap"
+_MOST_NAMED = 5
 _MOST_ARGUMENT_BYTES = 120_000  # the kernel takes 128 KiB for one argument
 
 
@@ -56,10 +58,11 @@ class Sandbox:
         began = perf_counter()
         box = await _launched(engine, command)
         try:
-            return await Watch(box, command, listener, began).end()
+            ran = await Watch(box, command, listener, began).end()
         finally:
             if not await asyncio.shield(asyncio.to_thread(box.close)):
                 self._left.append(box)
+        return _with_notes(ran, box)
 
     def _recover(self) -> bool:
         """Try once more to remove what would not go; True when all of it is gone."""
@@ -93,6 +96,20 @@ async def _launched(engine: Engine, command: Command) -> Box:
     except asyncio.CancelledError:
         starting.add_done_callback(lambda done: None if done.exception() else done.result().close())
         raise
+
+
+def _with_notes(ran: Ran, box: Box) -> Ran:
+    """What ran, with what became of the workspace. Raises ToolFailure where something planted could not be removed."""
+    if box.workspace is None:
+        return ran
+    if failed := box.workspace.failures():
+        raise ToolFailure(
+            f"the command has made {', '.join(failed[:_MOST_NAMED])}, which other programs obey, and toolwire could "
+            "not move it aside. Look at it and remove it before you go on",
+            code=Code.PERMISSION_DENIED,
+        )
+    notes = [*explain_refusals(ran.stderr.text, box.workspace.protected_names()), *box.workspace.notes()]
+    return replace(ran, notes=tuple(notes)) if notes else ran
 
 
 def _check(command: Command) -> None:

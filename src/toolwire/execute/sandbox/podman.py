@@ -24,10 +24,10 @@ from toolwire.execute.sandbox.workspace import (
     STAGED_TMP,
     TMP,
     Workspace,
-    ignore_stand_ins,
     lend_door,
     open_workspace,
     ready_stage,
+    seal,
     stage,
 )
 from toolwire.protocol.operations import Command, ExecLimits
@@ -88,7 +88,7 @@ class Podman:
         pidfile = Path(os.environ.get("XDG_RUNTIME_DIR", "/run"), f"{name}.pid")
         lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
-        inner = held.keep(_high(held.keep(self._inside(command, workspace).memory())))
+        inner = held.keep(_high(held.keep(self._inside(command).memory())))
         status = held.keep(_high(streams.to_status))
         words = ["run", "--name", name, f"--pidfile={pidfile}", *self._arguments(command, workspace)]
         words += [f"--preserve-fds={_INNER_STATUS - 2}", "--rootfs", str(self._rootfs)]
@@ -98,7 +98,8 @@ class Podman:
         box = Box.of(helper(outside, status), held.all, streams, self.name, self._profile(words))
         box.stages, box.weaker = 2, self.weaker
         box.stop = lambda: _kill_container(pidfile)
-        box.look = workspace.look
+        box.workspace = workspace
+        workspace.observe(lambda: _group_of(pidfile).activity())
         box.undo = [workspace.close, lambda: self._remove(name, pidfile)]
         return box
 
@@ -106,7 +107,7 @@ class Podman:
         plan = Plan()
         if os.geteuid() == 0:
             ready_stage()
-            stage(plan, workspace, limits.tmp_bytes, limits.tmp_files)
+            seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
         plan.call("dup3", inner, _INNER_PLAN, 0).call("dup3", status, _INNER_STATUS, 0)
         home = os.environ.get("HOME", "/root")
         runtime = ("--runtime", self._runtime) if self._runtime else ()
@@ -115,8 +116,8 @@ class Podman:
             surroundings.append(f"XDG_RUNTIME_DIR={os.environ['XDG_RUNTIME_DIR']}")
         return plan.become(("/usr/bin/env", "-i", *surroundings, self._program, *runtime, *words))
 
-    def _inside(self, command: Command, workspace: Workspace) -> Plan:
-        plan = ignore_stand_ins(Plan(), workspace, HOME)
+    def _inside(self, command: Command) -> Plan:
+        plan = Plan()
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         confine(plan, command, self._landlock)
@@ -172,13 +173,30 @@ def _mounts(command: Command, workspace: Workspace) -> list[str]:
     if workspace.guard is None:
         return []
     words = ["--volume", f"{workspace.source()}:/workspace:{'rw' if command.writable else 'ro'}"]
+    if workspace.tree is not None:  # protected already, by root: what is mounted below it comes along
+        return words
     for name in workspace.guard.kept:
-        words += ["--volume", f"{workspace.source(name)}:/workspace/{name}:rw"]
+        words += _bind(workspace.source(name), name, "rw")
     for name in workspace.guard.sealed:
-        words += ["--volume", f"{workspace.source(name)}:/workspace/{name}:ro"]
+        words += _bind(workspace.source(name), name, "ro")
     for name in workspace.guard.hidden:
-        words += ["--mount", f"type=tmpfs,destination=/workspace/{name},ro,notmpcopyup,tmpfs-size=4096"]
+        words += ["--mount", f"type=tmpfs,{_field('destination', name)},ro,notmpcopyup,tmpfs-size=4096"]
+    for name in workspace.guard.masked:
+        words += _bind(os.devnull, name, "ro")
     return words
+
+
+def _bind(source: str, name: str, how: str) -> list[str]:
+    return ["--mount", f'type=bind,"source={_quoted(source)}",{_field("destination", name)},{how}']
+
+
+def _field(key: str, name: str) -> str:
+    """A field with a path of the workspace, which may have commas in it."""
+    return f'"{key}=/workspace/{_quoted(name)}"'
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', '""')
 
 
 def _kill_container(pidfile: Path) -> bool:
@@ -190,11 +208,19 @@ def _kill_container(pidfile: Path) -> bool:
         first = int(pidfile.read_text())
         if not _is_contained(first):
             return False
-        group = Group.around(first, _ITS_GROUP)
+        group = _group_of(pidfile)
         os.kill(first, signal.SIGKILL)
         group.kill()
         return True
     return False
+
+
+def _group_of(pidfile: Path) -> Group:
+    """The group that podman has made for a container; an empty one where there is none."""
+    try:
+        return Group.around(int(pidfile.read_text()), _ITS_GROUP)
+    except (OSError, ValueError):
+        return Group([])
 
 
 def _is_contained(process: int) -> bool:

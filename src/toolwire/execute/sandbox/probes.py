@@ -16,7 +16,10 @@ SMALL = ExecLimits(5, 0, 1, 96 * MIB, 24, 64, 4 * MIB, 4 * MIB, 200, MIB)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question. `evidence` says where a break-out shows: said, process (left behind) or datagram (arrived)."""
+    """One question. `evidence` says where a break-out shows: said, process (left behind) or datagram (arrived).
+
+    With `plants` it shows when something lies at that path of the workspace after the box has closed.
+    """
 
     name: str
     tries: str
@@ -27,6 +30,7 @@ class Probe:
     limits: ExecLimits = ExecLimits(wall_s=10)
     writable: bool = True
     bare: bool = False
+    plants: str = ""
 
 
 def _call(name: str, arguments: str, threat: str = "T28") -> Probe:
@@ -56,6 +60,11 @@ def _tries(what: str, shown: str = "") -> str:
     return f"{what} 2>/dev/null && echo ESCAPED{shown}; true"
 
 
+def _reaches(path: str) -> str:
+    perl = f"socket(S, AF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un(qq({path}))) ? 0 : 1)"
+    return _tries(f"perl -MSocket -e '{perl}'")
+
+
 # For x86-64: asks for its process id by the numbers of 32-bit programs, and says ESCAPED if it is told.
 _OLD_NUMBERS = (
     "7f454c4602010100000000000000000002003e000100000078004000000000004000000000000000000000000000000000000000400038000100"
@@ -81,6 +90,10 @@ FILES = (
     Probe("device_made", "make a device", _tries("mknod d b 8 0"), "T28"),
     Probe("disks", "see the disks", _tries("ls /dev/[sv]d[a-z] /dev/nvme* /dev/mem /dev/kmsg | grep -q ."), "T28"),
     Probe("daemons", "see sockets of daemons", _tries("find /run /var/run -type s | grep -q ."), "T20"),
+    Probe("workspace_socket", "reach a socket of a daemon in the workspace", _reaches("{socket}"), "T87"),
+    Probe("workspace_socket_below", "reach one further down", _reaches("deep/er/{socket}"), "T87"),
+    Probe("read_only_socket", "reach one from a reading box", _reaches("{socket}"), "T87", writable=False),
+    Probe("workspace_pipe", "write to a pipe of a daemon", _tries("timeout 2 bash -c 'echo x > {pipe}'"), "T87"),
     Probe("sysfs", "see /sys", _tries("ls /sys/kernel/*"), "T28"),
     Probe("shared_tmp", "see the host's /tmp", _tries("ls {tmp}"), "T72"),
     Probe("shared_memory", "see the host's /dev/shm", _tries("ls {shm}"), "T72"),
@@ -91,6 +104,32 @@ FILES = (
         "T72",
     ),
 )
+
+_PLANTED = (
+    ("own_settings", "write our settings", "toolwire.toml"),
+    ("mcp_settings", "name a tool server", ".mcp.json"),
+    ("agent_settings", "give another agent a hook", ".claude/settings.json"),
+    ("agent_settings_below", "give it one further down", "a/b/.claude/settings.json"),
+    ("editor", "give the editor a task", ".vscode/tasks.json"),
+    ("editor_below", "give it one further down", "sub/.vscode/tasks.json"),
+    ("other_editors", "give another editor a task", ".idea/workspace.xml"),
+    ("container", "have the editor build a container", ".devcontainer/devcontainer.json"),
+    ("ci", "make a CI workflow", ".github/workflows/a.yml"),
+    ("other_ci", "make one for another code host", ".gitlab-ci.yml"),
+    ("direnv", "have the shell run something in this folder", "sub/.envrc"),
+    ("hooks_manager", "plant a hook through its manager", ".husky/pre-commit"),
+    ("hooks_framework", "name hooks for all", ".pre-commit-config.yaml"),
+    ("registry", "send package managers elsewhere", ".npmrc"),
+    ("start_up_module", "have Python import something when it starts", "lib/sitecustomize.py"),
+    ("in_capitals", "spell a name for other file systems", ".VSCode/tasks.json"),
+)
+
+
+def _planted(name: str, tries: str, path: str) -> Probe:
+    """Whether a path that other programs obey is there after the box, wherever it was made."""
+    folder = path.rpartition("/")[0] or "."
+    return Probe(name, tries, f"mkdir -p {folder} && echo x > {path}", "T23", bare=True, plants=path)
+
 
 PROTECTED = (
     Probe("git_hook", "plant a git hook", _tries("echo x > .git/hooks/pre-commit"), "T23"),
@@ -104,22 +143,26 @@ PROTECTED = (
     Probe("own_record", "read our own record", _tries("grep -q . .toolwire/record"), "T23"),
     Probe("own_record_written", "write into it", _tries("echo x > .toolwire/written"), "T23"),
     Probe("own_folder", "make our own folder", _tries("mkdir -p .toolwire/x"), "T23", bare=True),
-    Probe("own_settings", "write our settings", _tries("echo x > toolwire.toml"), "T23", bare=True),
-    Probe("own_settings_moved", "move settings in", _tries("echo x > t && mv -f t toolwire.toml"), "T23", bare=True),
-    Probe("mcp_settings", "name a tool server", _tries("echo x > .mcp.json"), "T23", bare=True),
+    *(_planted(*each) for each in _PLANTED),
     Probe(
-        "agent_settings",
-        "give another agent a hook",
-        _tries("mkdir -p .claude && echo x > .claude/settings.json"),
+        "settings_moved_in",
+        "move our settings in",
+        "echo x > t && mv -f t toolwire.toml",
         "T23",
         bare=True,
+        plants="toolwire.toml",
     ),
+    Probe("planted_link", "plant a link", "echo x > e && ln -s e .envrc", "T23", bare=True, plants=".envrc"),
     Probe(
-        "editor", "give the editor a task", _tries("mkdir -p .vscode && echo x > .vscode/tasks.json"), "T23", bare=True
+        "planted_behind_a_mode",
+        "plant in a folder that nobody can read or change",
+        "mkdir -p sub/.vscode && echo x > sub/.vscode/tasks.json && chmod 0 sub/.vscode && chmod 111 sub",
+        "T23",
+        bare=True,
+        plants="sub/.vscode",
     ),
-    Probe(
-        "ci", "change the CI", _tries("mkdir -p .github/workflows && echo x > .github/workflows/a"), "T23", bare=True
-    ),
+    Probe("package_settings", "change settings of packages", _tries("echo x >> deep/er/.npmrc"), "T23"),
+    Probe("package_settings_removed", "remove them", _tries("rm -f deep/er/.npmrc"), "T23"),
 )
 
 PROCESSES = (
@@ -382,6 +425,19 @@ ORDINARY = (
     ),
     Probe(
         "null", "use the usual devices", "head -c 8 /dev/urandom > /dev/null && echo WORKS > /dev/stdout", attack=False
+    ),
+    Probe(
+        "own_socket",
+        "talk to itself through a socket in the workspace",
+        (
+            "perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); bind(S, pack_sockaddr_un(qq(own))); listen(S, 1); "
+            "socket(C, AF_UNIX, SOCK_STREAM, 0); connect(C, pack_sockaddr_un(qq(own))) and print qq(WORKS)'"
+        ),
+        attack=False,
+    ),
+    Probe("settings_read", "read settings of packages", "grep -q x=y deep/er/.npmrc && echo WORKS", attack=False),
+    Probe(
+        "folder_moved", "move a folder with such in it", "mv deep moved && mv moved deep && echo WORKS", attack=False
     ),
     Probe("here_documents", "use here documents", "cat <<< WORKS", attack=False),
     Probe(

@@ -1,9 +1,9 @@
-"""Names in a workspace that a command can neither change nor make, whether they are there or not.
+"""Names in a workspace that a command cannot change, and what is done about those that it makes.
 
-A name that is there is mounted over itself, read-only; the folders on the way to it are mounted over themselves, so
-that they cannot be moved aside. A name that is missing gets an empty file in its place while a box is open: nothing
-can be mounted on nothing. Such a stand-in is known by its time and goes with the last box on the workspace. (Not a
-folder: removing one takes ext4 milliseconds.)
+A name that other programs obey and that is there is mounted over itself, read-only, at every depth; what a command
+makes is moved aside (`name_watch.py`). Git's own folder and toolwire's are never made in a box: where they are missing,
+an empty folder is mounted over itself while a box is open, which git does not see and in which the user's programs can
+work. Such a stand-in is known by its time and goes with the last box on the workspace.
 """
 
 import errno
@@ -20,32 +20,30 @@ from threading import Lock
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import nested
+from toolwire.execute.sandbox.endpoints import is_answered
+from toolwire.execute.sandbox.name_watch import NameWatch, link_target, watch_names
+from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
 
-_ALWAYS = """
-.git/hooks .git/config .gitmodules .toolwire toolwire.toml .mcp.json .vscode .github/workflows .claude .cursor .codex
-.gemini
-"""
-_WHEN_THERE = """
-.git/config.worktree .git/modules .hg .idea .devcontainer .zed .husky .githooks .envrc .direnv .circleci
-.buildkite .gitlab .gitlab-ci.yml .travis.yml Jenkinsfile .pre-commit-config.yaml sitecustomize.py
-"""
-_IN_A_HOME = """
-.ssh .gnupg .aws .kube .docker .netrc .npmrc .pypirc .config .local/bin .local/lib .local/state/toolwire
-.bashrc .bash_profile .bash_login .bash_logout
-.profile .zshrc .zshenv .zprofile .gitconfig .vimrc .inputrc
-"""
+_ALWAYS = ".git/hooks .git/config .toolwire"
+_WHEN_THERE = ".git/config.worktree .git/modules .hg"
+_IN_A_HOME = ".config .local/bin .local/lib .local/state/toolwire"
 _ONLY_WHEN_THERE, _ONLY_IN_A_HOME = set(_WHEN_THERE.split()), set(_IN_A_HOME.split())
 PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
-"""Names that something later obeys. Some are guarded only where they are there, or missing in somebody's home."""
+"""Names that are protected as paths from the top; all others are known by their last part (`protocol/obeyed.py`)."""
 
 # Git would read another configuration through them, and chokes on a stand-in: removed when a box has made them.
 _TRAPS = (".git/commondir", ".git/config.worktree")
 _LONGEST_CONFIG = 64 * 1024
 _LOCKED_FOR_S = 2.0
 SECRET = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"})
-"""Names that are not even to be read in a box."""
+"""Names at the top that are not even to be read in a box."""
 
-_STAND_IN_TIME = 1
+_SECRET_ANYWHERE = frozenset({".toolwire", ".ssh", ".gnupg"})
+
+STAND_IN_TIME = 1
+"""When every stand-in seems to have been made, by which it is known."""
+
+_A_FILE = "config"
 _ACCOUNTS = Path("/etc/passwd")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -54,6 +52,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Guard:
     """What to mount over itself: `kept` folders as they are, `sealed` names read-only, nothing over `hidden` ones.
 
+    Over `masked` ones, sockets and pipes of programs outside, something that cannot be used is mounted.
     Holds the workspace's lock.
     """
 
@@ -62,6 +61,8 @@ class Guard:
     sealed: list[str] = field(default_factory=list)
     stand_ins: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
+    masked: list[str] = field(default_factory=list)
+    watch: NameWatch | None = None
     unwanted: list[str] = field(default_factory=list)
     trusted: frozenset[str] | None = None
     _alone: Lock = field(default_factory=Lock, repr=False, compare=False)
@@ -69,7 +70,23 @@ class Guard:
     def look(self) -> bool:
         """Hold back what was planted so far, while the box is open; whether there was something."""
         with self._alone:
-            return self.root >= 0 and self._hold_back()
+            if self.root < 0:
+                return False
+            planted = self._hold_back()
+            return (self.watch is not None and self.watch.look()) or planted
+
+    def notes(self) -> list[str]:
+        """What to tell about names that were moved aside or changed, after the box has closed."""
+        return [] if self.watch is None else self.watch.notes()
+
+    def failures(self) -> list[str]:
+        """What should have been moved aside and could not."""
+        return [] if self.watch is None else self.watch.failed
+
+    def protected_names(self) -> dict[str, tuple[str, ...]]:
+        """What is protected, by how: `sealed`, `hidden` or `masked`."""
+        sealed = tuple(name for name in (*self.sealed, *self.kept) if name not in self.stand_ins)
+        return {"sealed": sealed, "hidden": tuple(self.hidden), "masked": tuple(self.masked)}
 
     def close(self) -> None:
         """Take the stand-ins away, unless another box still needs them; the last one to leave does it."""
@@ -82,6 +99,8 @@ class Guard:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.root)
         self._hold_back()
+        if self.watch is not None:
+            self.watch.close()
         try:
             fcntl.flock(self.root, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in self.stand_ins:
@@ -114,6 +133,8 @@ def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = Tr
         spared = _ONLY_WHEN_THERE if _is_home(found.root) else _ONLY_WHEN_THERE | _ONLY_IN_A_HOME
         for name in (*names, *(_obeyed_by_git(found.root, workspace) if names and make else ())):
             _look(found, name.split("/"), make=make and name not in spared)
+        if names:
+            _seal_everywhere(found, workspace, make=make)
         found.unwanted = [name for name in _TRAPS if _is_missing(found, name)]
         if names and make:
             _seal_submodules(found)
@@ -121,6 +142,37 @@ def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = Tr
         found.close()
         raise
     return found
+
+
+def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
+    """Seal every name that other programs obey, and mask sockets and pipes of programs outside of the box.
+
+    Where nothing can be written only the names that must not be read count.
+    """
+    watch = watch_names(found.root)
+    dangling = []
+    for one in watch.before.names.values():
+        folder, _, name = one.path.rpartition("/")
+        if one.obeyed is Obeyed.TOLD or name in VERSION_CONTROL:
+            continue
+        if one.kind == stat.S_IFLNK:
+            end = link_target(workspace, one.path)
+            if end and _kind_at(found.root, end) is None:
+                dangling.append(end)
+            elif end and make:
+                _add(found.sealed, end)
+        elif one.kind == stat.S_IFDIR and name in (_SECRET_ANYWHERE if folder else SECRET):
+            _add(found.hidden, one.path)
+        elif make:
+            if folder.rpartition("/")[2].startswith("."):
+                _add(found.kept, folder)
+            _add(found.sealed, one.path)
+    hidden = tuple(f"{name}/" for name in found.hidden)
+    reachable = (path for path in watch.before.endpoints if not path.startswith(hidden))
+    found.masked = [path for path in reachable if is_answered(found.root, path)]
+    if make:
+        watch.dangling = tuple(dangling)
+        found.watch = watch
 
 
 def _lock(root: int) -> None:
@@ -195,8 +247,8 @@ def _look(found: Guard, parts: list[str], *, make: bool) -> None:
                 _stand_in(here, parts[depth - 1], found)
             if kind is None or _is_stand_in(here, parts[depth - 1]):
                 _add(found.stand_ins, path)
-            if last or kind != stat.S_IFDIR or path in found.stand_ins:
-                _add(found.hidden if path in SECRET and kind == stat.S_IFDIR else found.sealed, path)
+            if last or kind not in {stat.S_IFDIR, None} or path in found.stand_ins:
+                _add(found.hidden if path in SECRET and kind in {stat.S_IFDIR, None} else found.sealed, path)
                 return
             _add(found.kept, path)
             above, here = here, os.open(parts[depth - 1], _FOLDER, dir_fd=here)
@@ -242,38 +294,44 @@ def _kind(folder: int, name: str) -> int | None:
     return kind
 
 
-def _stand_in(folder: int, name: str, found: Guard) -> None:
-    """An empty file in place of a name. A further name of the one there is costs a disk less than another file."""
-    with suppress(OSError):
-        if found.stand_ins:
-            os.link(found.stand_ins[0], name, src_dir_fd=found.root, dst_dir_fd=folder, follow_symlinks=False)
-            return
-    owner = os.fstat(found.root)
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+def _kind_at(root: int, path: str) -> int | None:
     try:
-        made = os.open(name, flags, 0o444, dir_fd=folder)
+        return stat.S_IFMT(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode)
+    except OSError:
+        return None
+
+
+def _stand_in(folder: int, name: str, found: Guard) -> None:
+    """An empty folder in place of a name, or an empty file for one that git would not take as a folder."""
+    owner = os.fstat(found.root)
+    try:
+        if name == _A_FILE:
+            made = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444, dir_fd=folder)
+        else:
+            os.mkdir(name, 0o700, dir_fd=folder)
+            made = os.open(name, _FOLDER, dir_fd=folder)
     except FileExistsError:
         return  # another box on the same workspace was faster
     try:
         if os.geteuid() == 0:
             os.fchown(made, owner.st_uid, owner.st_gid)
-        os.utime(made, (_STAND_IN_TIME, _STAND_IN_TIME))
+        os.utime(made, (STAND_IN_TIME, STAND_IN_TIME))
     finally:
         os.close(made)
 
 
 def _is_stand_in(folder: int, name: str) -> bool:
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and found.st_mtime == _STAND_IN_TIME
+    empty = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
+    return empty and found.st_mtime == STAND_IN_TIME
 
 
 def _take_away(root: int, path: str) -> None:
-    """Remove an empty stand-in. Whatever is not empty, or is gone, is not ours."""
-    try:
+    """Remove an empty stand-in. One in which something lies, or that is gone, is not ours."""
+    with suppress(OSError):
         if _is_stand_in(root, path):
-            os.unlink(path, dir_fd=root)
-    except OSError:
-        return
+            remove = os.rmdir if stat.S_ISDIR(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode) else os.unlink
+            remove(path, dir_fd=root)
 
 
 def _add(names: list[str], name: str) -> None:

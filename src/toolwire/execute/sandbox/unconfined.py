@@ -18,7 +18,6 @@ from toolwire.execute.sandbox.workspace import (
     STAGED_TMP,
     TMP,
     Workspace,
-    ignore_stand_ins,
     open_workspace,
     ready_stage,
     seal,
@@ -78,7 +77,8 @@ class Unconfined:
         plan = held.keep(self._plan(command, workspace, group).memory())
         digest = profile(SCRIPT, repr((self._landlock, self.weaker, command.limits, command.writable)))
         box = Box.of(helper(plan, streams.to_status), held.all, streams, self.name, digest)
-        box.group, box.weaker, box.look, box.undo = group, self.weaker, workspace.look, [workspace.close]
+        box.group, box.weaker, box.workspace, box.undo = group, self.weaker, workspace, [workspace.close]
+        workspace.observe(group.activity)
         return box
 
     def _plan(self, command: Command, workspace: Workspace, group: Group) -> Plan:
@@ -91,8 +91,6 @@ class Unconfined:
             plan.no_capabilities().user(workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds).limit(resource.RLIMIT_NPROC, limits.processes)
         plan.die_with_parent().no_new_privileges()
-        if os.geteuid() == 0:
-            ignore_stand_ins(plan, workspace, STAGED_TMP)
         if command.workspace:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         self._confine(plan, command, workspace)

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.mounts import Translations, detached
+from toolwire.execute.sandbox.name_watch import Activity
 from toolwire.execute.sandbox.plan import Plan
 from toolwire.execute.sandbox.protected import PROTECTED, SECRET, Guard, guard
 from toolwire.execute.sandbox.starter import Descriptors
@@ -20,6 +21,9 @@ DOOR = f"{STAGE}/door"
 
 BASE, DEVICES = f"{STAGE}/base", f"{STAGE}/dev"
 """Where the base of all boxes lies, in its own namespace."""
+
+MASK = f"{STAGE}/masked"
+"""What is mounted over sockets and pipes: a file that cannot be opened."""
 
 TMP = "/tmp"  # noqa: S108 - the box's own
 STAGED_TMP = STAGE + TMP
@@ -54,6 +58,22 @@ class Workspace:
         """Where the launcher finds each folder that is lent, and where the box does."""
         staged = zip(_PLACES, self.lent.items(), strict=False)
         return {path if tree is None else place: path for place, (path, tree) in staged}
+
+    def observe(self, activity: Activity) -> None:
+        """Know whether the box does anything, to tell what it makes from what its user makes meanwhile."""
+        if self.guard is not None and self.guard.watch is not None:
+            self.guard.watch.activity = activity
+
+    def notes(self) -> list[str]:
+        """What to tell about the workspace after the box has closed."""
+        return [] if self.guard is None else self.guard.notes()
+
+    def failures(self) -> list[str]:
+        """What should have been moved aside and could not."""
+        return [] if self.guard is None else self.guard.failures()
+
+    def protected_names(self) -> dict[str, tuple[str, ...]]:
+        return {} if self.guard is None else self.guard.protected_names()
 
     def look(self) -> bool:
         """Whether something had to be held back that a command has planted by now."""
@@ -163,6 +183,8 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
         plan.call("mount", "tmpfs", workspace.source(name), "tmpfs", _NO_SUID_NO_DEVICES | 1, "size=4096")
     for name in workspace.guard.sealed:
         plan.call("mount", "none", workspace.source(name), 0, _BIND | _REMOUNT_READ_ONLY | _NO_SUID_NO_DEVICES, 0)
+    for name in workspace.guard.masked:
+        plan.call("mount", MASK, workspace.source(name), 0, _BIND, 0)
     return plan
 
 
@@ -181,23 +203,15 @@ def set_door(plan: Plan, door: str) -> Plan:
     return plan.call("mount", door, DOOR, 0, _BIND, 0) if door else plan
 
 
-def ignore_stand_ins(plan: Plan, workspace: Workspace, home: str) -> Plan:
-    """Inside a box: tell git not to take stand-ins for files of the project."""
-    if workspace.guard is None or not workspace.guard.stand_ins:
-        return plan
-    for folder in (f"{home}/.config", f"{home}/.config/git"):
-        plan.call("mkdirat", -100, folder, 0o755)
-    return plan.write(f"{home}/.config/git/ignore", "".join(f"/{name}\n" for name in workspace.guard.stand_ins))
-
-
 def ready_stage() -> None:
     """Root only: make the places on which launchers mount; they stay empty for everyone else."""
-    if os.access(DEVICES, os.F_OK):  # made last
+    if os.access(MASK, os.F_OK):  # made last
         return
     for folder in (STAGE, f"{STAGE}/workspace", BASE, STAGED_TMP, *_PLACES):
         Path(folder).mkdir(mode=0o711, exist_ok=True)
     Path(DOOR).touch(mode=0o400)
     Path(DEVICES).mkdir(mode=0o711, exist_ok=True)
+    Path(MASK).touch(mode=0o000)
 
 
 _TRANSLATIONS = Translations()

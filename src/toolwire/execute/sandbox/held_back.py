@@ -1,0 +1,130 @@
+"""Moving aside what other programs would obey, beside where it lay, and moving it back.
+
+Nothing of it is lost: `.vscode` becomes `.vscode.held-back-1a2b3c4d` in the same folder, and `release` undoes that.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from secrets import token_hex
+
+from toolwire.execute.sandbox.obeyed_scan import make_accessible
+from toolwire.protocol.obeyed import HELD_BACK
+
+_NAMED = re.compile(rf"(?P<name>.+)\.{HELD_BACK}-[0-9a-f]{{8}}\Z", re.DOTALL)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_FOLDERS = 100_000
+_SKIPPED = frozenset({"node_modules", ".git"})
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Something that was moved aside: what it was called, and where it lies now."""
+
+    path: str
+    lies_at: str
+
+
+def move_aside(root: int, path: str) -> HeldBack | None:
+    """Move a name of the workspace aside; None if it is gone meanwhile. Follows no link. Raises OSError."""
+    above, _, name = path.rpartition("/")
+    try:
+        folder = open_folder(root, above)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    aside = f"{name}.{HELD_BACK}-{token_hex(4)}"
+    try:
+        _rename(root, above, folder, name, aside)
+    except FileNotFoundError:
+        return None
+    finally:
+        os.close(folder)
+    return HeldBack(path, f"{above}/{aside}" if above else aside)
+
+
+def release(root: int, lies_at: str) -> HeldBack:
+    """Give something that was moved aside its name back. Raises OSError, FileExistsError if the name is taken."""
+    above, _, aside = lies_at.rpartition("/")
+    named = _NAMED.match(aside)
+    if named is None:
+        raise FileNotFoundError(errno.ENOENT, f"is not something that was held back (*.{HELD_BACK}-…)")
+    folder = open_folder(root, above)
+    try:
+        os.stat(aside, dir_fd=folder, follow_symlinks=False)
+        if _is_there(folder, named["name"]):
+            raise FileExistsError(errno.EEXIST, "exists already")
+        os.rename(aside, named["name"], src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+    return HeldBack(f"{above}/{named['name']}" if above else named["name"], lies_at)
+
+
+def all_held_back(root: int) -> Iterator[HeldBack]:
+    """Everything in a workspace that was moved aside and is still there."""
+    waiting, looked_at = [""], 0
+    while waiting and looked_at < _MOST_FOLDERS:
+        place = waiting.pop()
+        looked_at += 1
+        try:
+            folder = open_folder(root, place)
+        except OSError:
+            continue
+        prefix = f"{place}/" if place else ""
+        try:
+            with os.scandir(folder) as entries:
+                for entry in sorted(entries, key=lambda one: one.name):
+                    if (named := _NAMED.match(entry.name)) is not None:
+                        yield HeldBack(prefix + named["name"], prefix + entry.name)
+                    elif entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
+                        waiting.append(prefix + entry.name)
+        finally:
+            os.close(folder)
+
+
+def open_folder(root: int, path: str) -> int:
+    """A folder of the workspace, reached without following a link. Raises OSError."""
+    here = os.dup(root)
+    try:
+        for part in path.split("/") if path else ():
+            deeper = os.open(part, _FOLDER, dir_fd=here)
+            os.close(here)
+            here = deeper
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def restore_link(root: int, path: str, target: str) -> None:
+    """Put a link back where a command has replaced it."""
+    above, _, name = path.rpartition("/")
+    with suppress(OSError):
+        folder = open_folder(root, above)
+        try:
+            os.symlink(target, name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _rename(root: int, above: str, folder: int, name: str, aside: str) -> None:
+    try:
+        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+    except PermissionError:
+        mode = stat.S_IMODE(os.fstat(folder).st_mode)
+        make_accessible(root, above)
+        try:
+            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            os.fchmod(folder, mode)
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""Watches a workspace while a box is open, for names that other programs obey.
+
+What was there when the box was opened is sealed and stays. What appears is moved aside when the box closes, and of a
+box that stays open a second after it was seen; the result says so. Only what surely was not made in the box is left
+alone: a name that appeared while no process of the box ran at all, such as the settings folder that an editor made
+beside an idle server.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from toolwire.execute.sandbox.held_back import HeldBack, move_aside, restore_link
+from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
+from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
+
+_GRACE_S = 1.0  # a command that is about to end should find what it has made where it made it
+_PATIENCE = 20  # looking takes at most so small a part of the time
+_MOST_NAMED = 10
+_UNMOVED = VERSION_CONTROL - {".hg"}
+
+Activity = Callable[[], object]
+"""Something that changes whenever a process of the box runs; None where that cannot be told."""
+
+
+def _unknown() -> object:
+    return None
+
+
+@dataclass(slots=True)
+class NameWatch:
+    """What was there before, what was moved aside since, and what could not be."""
+
+    root: int
+    before: Scan
+    dangling: tuple[str, ...] = ()
+    activity: Activity = _unknown
+    held: list[HeldBack] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    told: dict[str, bool] = field(default_factory=dict)
+    whole: bool = True
+    _spared: set[tuple[int, int]] = field(default_factory=set)
+    _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
+    _was: object = None
+    _seen_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    _times: Counter[str] = field(default_factory=Counter)
+    _due: float = 0.0
+
+    def look(self) -> bool:
+        """Move aside what has appeared, while the box is open; whether the same has appeared once more."""
+        began = monotonic()
+        if began < self._due:
+            return False
+        active = self.activity()
+        now = scan(self.root, force=True)
+        planted = [one for one in self._new(now) if not self._is_users(one) and self._is_due(one, began)]
+        self._was = active
+        self._move_aside(planted)
+        self._due = monotonic() + _PATIENCE * (monotonic() - began)
+        return any(self._times[one.path] > 1 for one in planted)
+
+    def close(self) -> None:
+        """The last look, when nothing of the box lives any more."""
+        now = scan(self.root, force=True)
+        self._move_aside([one for one in self._new(now) if not self._was_users(one)])
+        self.told |= {one.path: is_new for one, is_new in told_names(self.before, now)}
+        self.whole = now.whole
+        for path in self.dangling:
+            self._move(path)
+
+    def notes(self) -> list[str]:
+        """What to tell about it, one sentence each."""
+        sentences = [
+            f"Other programs would obey {one.path!r}, so toolwire moved it to {one.lies_at!r}. Nothing is lost: "
+            f"the user can release it with `toolwire release {one.lies_at}`."
+            for one in self.held[:_MOST_NAMED]
+        ]
+        if len(self.held) > _MOST_NAMED:
+            sentences.append(f"{len(self.held) - _MOST_NAMED} more were moved aside; `toolwire release` lists them.")
+        for path, is_new in sorted(self.told.items())[:_MOST_NAMED]:
+            done = "made" if is_new else "changed"
+            sentences.append(f"The command has {done} {path!r}, which other programs or agents follow; look at it.")
+        if not self.whole:
+            sentences.append("The workspace has too many folders for toolwire to look into all of them.")
+        return sentences
+
+    def _new(self, now: Scan) -> list[Sighting]:
+        """New names that are to be moved aside."""
+        return [one for one in new_names(self.before, now) if not _is_exempt(one) and one.identity not in self._spared]
+
+    def _is_users(self, one: Sighting) -> bool:
+        """Whether a name may be the user's: the box did nothing since the look before the one that found it."""
+        active = self.activity()
+        if active is None:
+            return False
+        if one.identity not in self._waiting:
+            # What runs at this very moment is not counted yet, so this is decided at the next look.
+            self._waiting[one.identity] = self._was
+            return self._was == active
+        if self._waiting[one.identity] == active:
+            self._spared.add(one.identity)
+            return True
+        return False
+
+    def _is_due(self, one: Sighting, now: float) -> bool:
+        return self._times[one.path] > 0 or now - self._seen_at.setdefault(one.identity, now) >= _GRACE_S
+
+    def _was_users(self, one: Sighting) -> bool:
+        return one.identity in self._spared
+
+    def _move_aside(self, planted: list[Sighting]) -> None:
+        for one in planted:
+            self._move(one.path)
+            replaced = self.before.names.get(one.path)
+            if replaced is not None and stat.S_ISLNK(replaced.kind):
+                restore_link(self.root, one.path, replaced.target)
+
+    def _move(self, path: str) -> None:
+        self._times[path] += 1
+        try:
+            held = move_aside(self.root, path)
+        except OSError as error:
+            self.failed.append(f"{path!r} ({error.strerror or error})")
+            return
+        if held is not None:
+            self.held.append(held)
+
+
+def _is_exempt(one: Sighting) -> bool:
+    """Repositories are seen to by what knows git. Our own folder is refused where it was not made by us."""
+    name = one.path.rpartition("/")[2]
+    return name in _UNMOVED or is_own_state(name)
+
+
+def watch_names(root: int) -> NameWatch:
+    """Look at a workspace as it is before a box is opened on it."""
+    return NameWatch(root, scan(root))
+
+
+def link_target(workspace: str, path: str) -> str:
+    """Where in the workspace a link leads in the end, whether something is there or not; "" for elsewhere."""
+    top = os.path.realpath(workspace)
+    end = os.path.realpath(os.path.join(top, path))  # noqa: PTH118 - may be absolute
+    return end.removeprefix(f"{top}/") if end.startswith(f"{top}/") else ""

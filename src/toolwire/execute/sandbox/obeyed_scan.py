@@ -1,0 +1,181 @@
+"""Finds, in a whole workspace, the names that other programs obey, and sockets and pipes of other programs.
+
+It is done before and after every box, so what a folder held is remembered for as long as the folder stays the same.
+A folder's own time of change tells: it moves whenever a name appears or goes, and no program can set it. A folder that
+was changed a moment ago is not remembered, since clocks of file systems tick slowly.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from toolwire.protocol.obeyed import Obeyed, class_in, is_ordinary, is_own_state, plain_name
+
+MOST_FOLDERS = 100_000
+_MOST_REMEMBERED = 300_000
+_SETTLED_NS = 100_000_000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PACKAGES, _GIT, _OBJECTS = "node_modules", ".git", "objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A name of the list as it lies in a workspace. `target` is where it leads if it is a link."""
+
+    path: str
+    obeyed: Obeyed
+    kind: int
+    identity: tuple[int, int]
+    times: tuple[int, int]
+    target: str = ""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What was found. `whole` is False where the workspace has more folders than are looked at."""
+
+    names: dict[str, Sighting] = field(default_factory=dict)
+    endpoints: list[str] = field(default_factory=list)
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    changed_at: int
+    folders: tuple[str, ...]
+    names: tuple[tuple[str, Obeyed], ...]
+    endpoints: tuple[str, ...]
+
+
+_remembered: dict[tuple[int, int], _Listing] = {}
+_alone = Lock()
+
+
+def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
+    """Look at a workspace, its top first. What cannot be read is passed by, or with `force` made readable."""
+    found = Scan()
+    waiting = [("", True)]
+    looked_at = 0
+    while waiting:
+        deeper: list[tuple[str, bool]] = []
+        for place, obeys in waiting:
+            looked_at += 1
+            if looked_at > most:
+                found.whole = False
+                return found
+            listing = _listing(root, place, force=force)
+            if listing is not None:
+                _take(root, place, listing, found, deeper, obeys=obeys)
+        waiting = deeper
+    return found
+
+
+def _take(
+    root: int, place: str, listing: _Listing, found: Scan, deeper: list[tuple[str, bool]], *, obeys: bool
+) -> None:
+    prefix = f"{place}/" if place else ""
+    found.endpoints += [prefix + name for name in listing.endpoints]
+    sealed = set()
+    if obeys:
+        for name, kind in listing.names:
+            sighting = _sighting(root, prefix + name, kind)
+            if sighting is not None:
+                found.names[sighting.path] = sighting
+                sealed.add(name)
+    inner = place.rpartition("/")[2]
+    for name in listing.folders:
+        if is_own_state(name) or (inner == _PACKAGES and not name.startswith(".")):
+            continue
+        if name == _OBJECTS and (inner == _GIT or f"/{_GIT}/" in f"/{place}/"):
+            continue
+        # Within what is sealed, in packages and in git's own folder only sockets and pipes count.
+        deeper.append((prefix + name, obeys and name not in sealed and name not in {_PACKAGES, _GIT}))
+
+
+def _sighting(root: int, path: str, obeyed: Obeyed) -> Sighting | None:
+    try:
+        facts = os.stat(path, dir_fd=root, follow_symlinks=False)
+        target = os.readlink(path, dir_fd=root) if stat.S_ISLNK(facts.st_mode) else ""
+    except OSError:
+        return None
+    kind, times = stat.S_IFMT(facts.st_mode), (facts.st_mtime_ns, facts.st_ctime_ns)
+    return Sighting(path, obeyed, kind, (facts.st_dev, facts.st_ino), times, target)
+
+
+def _listing(root: int, place: str, *, force: bool) -> _Listing | None:
+    """What a folder holds that matters, read only if it has changed."""
+    try:
+        facts = os.stat(place or ".", dir_fd=root, follow_symlinks=False)
+        key = facts.st_dev, facts.st_ino
+        known = _remembered.get(key)
+        if known is not None and known.changed_at == facts.st_ctime_ns:
+            return known
+        now = time.time_ns()
+        if force and facts.st_mode & 0o700 != 0o700 and facts.st_uid == os.geteuid() != 0:
+            make_accessible(root, place)
+        listing = _read(root, place, facts.st_ctime_ns)
+    except OSError:
+        return None
+    if now - facts.st_ctime_ns > _SETTLED_NS:
+        with _alone:
+            if len(_remembered) >= _MOST_REMEMBERED:
+                _remembered.clear()
+            _remembered[key] = listing
+    return listing
+
+
+def _read(root: int, place: str, changed_at: int) -> _Listing:
+    folders, names, endpoints = [], [], []
+    inner = place.rpartition("/")[2]
+    is_forge = plain_name(inner) == ".github"
+    opened = os.open(place or ".", _FOLDER, dir_fd=root)
+    try:
+        with os.scandir(opened) as entries:
+            for entry in entries:
+                name = entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder:
+                    folders.append(name)
+                elif not entry.is_file(follow_symlinks=False) and _is_endpoint(entry):
+                    endpoints.append(name)
+                    continue
+                if (is_forge or not is_ordinary(name)) and (kind := class_in(inner, name)) is not None:
+                    names.append((name, kind))
+    finally:
+        os.close(opened)
+    return _Listing(changed_at, tuple(folders), tuple(names), tuple(endpoints))
+
+
+def make_accessible(root: int, place: str) -> None:
+    """Let its owner into a folder from which a command has shut him out. Raises OSError."""
+    folder = os.open(place or ".", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+    try:
+        through = f"/proc/self/fd/{folder}"  # the only way to a folder that can be neither read nor entered
+        Path(through).chmod(stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
+    finally:
+        os.close(folder)
+
+
+def _is_endpoint(entry: "os.DirEntry[str]") -> bool:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
+
+
+def new_names(before: Scan, now: Scan) -> Iterator[Sighting]:
+    """What can be obeyed now and could not before. Something that was only moved with its folder is not new."""
+    known = {(one.identity, one.kind, one.target) for one in before.names.values()}
+    for one in now.names.values():
+        if one.obeyed is not Obeyed.TOLD and (one.identity, one.kind, one.target) not in known:
+            yield one
+
+
+def told_names(before: Scan, now: Scan) -> Iterator[tuple[Sighting, bool]]:
+    """Documents that agents read, and the like: those that are new (True) or changed (False)."""
+    known = {one.identity: one.times for one in before.names.values()}
+    for one in now.names.values():
+        if one.obeyed is Obeyed.TOLD and known.get(one.identity) != one.times:
+            yield one, one.identity not in known
