@@ -120,12 +120,21 @@ class ExecOps(Protocol):
         ...
 
 
+Refusal = Callable[[str], str]
+"""Says why an address may not be fetched; nothing where it may."""
+
+
+def _refuses_nothing(_url: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class WebRequest:
     """One question to a web server.
 
     `secrets` are headers for the server named here: no redirect takes them to another one. At most `most_bytes` of the
-    body are given back, counted after decompression; `redirects` may be lowered, not raised.
+    body are given back, counted after decompression; `redirects` may be lowered, not raised. `refusal` says why an
+    address on the way may not be fetched, and nothing where it may.
     """
 
     url: str
@@ -135,6 +144,7 @@ class WebRequest:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     most_bytes: int = 10 * MIB
     redirects: int = 5
+    refusal: Refusal = field(default=_refuses_nothing, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import orjson
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from toolwire.decide.address_rules import AddressRules
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure
@@ -161,7 +162,7 @@ async def _done(tab: Tab, wish: Wish) -> ToolOutput:
 def _visitor(context: Context) -> Visitor:
     """One conversation of one agent. As JSON, so that no two can be spelled alike."""
     whose = [context.project, context.agent, context.thread, "" if context.thread else context.turn_id]
-    return Visitor(orjson.dumps(whose).decode(), context.grant.network)
+    return Visitor(orjson.dumps(whose).decode(), context.grant.network, AddressRules.of(context.grant))
 
 
 def _check(wish: Wish, network: tuple[str, ...], *, evaluate: bool) -> None:

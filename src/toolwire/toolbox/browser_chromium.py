@@ -17,7 +17,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.traffic import Traffic
 from toolwire.toolbox.browser_box import PROXY, Box
 from toolwire.toolbox.browser_contract import Tab, Visitor
-from toolwire.toolbox.browser_tab import VIEW, ChromiumTab, Opened, first_line, place_of
+from toolwire.toolbox.browser_tab import VIEW, ChromiumTab, Opened, Ruled, first_line, place_of
 
 MOST_VISITORS = 4
 _LAUNCH_S = 30.0
@@ -107,11 +107,12 @@ class Chromium:
         playwright = await self._driven()
         refused: dict[str, str] = {}
         log = TrafficLog()
+        ruled = Ruled(visitor.rules)
         async with AsyncExitStack() as stack:
             box = stack.enter_context(Box(self._program, cgroups()))
             proxy = EgressProxy(
                 str(box.door), visitor.network, connector=self._connector(), caps=_CAPS,
-                audit=lambda noted: _remember(refused, log, noted), mode=0o666,
+                audit=lambda noted: _remember(refused, log, noted), mode=0o666, refusal=ruled.refusal,
             )  # fmt: skip
             await stack.enter_async_context(proxy)
             browser = await self._launched(playwright, box)
@@ -124,7 +125,8 @@ class Chromium:
             await context.new_page()
             wanted: set[str] = set()
             context.on("request", lambda request: _want(wanted, request.url))
-            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log)
+            context.on("request", lambda request: ruled.notice(request.url))
+            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log, ruled)
         raise AssertionError("the block above returns or raises")
 
     async def _launched(self, playwright: Any, box: Box) -> Any:

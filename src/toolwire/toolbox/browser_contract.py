@@ -4,16 +4,18 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from toolwire.decide.address_rules import AddressRules
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Whose tab it is, and the network rules of the grant. Two visitors share nothing, not even a process."""
+    """Whose tab it is, and what its grant says about hosts and addresses. Two visitors share nothing, not a process."""
 
     owner: str
     network: tuple[str, ...]
+    rules: AddressRules = AddressRules()
 
 
 @dataclass(frozen=True, slots=True)

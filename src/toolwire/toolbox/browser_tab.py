@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from toolwire.decide.address_rules import AddressRules
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.places import BadUrl, read_url
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.policy import Rule
 from toolwire.toolbox.browser_contract import Seen, Visitor
 
 TALLEST = 4000
@@ -18,6 +20,26 @@ VIEW = {"width": 1280, "height": 800}
 _NAMED = 10
 _SCHEMES = frozenset(("http", "https"))
 _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
+
+
+@dataclass(slots=True)
+class Ruled:
+    """The rules about addresses as a tab meets them. `answered` are those that people were asked about for this tab.
+
+    The proxy holds plain http to them. Of TLS it sees the host alone, so what a page asked for there is noticed here,
+    and nothing of the page is shown.
+    """
+
+    rules: AddressRules
+    answered: set[Rule] = field(default_factory=set)
+    broken: str = ""
+
+    def refusal(self, url: str) -> str:
+        return self.rules.refusal(url, self.answered) if self.rules.rules else ""
+
+    def notice(self, url: str) -> None:
+        if not url.startswith("http:") and (reason := self.refusal(url)):
+            self.broken = reason
 
 
 @dataclass(slots=True)
@@ -32,6 +54,7 @@ class Opened:
     errors: type[Exception]
     stack: AsyncExitStack
     log: TrafficLog
+    ruled: Ruled
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     status: int | None = None
 
@@ -55,6 +78,7 @@ class ChromiumTab:
         return self._opened.log
 
     async def navigate(self, url: str) -> None:
+        self._opened.ruled.answered |= self._opened.ruled.rules.asked_about(url)
         async with self._page(url) as page:
             answer = await page.goto(url, timeout=self._ms, wait_until="domcontentloaded")
             self._opened.status = answer.status if answer is not None else None
@@ -115,6 +139,16 @@ class ChromiumTab:
         except self._opened.errors as error:
             raise _failure(error, what, self._opened.refused) from None
         await _guard(self._opened.context)
+        await self._leave_if_ruled_out(page)
+
+    async def _leave_if_ruled_out(self, page: Any) -> None:
+        ruled = self._opened.ruled
+        urls = [frame.url for frame in page.frames] if ruled.rules.rules else []
+        reason = ruled.broken or next(filter(None, map(ruled.refusal, urls)), "")
+        if reason:
+            ruled.broken = ""
+            await page.goto("about:blank")
+            raise ToolFailure(f"the page led to where it may not go: {reason}", code=Code.PERMISSION_DENIED)
 
 
 async def _guard(context: Any) -> None:

@@ -14,7 +14,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.values import changed
-from toolwire.toolbox.shell import WayOut, last_line
+from toolwire.toolbox.shell import WayOut, by_address_rules, last_line
 
 MOST_JOBS = 16
 MOST_FINISHED = 64
@@ -148,7 +148,8 @@ class Jobs:
 
     async def _run(self, command: Command, hosts: tuple[str, ...], name: str, log: TrafficLog, context: Context) -> Ran:
         try:
-            async with watched(context, command) as opened, self._outward(command, hosts, audit=log) as ready:
+            way = by_address_rules(self._outward, context)
+            async with watched(context, command) as opened, way(command, hosts, audit=log) as ready:
                 self._jobs[name].opened = opened
                 return await self._ops.run(ready, self._listener(name))
         finally:

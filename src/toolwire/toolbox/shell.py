@@ -1,13 +1,16 @@
 """The shell, on whatever runs commands: `bash` for what ends soon; `job_tools.py` has what goes on."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Annotated, Protocol, TypedDict
+from typing import Annotated, Any, Protocol, TypedDict, cast
 
 from pydantic import Field
 
+from toolwire.decide.address_rules import AddressRules
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import read_shell
 from toolwire.define.functions import tool
@@ -97,7 +100,8 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
         hosts = () if looks else granted_hosts(context)
         log = TrafficLog()
         try:
-            async with watched(context, planned), outward(planned, hosts, audit=log) as ready:
+            way = by_address_rules(outward, context)
+            async with watched(context, planned), way(planned, hosts, audit=log) as ready:
                 ran = await ops.run(ready, _progress(context))
         finally:
             context.ran_in("", "", log.take())
@@ -107,6 +111,12 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
         return bash_output(ran)
 
     return replace(bash, reading_box=confined)
+
+
+def by_address_rules(outward: WayOut, context: Context) -> WayOut:
+    """The way out less the addresses that a rule denies; where one asks, people were asked about the command."""
+    rules = AddressRules.of(context.grant).denying()
+    return partial(cast("Callable[..., Any]", outward), refusal=rules.refusal) if rules.rules else outward
 
 
 def granted_hosts(context: Context) -> tuple[str, ...]:

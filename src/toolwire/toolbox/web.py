@@ -1,10 +1,12 @@
 """Tools that look at the web: fetching a page, and searching through a backend that the operator chose."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
+from toolwire.decide.address_rules import AddressRules
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure
@@ -74,7 +76,7 @@ def webfetch_tool(ops: WebOps) -> Tool:
             start: The character to begin at, to read on in a long page.
             max_chars: How many characters to give at most.
         """
-        answer = await ops.ask(_request(url), context.grant.network)
+        answer = await ops.ask(_request(url, AddressRules.of(context.grant)), context.grant.network)
         context.read_from(answer.url)
         _refuse_failure(answer)
         page = await asyncio.to_thread(_page, answer, format)
@@ -83,9 +85,12 @@ def webfetch_tool(ops: WebOps) -> Tool:
     return webfetch
 
 
-def _request(url: str) -> WebRequest:
+def _request(url: str, rules: AddressRules) -> WebRequest:
     headers = {"user-agent": "toolwire", "accept": "text/html,text/markdown;q=0.9,text/plain;q=0.9,*/*;q=0.5"}
-    return WebRequest(url, headers=headers, most_bytes=LARGEST_PAGE)
+    if not rules.rules:
+        return WebRequest(url, headers=headers, most_bytes=LARGEST_PAGE)
+    refusal = partial(rules.refusal, answered=rules.asked_about(url))
+    return WebRequest(url, headers=headers, most_bytes=LARGEST_PAGE, refusal=refusal)
 
 
 def _refuse_failure(answer: WebAnswer) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 from toolwire.execute.egress.caps import Audit, Caps, no_audit
 from toolwire.execute.egress.connector import Connector
 from toolwire.execute.egress.proxy import BRIDGE, BRIDGE_PORT, EgressProxy, proxy_environment
-from toolwire.protocol.operations import Command
+from toolwire.protocol.operations import Command, Refusal
 
 INSIDE = "/run/toolwire/door"
 """Where a box finds the socket of its proxy."""
@@ -28,6 +28,7 @@ async def way_out(
     connector: Connector | None = None,
     caps: Caps | None = None,
     audit: Audit = no_audit,
+    refusal: Refusal | None = None,
 ) -> AsyncIterator[Command]:
     """The command as it must be run to reach the hosts of a grant, while the block lasts; unchanged if there are none.
 
@@ -42,7 +43,7 @@ async def way_out(
         # The box runs under another uid, to which the engine gives the socket; it must be able to come here.
         os.chmod(folder, 0o711)  # noqa: PTH101, S103
         path = f"{folder}/{secrets.token_hex(16)}"
-        async with EgressProxy(path, rules, connector=connector, caps=caps, audit=audit):
+        async with EgressProxy(path, rules, connector=connector, caps=caps, audit=audit, refusal=refusal):
             yield bridged(command, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

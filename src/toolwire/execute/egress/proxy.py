@@ -12,6 +12,7 @@ The contract with whoever builds the box:
   it. The bridge's child needs AF_UNIX sockets, the command AF_INET to 127.0.0.1. `outward.way_out` does all of it.
 - Spoken here: HTTP/1.1 `CONNECT host:port` for TLS, whose server name must equal that host, and requests in absolute
   form for plain http. Everything else is refused, each refusal with a sentence in its body.
+- `refusal` may keep single addresses of a host closed: of plain http all are seen here, of TLS the host alone.
 - `audit` hears every decision and the bytes of every connection, without paths, queries, headers or bodies.
 - Leaving the block ends every connection of the call and removes the socket.
 """
@@ -32,6 +33,7 @@ from toolwire.execute.egress.places import BadUrl, Place, read_authority, read_u
 from toolwire.execute.egress.rules import Asked, BadRule, Rules
 from toolwire.execute.egress.spoken import Garbled, Spoken
 from toolwire.execute.egress.ways import No, Ways
+from toolwire.protocol.operations import Refusal
 
 BRIDGE = Path(__file__).with_name("bridge.py")
 BRIDGE_PORT = 3128
@@ -59,6 +61,7 @@ class EgressProxy:
         caps: Caps | None = None,
         audit: Audit = no_audit,
         mode: int = 0o600,
+        refusal: Refusal | None = None,
     ) -> None:
         self._path = Path(path)
         self._rules, self._broken = _read_rules(network)
@@ -66,6 +69,7 @@ class EgressProxy:
         self._connector = connector or Connector(connect_s=self._caps.connect_s)
         self._audit = audit
         self._mode = mode
+        self._refusal = refusal
         self._tasks: set[asyncio.Task[None]] = set()
         self.meter = Meter(self._caps)
 
@@ -123,6 +127,7 @@ class EgressProxy:
         request = await client.head(h11.Request)
         method = request.method.decode("ascii")
         place = _place(method, request.target.decode("ascii"))
+        self._refuse_address(place, method)
         opened = await self._open(place.asked("" if method == "CONNECT" else method))
         part = Meter(self._caps, self.meter)
         try:
@@ -133,6 +138,13 @@ class EgressProxy:
         finally:
             await hang_up(opened.writer)
             self._audit(Noted("closed", f"{place.host}:{place.port}", up=part.up, down=part.down))
+
+    def _refuse_address(self, place: Place, method: str) -> None:
+        """Of a tunnel only the host is seen here, so only what is said about all of a host counts."""
+        if self._refusal is not None:
+            url = place.url.rstrip("/") if method == "CONNECT" else place.url
+            if reason := self._refusal(url):
+                raise No(403, reason, f"{place.host}:{place.port}")
 
     async def _open(self, asked: Asked) -> Opened:
         place = f"{asked.host}:{asked.port}"

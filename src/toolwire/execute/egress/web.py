@@ -90,6 +90,8 @@ class Web:
         try:
             if not verdict.allowed:
                 raise Refused(verdict.reason)
+            if reason := hop.request.refusal(place.url):
+                raise Refused(reason)
             with meter.connection():
                 async with self._asked(hop, part) as answer:
                     self._audit(Noted("allowed", shown, method, verdict.rule))
