@@ -287,6 +287,9 @@ class Journey:
             revealed = secrets.revealed(allowed)
         except NotYours as reason:
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
+        if limits := secrets.limits(allowed):
+            grant = changed(context.grant, network=(*context.grant.network, *limits))
+            context = changed(context, grant=grant)
         return secrets.scrubbed(await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:

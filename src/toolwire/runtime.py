@@ -139,7 +139,7 @@ class Runtime:
         arguments, found = withhold(call.arguments, call.name, self.seal)
         if not found:
             return call
-        held = {one.name: Secret(one.value, frozenset({call.name})) for one in found}
+        held = {one.name: Secret(one.value, frozenset({call.name}), anywhere=True) for one in found}
         self.secrets = self.secrets.plus(held, _MOST_PASSWORDS)
         return changed(call, arguments=arguments, raw=None)
 

@@ -25,7 +25,7 @@ def write(folder: Path, text: str) -> None:
 PROFILE = '[profiles.p]\nprovider = "ollama"\nmodel = "m"\n'
 HARMLESS = [
     'model = "local:smollm2"\nmax_tokens = 5\ntemperature = 0.5\n[loop]\niterations = 5\nresult_chars = 500',
-    '[output]\ncolor = "never"\n[tools]\nskills_path = "skills"\ninclude = ["echo"]',
+    '[output]\ncolor = "never"\n[tools]\nskills_path = "~/skills"\ninclude = ["echo"]',
     '[tools]\nexclude = ["timer"]\ntimeout_s = 5\nmodules = []',
     '[grant]\ntier = "crawl"\npermissions = []\nnetwork = []\nconfirmed = []',
     '[grant]\ntier = "walk"\npermissions = ["file_read"]\nroots = ["src", "."]',
@@ -74,7 +74,6 @@ HARMFUL = {
     "tools.timeout_s": "[orchestrator]\ndefault_tool_timeout_ms = 86400000",
     "tools.groups": '[tools]\ngroups = ["all"]',
     "tools.versions": '[tools]\nversions = ["resize@1.0"]',
-    "tools.skills_path": '[tools]\nskills_path = "../skills"',
     "profiles.p.url": PROFILE + 'url = "https://evil.example"',
     "profiles.p.api_key_env": PROFILE + 'api_key_env = "AWS_SECRET"',
 }

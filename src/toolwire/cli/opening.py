@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from toolwire.cli.known_names import require_known_names
 from toolwire.cli.own_record import STORE_FILE, is_record, own_new, require_own
 from toolwire.cli.project_modules import importable
 from toolwire.cli.record_place import require_record_apart
@@ -127,12 +128,13 @@ def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:
     chosen = place.settings.tools
     own, skills = own_tools_of(place, given), place.skills
     every = own.plus(*skills.tools(own.names))
-    withheld = {each.tool.name for each in skills.chosen(own.names).withheld}
+    withheld = [each.tool for each in skills.chosen(own.names).withheld]
     for name in (*chosen.include, *chosen.exclude):
-        if name not in every and name not in withheld:
+        if name not in every and not any(tool.name == name for tool in withheld):
             near = every.nearest(name)
             advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(every.names)}."
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")
+    require_known_names(place.settings, (*every, *withheld))
     wanted = [name for name in chosen.include or every.names if name not in chosen.exclude]
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
 

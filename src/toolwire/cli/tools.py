@@ -136,6 +136,7 @@ def _reports(place: Place, what: str | None) -> dict[str, Report]:
         return {tool.name: Report([*report(tool), *standard_name(tool)]) for tool in _defined_in(what)}
     if what is not None and Path(what).is_dir():
         return report_on_skill(read_skill(Path(what).absolute(), skills.trusted), skills)
+    toolbox_of(place)  # names in the settings that stand for nothing are refused here too
     own, now = own_tools_of(place), skills.now()
     reports = {tool.name: report_on(tool) for tool in own}
     for path, reason in now.broken.items():

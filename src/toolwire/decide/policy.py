@@ -201,7 +201,7 @@ def _shared_roots(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, 
 
 def _shared_hosts(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     """The hosts that both name, and everything that either of them closes."""
-    closed = [host for host in (*some, *others) if host.startswith("!")]
+    closed = [host for host in (*some, *others) if host.startswith(("!", "&"))]
     return tuple(dict.fromkeys([*(host for host in others if host in some), *closed]))
 
 

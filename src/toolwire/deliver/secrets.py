@@ -5,7 +5,7 @@ and is never in a card. In whatever comes back the value is taken out again, als
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +20,16 @@ _DEEPEST = 64
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that only the named tools may have; with no names, none may, and it is only taken out of results."""
+    """A value that only the named tools may have; with no names, none may, and it is only taken out of results.
+
+    `hosts` says for a tool where the value may go, as network rules do. A call that carries the value reaches no other
+    host, and none at all for a tool that is not in there.
+    """
 
     value: str = field(repr=False)
     tools: frozenset[str] = frozenset()
+    hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    anywhere: bool = False
 
 
 class NotYours(Exception):
@@ -51,6 +57,12 @@ class Secrets:
             return allowed
         arguments = {key: self._filled(value, allowed.tool.name, 0) for key, value in allowed.arguments.items()}
         return changed(allowed, arguments=arguments)
+
+    def limits(self, allowed: Allowed) -> tuple[str, ...]:
+        """Network rules that a call with these placeholders is held to, beside those of its grant: one a secret."""
+        names = {name for text in _texts(allowed.arguments) for name in _PLACEHOLDER.findall(text)}
+        used = [self._known[name] for name in sorted(names) if name in self._known]
+        return tuple(f"&{','.join(one.hosts.get(allowed.tool.name, ()))}" for one in used if not one.anywhere)
 
     def scrubbed(self, result: ToolResult) -> ToolResult:
         """The result without any secret in it."""

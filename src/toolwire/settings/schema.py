@@ -109,19 +109,46 @@ def _rule(text: str) -> str:
 
 
 def _host_rule(text: str) -> str:
-    # Loaded where hosts are named: reading names of hosts needs tables that most commands do without.
-    rules: Any = import_module("toolwire.execute.egress.rules")
-    try:
-        rules.read_rule(text)
-    except ValueError as wrong:
-        raise ValueError(f"has a rule that cannot be read: {wrong}") from None
+    _rules_of_hosts("read_rule", text)
     return text
 
 
+def _rules_of_hosts(reader: str, text: str) -> None:
+    # Loaded where hosts are named: reading names of hosts needs tables that most commands do without.
+    rules: Any = import_module("toolwire.execute.egress.rules")
+    try:
+        getattr(rules, reader)(text)
+    except ValueError as wrong:
+        raise ValueError(f"has a rule that cannot be read: {wrong}") from None
+
+
+class SecretLine(NamedTuple):
+    """One of `tools.secrets`: which variable, for which tools, to which hosts."""
+
+    variable: str
+    tools: tuple[str, ...]
+    hosts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "SecretLine":
+        """Read `GITHUB_TOKEN for webfetch, bash at api.github.com`. Raises ValueError."""
+        name, _, rest = text.partition(" for ")
+        tools, said, hosts = rest.partition(" at ")
+        line = cls(name.strip(), _listed(tools), _listed(hosts))
+        unclear = any(" " in tool for tool in line.tools) or not line.tools or (said and not line.hosts)
+        if _variable(line.variable) is None or unclear:
+            raise ValueError("must read like GITHUB_TOKEN for webfetch at api.github.com")
+        if line.hosts:
+            _rules_of_hosts("read_limit", ",".join(line.hosts))
+        return line
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _secret(text: str) -> str:
-    name, _, tools = text.partition(" for ")
-    if _variable(name.strip()) is None or not tools.strip():
-        raise ValueError("must read like GITHUB_TOKEN for webfetch")
+    SecretLine.parse(text)
     return text
 
 
@@ -240,7 +267,8 @@ class ToolSettings(Section):
     )
     browser_scripts: bool = Field(default=False, description="Whether the browser may run scripts of the model's own.")
     secrets: Annotated[tuple[Annotated[str, AfterValidator(_secret)], ...], Field(strict=False)] = Field(
-        default=(), description='Variables that some tools may have as {{secret:NAME}}: "GITHUB_TOKEN for webfetch".'
+        default=(),
+        description='Variables that tools may have as {{secret:NAME}}: "GITHUB_TOKEN for webfetch at api.github.com".',
     )
 
     @property
@@ -460,10 +488,11 @@ class Settings(Section):
     def secrets(self, environ: Mapping[str, str]) -> Secrets:
         """The `tools.secrets` with their values. A variable that is not set is a secret that nobody has."""
         known: dict[str, Secret] = {}
-        for line in self.tools.secrets:
-            name, _, tools = line.partition(" for ")
-            if value := environ.get(name.strip()):
-                known[name.strip()] = Secret(value, frozenset(tool.strip() for tool in tools.split(",")))
+        for line in map(SecretLine.parse, self.tools.secrets):
+            if value := environ.get(line.variable):
+                other = known.get(line.variable, Secret(value))
+                hosts = {tool: (*other.hosts.get(tool, ()), *line.hosts) for tool in line.tools}
+                known[line.variable] = Secret(value, other.tools | set(line.tools), {**other.hosts, **hosts})
         return Secrets(known) if known else NO_SECRETS
 
     def home(self, cwd: Path) -> Path:

@@ -107,6 +107,8 @@ def could_hurt(entry: Entry, below: Below) -> bool:
     match entry.path:
         case ("temperature",) | ("output", _) | ("profiles", _, "temperature"):
             return False
+        case ("tools", "skills_path"):  # each skill is trusted by itself, wherever it lies
+            return False
         case ("model",):  # question, files and key would go there
             return value != before or below.value(("profile",)) is not None
         case ("profile",):
@@ -117,7 +119,7 @@ def could_hurt(entry: Entry, below: Below) -> bool:
             return _widens_agent(entry, before)
         case ("store", "home"):
             return not _within(value, [below.folder]) or below.home not in (None, Path(value))
-        case ("tools", "skills_path") | ("search", "folder"):  # each skill is trusted by itself
+        case ("search", "folder"):
             return not _within(value, [below.folder])
         case ("search", "backend"):  # what is searched for, and perhaps a key, would go elsewhere
             return value not in (before, "local", "none")

@@ -9,3 +9,6 @@ BUILT_IN = frozenset(
     todowrite venice webfetch websearch write write_file
     """.split()
 )
+
+PERMISSIONS = frozenset({"file_read", "file_write", "git", "network", "session", "shell"})
+"""What built-in tools need."""

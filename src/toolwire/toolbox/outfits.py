@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,17 @@ def tools_of(groups: Iterable[str], place: Workplace) -> tuple[Tool, ...]:
         for tool in OUTFITS[name](place):
             found.setdefault(tool.name, tool)
     return tuple(found.values())
+
+
+def built_in_tool(name: str) -> Tool | None:
+    """A tool of any group, made to be looked at and not to be called; None for another name."""
+    found = (tool for group in OUTFITS if group not in ("desktop", "all") for tool in _looked_at(group))
+    return next((tool for tool in found if tool.name == name), None)
+
+
+@cache
+def _looked_at(group: str) -> tuple[Tool, ...]:
+    return OUTFITS[group](Workplace())
 
 
 def reads_skills(groups: Iterable[str]) -> bool:

@@ -4,6 +4,9 @@ A rule is `host`, `host:port`, `*.host` (everything below it, not itself), an IP
 or after a list of methods (`GET,HEAD host`). Without a port it stands for the usual one, 443 for https and 80 for http;
 a `!` rule without a port stands for all. `http://` or `https://` in front chooses the usual port. There is no rule for
 everything: neither `*` nor `*.com` can be written. Deny wins, and no rule means no.
+
+`&host,host` is no permission but a limit: a place must be one of these as well, whatever else is allowed. A call that
+carries a secret is held to the hosts of that secret in this way; `&` alone leaves none.
 """
 
 from collections.abc import Iterable
@@ -14,6 +17,7 @@ from toolwire.execute.egress.hosts import BadHost, Host, read_host
 
 USUAL_PORTS = {"https": 443, "http": 80}
 MOST_RULES = 1000
+LIMIT = "&"
 _METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE TRACE".split())
 
 
@@ -76,6 +80,7 @@ class Rules:
     """All network rules of one grant."""
 
     rules: tuple[Rule, ...] = ()
+    limits: tuple[tuple[Rule, ...], ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> "Rules":
@@ -83,7 +88,8 @@ class Rules:
         texts = tuple(entries)
         if len(texts) > MOST_RULES:
             raise BadRule(f"there are {len(texts)} network rules; at most {MOST_RULES} can be read")
-        return cls(tuple(read_rule(text) for text in texts))
+        limits = tuple(read_limit(text) for text in texts if text.startswith(LIMIT))
+        return cls(tuple(read_rule(text) for text in texts if not text.startswith(LIMIT)), limits)
 
     def judge(self, asked: Asked) -> Verdict:
         """Deny rules first, then the first rule that allows it."""
@@ -92,6 +98,10 @@ class Rules:
         for rule in covering:
             if rule.deny:
                 return Verdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
+        for limit in self.limits:
+            if not any(rule.covers(asked) for rule in limit):
+                hosts = ", ".join(rule.text for rule in limit) or "no host"
+                return Verdict(False, "", f"{place} is refused: a secret of this call may go to {hosts} only")
         if covering:
             return Verdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
         missing = str(asked.host) if asked.port == USUAL_PORTS[asked.scheme] else place
@@ -108,6 +118,14 @@ class Rules:
         if not any(rule._opens(asked) for rule in near):
             return f" ({near[0].text!r} allows another port)"
         return f" ({near[0].text!r} allows other methods)" if asked.method else " (a rule with methods opens no tunnel)"
+
+
+def read_limit(text: str) -> tuple[Rule, ...]:
+    """The places of a limit. Raises BadRule."""
+    rules = tuple(read_rule(host.strip()) for host in text.removeprefix(LIMIT).split(",") if host.strip())
+    if wrong := next((rule.text for rule in rules if rule.deny or rule.methods), ""):
+        raise BadRule(f"{wrong[:80]!r} must be a host, without ! and without methods")
+    return rules
 
 
 def read_rule(text: str) -> Rule:
