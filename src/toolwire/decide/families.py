@@ -4,9 +4,12 @@ A rule follows a tool to its other names. A rule about a path or an address mean
 that file or page: what may not be read is not searched either, and what may not be written is not patched.
 """
 
+from collections.abc import Mapping
 from enum import Flag, auto
 from functools import lru_cache
+from typing import Any
 
+from toolwire.protocol.key_files import holds_keys
 from toolwire.protocol.policy import Rule
 
 PATH_ARGUMENTS = ("path", "paths")
@@ -26,6 +29,15 @@ LISTING = frozenset("list list_dir glob find stat".split())
 CHANGING = frozenset("write write_file edit edit_block apply_patch".split())
 FETCHING = frozenset("webfetch browser".split())
 _SHOWS_WHAT_IT_CHANGED = frozenset("edit edit_block apply_patch".split())
+
+
+def shows_key_files(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call names a file with keys whose content it would show."""
+    if tool not in SHOWING and tool not in _SHOWS_WHAT_IT_CHANGED:
+        return False
+    named = [arguments.get(name) for name in PATH_ARGUMENTS]
+    paths = (path for value in named for path in (value if isinstance(value, list) else (value,)))
+    return any(isinstance(path, str) and holds_keys(path) for path in paths)
 
 
 class Reach(Flag):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from posixpath import normpath
 from typing import Any
 
+from toolwire.decide.families import shows_key_files
 from toolwire.decide.fit import Fit
 from toolwire.decide.loopback import stays_in_box
 from toolwire.decide.matching import SHELL_ARGUMENT, begins, concerns, exactly, meant
@@ -18,7 +19,7 @@ from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
 from toolwire.protocol.values import quick
 
-SHELL = "shell"
+SHELL, FILE_READ = "shell", "file_read"
 
 # Commands that no policy means to allow by being silent about them. A hint: the sandbox is what holds.
 _RUINOUS = frozenset("mkfs shutdown reboot halt poweroff fdisk parted wipefs".split())
@@ -51,13 +52,14 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
 
     In a `tainted` turn a wary grant has people asked before anything goes out or changes, whatever else is allowed.
     """
-    if not grant.rules and not tool.requires_confirmation:
+    shows_keys = FILE_READ in tool.needs and shows_key_files(tool.name, arguments)
+    if not grant.rules and not tool.requires_confirmation and not shows_keys:
         if tool.effect is Effect.PURE:
             return _FREE
         if tool.tier is not Tier.RUN and not tainted and not tool.needs and grant.autonomy is not Autonomy.READONLY:
             return _FREE
     if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and SHELL not in tool.needs:
-        return _by_autonomy(tool, grant)
+        return _by_autonomy(tool, grant, shows_keys=shows_keys)
     reading = _reading(tool, arguments)
     looks = tool.reading_box and reading is not None and only_reads(reading)
     if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE and not looks:
@@ -76,7 +78,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and concerns(rule, tool)]
     if (allowing := _allowing(allows, arguments, reading)) is not None:
         return Ruling(Verdict.ALLOW, _said(allowing), allowing)
-    return _by_autonomy(tool, grant)
+    return _by_autonomy(tool, grant, shows_keys=shows_keys)
 
 
 def allowed_by(rules: Iterable[Rule], tool: Tool, arguments: Mapping[str, Any]) -> Rule | None:
@@ -111,9 +113,11 @@ def resumed(grant: Grant, now: Grant) -> Grant:
     return replace(narrowed(grant, now), roots=roots)
 
 
-def _by_autonomy(tool: Tool, grant: Grant) -> Ruling:
+def _by_autonomy(tool: Tool, grant: Grant, *, shows_keys: bool = False) -> Ruling:
     if tool.name in grant.confirmed or "*" in grant.confirmed:
         return _CONFIRMED
+    if shows_keys:
+        return Ruling(Verdict.ASK, f"{tool.name!r} would show a file that usually holds keys or passwords.")
     if tool.requires_confirmation:
         return Ruling(Verdict.ASK, f"{tool.name!r} asks for a person's confirmation before it runs.")
     if grant.autonomy is not Autonomy.FULL and tool.tier is Tier.RUN and tool.effect is not Effect.PURE:

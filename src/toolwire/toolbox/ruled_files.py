@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from toolwire.decide.families import Reach
-from toolwire.decide.path_rules import PathRules
+from toolwire.decide.path_rules import KEYS, PathRules
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, Entry, FileOps, RuledOut
 from toolwire.protocol.policy import Rule, Verdict
@@ -17,10 +17,8 @@ CHANGES = Reach.CONTENT | Reach.CHANGES
 
 def ruled(files: FileOps, context: Context, about: Reach, *named: str) -> FileOps:
     """The files that a call may use, whose arguments name these paths. Where no rule speaks, they are as they are."""
-    if not context.grant.rules:
-        return files
     rules = PathRules.of(context.grant, about, named)
-    return RuledFiles(files, rules) if rules.rules else files
+    return RuledFiles(files, rules) if rules else files
 
 
 def left_out(files: FileOps) -> list[str]:
@@ -35,11 +33,15 @@ class RuledFiles:
         self._files = files
         self._rules = rules
         self._kept_back: set[str] = set()
+        self._with_keys: set[str] = set()
+        self._tops: dict[str, str] = {}
 
     @property
     def notes(self) -> list[str]:
-        count = len(self._kept_back)
-        return [f"Left out by rule: {count} {'entry' if count == 1 else 'entries'}."] if count else []
+        count, keys = len(self._kept_back), len(self._with_keys)
+        by_rule = [f"Left out by rule: {count} {'entry' if count == 1 else 'entries'}."] if count else []
+        found = f"Left out since they usually hold keys: {keys} {'file' if keys == 1 else 'files'}."
+        return [*by_rule, f"{found} Name one as the path to ask for it."] if keys else by_rule
 
     def open(self, root: str, path: str) -> BinaryIO:
         self._refuse(self._rules.against(path), path, path)
@@ -88,12 +90,12 @@ class RuledFiles:
             where = str(Path(f"/proc/self/fd/{file.fileno()}").readlink())
         except (OSError, ValueError):
             return self._files.real(root, path)
-        top = str(Path(root).resolve())
+        top = self._tops.get(root) or self._tops.setdefault(root, str(Path(root).resolve()))
         return where[len(top) :].lstrip("/") if f"{where}/".startswith(f"{top.rstrip('/')}/") else where
 
     def _refuse(self, rule: Rule | None, path: str, shown: str) -> None:
         if rule is not None:
-            self._kept_back.add(path)
+            (self._with_keys if rule is KEYS else self._kept_back).add(path)
             raise RuledOut(errno.EPERM, reason(rule, path, shown))
 
 
@@ -102,4 +104,6 @@ def reason(rule: Rule, path: str, shown: str) -> str:
     if rule.verdict is Verdict.DENY:
         return f"a rule denies it ({rule}). Tell the user that it is not allowed"
     again = f"; it is {path!r}, so call the tool with that path" if path != shown else ""
+    if rule is KEYS:
+        return f"it usually holds keys or passwords{again}"
     return f"a rule asks about it ({rule}){again}"
