@@ -136,6 +136,17 @@ def outside(tmp_path: Path, workspace: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("path", ["in/../a.txt", "./in/../in/../a.txt", "link/../a.txt", "{workspace}/in/../a.txt"])
+def test_a_path_with_detours_that_stay_inside_is_read(
+    call: Call, granted: Context, outside: Path, workspace: Path, path: str
+) -> None:
+    """We chose names over links: behind a link that leads out, `..` still leads to where the link lies."""
+    assert outside == workspace.parent
+    (workspace / "a.txt").write_text("here\n")
+
+    assert call(READ, granted, path=path.replace("{workspace}", str(workspace)))["text"] == "here\n"
+
+
 @pytest.mark.parametrize(
     "path",
     [

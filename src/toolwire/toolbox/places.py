@@ -50,15 +50,33 @@ def places(path: str, context: Context) -> list[Place]:
         raise wrong("a path cannot contain control characters or broken Unicode")
     if not roots:
         raise denied("no folder is granted, so no file may be read or written")
-    pure = PurePosixPath(path or ".")
-    if ".." in pure.parts:
-        raise wrong("a path cannot contain '..'; give it relative to the workspace")
+    pure = without_detours(PurePosixPath(path or "."))
+    if pure is None:
+        raise wrong(f"{path!r} is outside of the workspace: its '..' leads above it. Give a path that stays inside.")
     if not pure.is_absolute():
         return [Place(root, str(pure), path) for root in roots]
     inside = [Place(root, str(pure.relative_to(root)), path) for root in roots if pure.is_relative_to(root)]
     if not inside:
         raise denied(f"{path!r} is outside of the workspace; give a path relative to it")
     return inside
+
+
+def without_detours(path: PurePosixPath) -> PurePosixPath | None:
+    """The path with each `..` taken back, as rules read it too; None for one that leads above where it begins.
+
+    It goes by names alone: `link/../x` is `x` wherever the link leads. So it names a place inside, whatever lies there.
+    """
+    if ".." not in path.parts:
+        return path
+    steps: list[str] = []
+    for part in path.parts:
+        if part != "..":
+            steps.append(part)
+        elif not steps or steps == ["/"]:
+            return None
+        else:
+            steps.pop()
+    return PurePosixPath(*steps)
 
 
 def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[Place, Entry]:
