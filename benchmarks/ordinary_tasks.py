@@ -113,7 +113,7 @@ def _trouble(task: Task, result: ToolResult, asked: Sequence[Tool]) -> str:
     if not result.ok:
         code = result.error.code if result.error else result.status
         return f"{code}: {result.text[:200]}"
-    exit_code = result.exit_code
+    exit_code = result.exit_code or (result.structured or {}).get("exit_code")
     if exit_code:
         return f"exit code {exit_code}: {result.text[:200]}"
     shown = f"{result.text}\n{json.dumps(result.structured, ensure_ascii=False, default=str)}"

@@ -20,7 +20,7 @@ from toolwire.people import Approve, People, Tell
 from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import strangers
-from toolwire.protocol.context import Context
+from toolwire.protocol.context import Context, Trial
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED
 from toolwire.protocol.provenance import UntrustedMark
@@ -158,13 +158,14 @@ class Hub(Protocol):
 class Journey:
     """Sees the calls of one step of a turn to their results."""
 
-    __slots__ = ("_batch", "_begun", "_emit", "_hub", "_people", "_tainted_by", "_turn", "waiting")
+    __slots__ = ("_announced", "_batch", "_begun", "_emit", "_hub", "_people", "_tainted_by", "_turn", "waiting")
 
     def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
         self._hub = hub
         self._turn = turn
         self._batch = batch
         self._emit = emit
+        self._announced: frozenset[str] = frozenset()
         self._begun: set[str] = set()
         self._people: People | None = None
         self._tainted_by = _tainted_by(turn) if turn.tainted or turn.grant.rules else ()
@@ -200,13 +201,13 @@ class Journey:
 
     async def _outcome(self, one: Accepted) -> tuple[ToolResult, str] | None:
         """What came of the call, and the rule that stopped it if one did; None while it waits for people."""
-        decision: Decision | None = one.decision
+        decision: Decision | ToolResult | None = one.decision
         if one.left and not _may_run_again(one):
             return unknown(one.card), ""
         if isinstance(decision, NeedsApproval):
-            if self._people is None:
-                self._people = People(self._hub, self._turn, self._batch, self._emit)
-            decision = await self._people.asked(one.card, decision)
+            decision = await self._tried_and_asked(one, decision)
+        if isinstance(decision, ToolResult):
+            return decision, ""
         if decision is None:
             self.waiting.append(one.card.call.id)
             return None
@@ -234,8 +235,32 @@ class Journey:
             result = busy(call, lost.resource, lost.holder, patience_s)
             return changed(result, queued_ms=(perf_counter() - asked) * 1000)
 
-    async def _run(self, one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
-        """Wait for a free place, mark the call as started, and run it."""
+    async def _tried_and_asked(self, one: Accepted, request: NeedsApproval) -> ToolResult | Allowed | Denied | None:
+        """What came of a call that may be tried, or what people say about it; None while they have not."""
+        if self._people is None:
+            self._people = People(self._hub, self._turn, self._batch, self._emit)
+        if request.tries and not await self._people.were_asked(one.card, request):
+            tried = await self._tried(one, request)
+            if not isinstance(tried, NeedsApproval):
+                return tried
+            request = tried
+        return await self._people.asked(one.card, request)
+
+    async def _tried(self, one: Accepted, request: NeedsApproval) -> ToolResult | NeedsApproval | Denied:
+        """The result of a call that needs no more than a trial gives; otherwise what to do with it.
+
+        A trial has no effects, so the card is not marked as started: after a crash the call is simply tried again.
+        """
+        trial = Trial()
+        result = await self._run(one, request.allowed, perf_counter(), trial)
+        if trial.wanted is None:
+            return result
+        if request.refusal:
+            return Denied(one.card.call, Code.PERMISSION_DENIED, request.refusal, "policy")
+        return changed(request, reason=f"{request.reason} {trial.wanted}".rstrip())
+
+    async def _run(self, one: Accepted, allowed: Allowed, asked: float, trial: Trial | None = None) -> ToolResult:
+        """Wait for a free place, mark the call as started unless it is only tried, and run it."""
         hub, card = self._hub, one.card
         if (place := self._batch.place()) is not None:
             await self._batch.wait(place)
@@ -243,15 +268,21 @@ class Journey:
         if (place := share.place()) is not None:
             await self._wait_for_share(share, place)
         try:
-            if one.left or card.attempt == 0:
+            if trial is not None:
+                await hub.store.audit([AuditRow.about(card, "started", hub.clock(), rule="trial")])
+            elif one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
-            self._begun.add(card.call.id)
             queued_ms = (perf_counter() - asked) * 1000
-            if self._emit:
+            if trial is None:
+                self._begun.add(card.call.id)
+            if self._emit and card.call.id not in self._announced:
                 self._emit(CallStarted(card.call))
             if self._turn.limits.deadline_s is not None:
                 allowed = self._before_the_deadline(allowed)
             context = self._context(card, allowed)
+            if trial is not None:
+                self._announced |= {card.call.id}
+                context = changed(context, trial=trial)
             try:
                 if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
                     result = await hub.executor.execute(allowed, context)

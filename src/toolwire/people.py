@@ -10,7 +10,7 @@ from toolwire.errors import Fenced
 from toolwire.loop.events import ApprovalAsked, Event
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
-from toolwire.protocol.records import CallCard
+from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
@@ -58,6 +58,13 @@ class People:
         self._emit = emit
         self._counting = asyncio.Lock()
 
+    async def were_asked(self, card: CallCard, request: NeedsApproval) -> bool:
+        """Whether people have been asked about this call before, or have approved calls like it."""
+        if await self._said_before(request):
+            return True
+        kept = await self._office.store.approvals(turn_id=self._turn.id, limit=_MOST_LOOKED_AT)
+        return any(one.call_id == card.call.id for one in kept)
+
     async def asked(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied | None:
         """What people say; None while too few have spoken."""
         office, call = self._office, card.call
@@ -68,13 +75,20 @@ class People:
         async with self._counting:  # calls of one step ask together, and all of them count
             if not standing and (weary := await self._weary(call)):
                 return rejected(call, weary)
-            asked = await office.store.ask_people(question, ())
+            asked = await office.store.ask_people(question, self._row(card, request))
         if asked.digest != request.digest:
             return rejected(call, "Tool, arguments or policy are not what people were asked about; make a new call.")
         if asked.state is ApprovalState.OPEN:
             for word in standing or await self._words(asked, request, is_new=asked.id == question.id):
                 asked = await self._answered(asked, word)
         return self._outcome(call, request, asked)
+
+    def _row(self, card: CallCard, request: NeedsApproval) -> Sequence[AuditRow]:
+        """What the audit log says about a question that a trial came before; others are in it already."""
+        if not request.tries:
+            return ()
+        said = {"reason": request.reason}
+        return [AuditRow.about(card, "awaiting_approval", self._office.clock(), rule="confirmation", detail=said)]
 
     def _outcome(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied | None:
         match asked.state:
@@ -158,6 +172,8 @@ class People:
         decision = self._office.judge_anew(self._turn, changed(call, arguments=arguments))
         if isinstance(decision, Denied):
             return decision
+        if isinstance(decision, NeedsApproval) and decision.refusal:
+            return rejected(call, decision.refusal)
         if isinstance(decision, NeedsApproval) and decision.quorum > len(asked.agreed):
             return rejected(call, f"With the arguments that the user chose, {decision.quorum} people must agree.")
         allowed = decision.allowed if isinstance(decision, NeedsApproval) else decision

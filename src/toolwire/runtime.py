@@ -264,6 +264,8 @@ class Runtime:
         match one.decision:
             case Allowed():
                 return AuditRow.about(one.card, "allowed", self.clock())
+            case NeedsApproval(tries=True):
+                return AuditRow.about(one.card, "allowed", self.clock(), rule="trial")
             case NeedsApproval(reason=reason):
                 said = {"reason": reason}
                 return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation", detail=said)

@@ -92,6 +92,15 @@ async def test_bash_works_nowhere_but_in_the_workspace(desk: Desk, folder: str) 
     assert result.error.code is Code.PERMISSION_DENIED
 
 
+async def test_bash_works_in_a_folder_that_is_named_with_a_detour(desk: Desk, workspace: Path) -> None:
+    (workspace / "a").mkdir()
+    (workspace / "b").mkdir()
+
+    result = await desk("bash", command="pwd", workdir="a/../b")
+
+    assert result.structured["stdout"] == "/workspace/b\n"
+
+
 async def test_bash_without_a_granted_folder_runs_nothing(desk: Desk) -> None:
     desk.grant = Grant(tier=Tier.RUN, permissions=frozenset({"shell"}), confirmed=frozenset({"*"}))
 

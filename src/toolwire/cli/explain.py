@@ -27,7 +27,13 @@ from toolwire.protocol.chat import ResultsMessage, strangers
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.values import changed
 
-_MARKS = {"passed": ("✓", "green"), "denied": ("✗", "red"), "asks": ("?", "yellow"), "unreached": ("·", "dim")}
+_MARKS = {
+    "passed": ("✓", "green"),
+    "denied": ("✗", "red"),
+    "asks": ("?", "yellow"),
+    "tries": ("~", "yellow"),
+    "unreached": ("·", "dim"),
+}
 _NEWEST_CALLS = 10_000
 
 
@@ -145,7 +151,8 @@ def _decision_object(decision: Decision) -> dict[str, Any]:
         case Denied(_, code, message, rule):
             return {"decision": "denied", "code": code.value, "message": message, "rule": rule}
         case _:
-            return {"decision": "needs_approval", "reason": decision.reason, "digest": decision.digest}
+            tries = {"tries": True, "refusal": decision.refusal} if decision.tries else {}
+            return {"decision": "needs_approval", "reason": decision.reason, "digest": decision.digest, **tries}
 
 
 def _verdict(decision: Decision) -> Text:
@@ -155,6 +162,10 @@ def _verdict(decision: Decision) -> Text:
             return Text(f"It may run, for at most {decision.timeout_s:g} s{clean(notes)}.", "green")
         case Denied():
             return Text(f"It will not run: {decision.code}.", "red")
+        case NeedsApproval(tries=True, refusal=str(refusal)) if refusal:
+            return Text("It is tried where it can change nothing, and will not run otherwise.", "yellow")
+        case NeedsApproval(tries=True):
+            return Text("It is tried where it can change nothing; if it wants more, it needs approval.", "yellow")
         case _:
             return Text("It runs once a person agrees.", "yellow")
 

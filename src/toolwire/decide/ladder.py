@@ -22,6 +22,10 @@ from toolwire.protocol.values import making, quick
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
 _MOST_NAMED = 3
+_TRIED_FIRST = (
+    "It is tried first in a box that changes nothing, reaches nothing and hides keys; if it wants no more than that, "
+    "its result counts."
+)
 
 
 @quick
@@ -47,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One line of an explanation: `verdict` is passed, denied, asks or unreached."""
+    """One line of an explanation: `verdict` is passed, denied, asks, tries or unreached."""
 
     rule: str
     verdict: str
@@ -120,10 +124,10 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
         sentence = f"Invalid arguments for {tool.name!r}: {faults}"
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
     ruled = ruling(tool, checked.arguments, grant, tainted=case.tainted)
-    if ruled.verdict is Verdict.DENY:
-        yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Tell the user that it is not allowed.", "policy")
-    elif ruled.verdict is Verdict.ASK:
+    if ruled.verdict is Verdict.ASK or ruled.tries:
         yield _approval(case, tool, checked, ruled)
+    elif ruled.verdict is Verdict.DENY:
+        yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Tell the user that it is not allowed.", "policy")
     if case.place >= case.calls_per_step or case.spent + case.place >= grant.max_calls:
         yield Denied(call, Code.PERMISSION_DENIED, _limit_sentence(case), "limits")
 
@@ -145,7 +149,9 @@ def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsA
     shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy}
     version = digest({"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence})
     reason = f"{ruled.sentence} {_whence(case.read)}".rstrip() if ruled.wary else ruled.sentence
-    return NeedsApproval(allowed, reason, digest(shown), ruled.rule.quorum if ruled.rule else 1, version)
+    quorum = ruled.rule.quorum if ruled.rule else 1
+    refusal = f"{ruled.sentence} Tell the user that it is not allowed." if ruled.verdict is Verdict.DENY else ""
+    return NeedsApproval(allowed, reason, digest(shown), quorum, version, ruled.tries, refusal)
 
 
 def _whence(read: tuple[Source, ...]) -> str:
@@ -201,6 +207,8 @@ def _rule(issue: Issue) -> str:
 def _failed(issue: Issue) -> Rung:
     if isinstance(issue, Denied):
         return Rung(issue.rule, "denied", issue.message)
+    if issue.tries:
+        return Rung("confirmation", "tries", f"{_TRIED_FIRST} Otherwise: {issue.refusal or issue.reason}")
     return Rung("confirmation", "asks", issue.reason)
 
 

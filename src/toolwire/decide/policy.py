@@ -13,8 +13,8 @@ from toolwire.decide.families import shows_key_files
 from toolwire.decide.fit import Fit
 from toolwire.decide.loopback import stays_in_box
 from toolwire.decide.matching import SHELL_ARGUMENT, begins, concerns, exactly, meant
-from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
+from toolwire.decide.trying import may_be_tried, only_looks
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
 from toolwire.protocol.values import quick
@@ -33,13 +33,15 @@ _GIT_NETWORK = frozenset("push pull fetch clone ls-remote submodule".split())
 class Ruling:
     """What is to be done with a call, and why: the rule's own words, or those of the grant's autonomy.
 
-    `wary` says that it is for what strangers may have written.
+    `wary` says that it is for untrusted content. A call that `tries` is first run where it changes and reaches nothing;
+    only if that is not enough for it does the verdict count.
     """
 
     verdict: Verdict
     sentence: str
     rule: Rule | None = None
     wary: bool = False
+    tries: bool = False
 
 
 _CONFIRMED = Ruling(Verdict.ALLOW, "The grant has confirmed it.")
@@ -61,8 +63,10 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and SHELL not in tool.needs:
         return _by_autonomy(tool, grant, shows_keys=shows_keys)
     reading = _reading(tool, arguments)
-    looks = tool.reading_box and reading is not None and only_reads(reading)
-    if grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE and not looks:
+    looks = tool.reading_box and reading is not None and only_looks(arguments[SHELL_ARGUMENT])
+    tries = _may_try(tool, reading, grant) and not looks
+    readonly = grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE and not looks
+    if readonly and not tries:
         return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
     if reading is not None and (ruin := _ruin(reading)):
         return Ruling(Verdict.DENY, f"{ruin!r} would ruin the machine; it is never run.")
@@ -72,7 +76,18 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
         return forbidding
     if looks and not tool.requires_confirmation:
         return _LOOKS
-    if tainted and grant.wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
+    if readonly:
+        return Ruling(Verdict.DENY, f"{tool.name!r} wanted to change things, and this turn may only look.", tries=True)
+    wary = tainted and grant.wary
+    ruled = _by_taint_or_autonomy(tool, arguments, grant, reading, wary=wary, shows_keys=shows_keys)
+    return replace(ruled, tries=True) if tries and ruled.verdict is Verdict.ASK else ruled
+
+
+def _by_taint_or_autonomy(
+    tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: Reading | None, *, wary: bool, shows_keys: bool
+) -> Ruling:
+    """The ruling about a call that no rule forbids."""
+    if wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
         sentence = f"This turn has read what strangers may have written, and {tool.name!r} has effects."
         return Ruling(Verdict.ASK, sentence, wary=True)
     allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and concerns(rule, tool)]
@@ -111,6 +126,13 @@ def resumed(grant: Grant, now: Grant) -> Grant:
     """
     roots = tuple(root for root in grant.roots if any(_within(root, one) for one in now.roots))
     return replace(narrowed(grant, now), roots=roots)
+
+
+def _may_try(tool: Tool, reading: Reading | None, grant: Grant) -> bool:
+    """Whether a call may be run where it changes and reaches nothing, before anybody is asked about it."""
+    if reading is None or not tool.reading_box or tool.requires_confirmation:
+        return False
+    return may_be_tried(reading, reaches="network" in grant.permissions)
 
 
 def _by_autonomy(tool: Tool, grant: Grant, *, shows_keys: bool = False) -> Ruling:

@@ -134,6 +134,8 @@ def write_command(command: Command) -> dict[str, Any]:
         "env": dict(command.env),
         "limits": asdict(command.limits),
         "engine": command.engine,
+        "trial": command.trial,
+        "hides_keys": command.hides_keys,
     }
 
 
@@ -146,6 +148,7 @@ def read_command(message: Any) -> Command:
     return Command(
         tuple(message["argv"]), message["workspace"], message["cwd"], message["writable"] is True,
         base64.b64decode(message["stdin"], validate=True), message["env"], limits, message["engine"],
+        trial=message["trial"] is True, hides_keys=message["hides_keys"] is True,
     )  # fmt: skip
 
 
@@ -161,6 +164,8 @@ def write_ran(ran: Ran) -> dict[str, Any]:
         "profile": ran.profile,
         "weaker": ran.weaker,
         "notes": ran.notes,
+        "changes": ran.changes,
+        "hidden": ran.hidden,
     }
 
 
@@ -169,11 +174,14 @@ def _read_ran(ran: dict[str, Any]) -> Ran:
         case {
             "exit_code": int() | None as exit_code, "signal": int() | None as signal, "elapsed_s": float(elapsed_s),
             "limit": str(limit), "engine": str(engine), "profile": str(profile), "weaker": list(weaker),
-            "stdout": dict(stdout), "stderr": dict(stderr),
+            "stdout": dict(stdout), "stderr": dict(stderr), "changes": list() | None as changes, "hidden": list(hidden),
         }:  # fmt: skip
             out, err = _read_output(stdout), _read_output(stderr)
             notes = tuple(map(str, ran.get("notes") or ()))
-            return Ran(exit_code, signal, out, err, elapsed_s, limit, engine, profile, tuple(map(str, weaker)), notes)
+            return Ran(
+                exit_code, signal, out, err, elapsed_s, limit, engine, profile, tuple(map(str, weaker)), notes,
+                None if changes is None else tuple(map(str, changes)), tuple(map(str, hidden)),
+            )  # fmt: skip
         case _:
             raise Lost("the far end gave an answer that makes no sense")
 

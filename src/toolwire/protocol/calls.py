@@ -223,7 +223,9 @@ class Denied:
 class NeedsApproval:
     """The call may run once so many people have agreed to exactly these arguments under exactly this policy.
 
-    `policy` is the digest of the policy alone, and of why it asks: a yes for a pattern is bound to that.
+    `policy` is the digest of the policy alone, and of why it asks: a yes for a pattern is bound to that. A call that
+    `tries` is first run where it changes and reaches nothing, and asked about only if that was not enough for it; where
+    nobody may be asked, `refusal` is what is said instead.
     """
 
     allowed: Allowed
@@ -231,6 +233,8 @@ class NeedsApproval:
     digest: str
     quorum: int = 1
     policy: str = ""
+    tries: bool = False
+    refusal: str = ""
 
 
 Decision = Allowed | Denied | NeedsApproval

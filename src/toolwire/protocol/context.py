@@ -43,6 +43,15 @@ def _never() -> bool:
     return False
 
 
+class Trial:
+    """A run in which a call changes and reaches nothing; `wanted` says what it would have needed, None if nothing."""
+
+    __slots__ = ("wanted",)
+
+    def __init__(self) -> None:
+        self.wanted: str | None = None
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -51,6 +60,8 @@ class Context:
     `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it. `thread`
     names the conversation that the turn belongs to, if it belongs to one. `tainted_by` names
     the untrusted content that the turn had read before this call.
+
+    With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
 
     call_id: str = ""
@@ -66,6 +77,7 @@ class Context:
     told: list[tuple[str, str] | str | Traffic | Touched] = field(default_factory=list, repr=False, compare=False)
     tainted_by: tuple[str, ...] = ()
     recorder: Recorder = field(default=_NO_RECORDER, repr=False, compare=False)
+    trial: Trial | None = field(default=None, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:

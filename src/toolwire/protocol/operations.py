@@ -40,6 +40,10 @@ class Command:
     `workspace` is the one folder of the host that the command sees, `cwd` a path inside it. `engine` asks for a
     stronger sandbox than usual; asking for less changes nothing. `door` is the socket of an egress proxy, if any.
     `readable` are further folders of the host that it sees where they are, and cannot change.
+
+    A `trial` can write the workspace, and all that it changes there is discarded when it ends; it is ended soon after
+    its first change. It is never `writable`: an engine that knows no trials runs it where nothing can be written. With
+    `hides_keys` the box shows no file in the workspace that holds keys.
     """
 
     argv: tuple[str, ...]
@@ -52,6 +56,13 @@ class Command:
     engine: str = ""
     door: str = ""
     readable: tuple[str, ...] = ()
+    trial: bool = False
+    hides_keys: bool = False
+
+    @property
+    def seems_writable(self) -> bool:
+        """Whether the command can write in what it takes for the workspace."""
+        return self.writable or self.trial
 
 
 def shell(text: str) -> tuple[str, ...]:
@@ -87,10 +98,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended. `limit` names what ended it: wall, cpu, memory, file_size, repositories, or nothing.
+    """How a command ended. `limit` names what ended it: wall, cpu, memory, file_size, repositories, changes, or none.
 
     `engine` and `profile` say what confined it; `weaker` lists what was promised and could not be had here.
-    `notes` tell what was protected from it, and what of its work was moved aside.
+    `notes` tell what was protected from it, and what of its work was moved aside. `changes` are names that a trial
+    would have changed, a few of them; None where it was no trial. `hidden` are files and folders with keys.
     """
 
     exit_code: int | None
@@ -103,6 +115,8 @@ class Ran:
     profile: str = ""
     weaker: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] | None = None
+    hidden: tuple[str, ...] = ()
 
 
 Listener = Callable[[str, bytes], None]

@@ -59,7 +59,8 @@ class Tool:
 
     A `journaled` transactional tool keeps a journal by `Context.idempotency_key`: run again after a crash, it does
     nothing that it has done before and gives the same answer. A shell tool with a `reading_box` runs a command that
-    only reads where nothing can be written and nothing reached, so that nobody need be asked about it.
+    only reads where nothing can be written and nothing reached, and tries others where they change nothing, so that
+    a person is asked only about those that write.
     """
 
     name: str

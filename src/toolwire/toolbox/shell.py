@@ -11,23 +11,24 @@ from typing import Annotated, Any, Protocol, TypedDict, cast
 from pydantic import Field
 
 from toolwire.decide.address_rules import AddressRules
-from toolwire.decide.reading import only_reads
-from toolwire.decide.shell import read_shell
+from toolwire.decide.trying import only_looks
 from toolwire.define.functions import tool
-from toolwire.errors import ToolFailure
+from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.watched import watched
-from toolwire.protocol.context import Context
+from toolwire.protocol.context import Context, Trial
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.toolbox.places import without_detours
 from toolwire.toolbox.ruled_commands import check_links
 
 LONGEST_COMMAND = 30_000
 _REPORT_EVERY_S = 0.5
 _SHOWN_AFTER_TIMEOUT = 600
+_MOST_LISTED = 3
 # Whoever calls must still be there to hear that time is up.
 _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
@@ -95,8 +96,10 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
             workdir: The folder to run it in, relative to the workspace.
             timeout_ms: How many milliseconds it may take; 30000 unless given, at most 300000.
         """
-        looks = confined and only_reads(read_shell(command))
-        planned = replace(_command(context, command, workdir), writable=not looks)
+        if context.trial is not None:
+            return bash_output(await _tried(ops, _command(context, command, workdir), context, context.trial))
+        looks = confined and only_looks(command)
+        planned = replace(_command(context, command, workdir), writable=not looks, hides_keys=looks)
         hosts = () if looks else granted_hosts(context)
         log = TrafficLog()
         try:
@@ -117,6 +120,48 @@ def by_address_rules(outward: WayOut, context: Context) -> WayOut:
     """The way out less the addresses that a rule denies; where one asks, people were asked about the command."""
     rules = AddressRules.of(context.grant).denying()
     return partial(cast("Callable[..., Any]", outward), refusal=rules.refusal) if rules.rules else outward
+
+
+async def _tried(ops: ExecOps, command: Command, context: Context, trial: Trial) -> Ran:
+    """Run a command so that it changes nothing, reaches nothing and sees no keys. Says in the trial what it wanted."""
+    planned = replace(command, writable=False, trial=True, hides_keys=True, env={**command.env, **_NO_CACHES})
+    try:
+        async with watched(context, planned):
+            ran = await ops.run(planned, _progress(context))
+    except SandboxUnavailable:
+        trial.wanted = ""  # the question is put as if nothing had been tried
+        raise
+    trial.wanted = _wanted(ran, granted_hosts(context))
+    context.ran_in(ran.engine, ran.profile)
+    if ran.limit == "wall" and trial.wanted is None:
+        raise _timed_out(command.argv[-1], ran)
+    return ran
+
+
+# Programs that would write beside what they read do without it.
+_NO_CACHES = {"GIT_OPTIONAL_LOCKS": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _wanted(ran: Ran, hosts: tuple[str, ...]) -> str | None:
+    """What a trial would have needed; None where it had all that it wanted."""
+    if ran.changes is None:
+        return ""
+    if ran.changes:
+        return f"It would change {_listed(ran.changes)}."
+    if ran.exit_code != 0 and hosts:
+        return f"Tried without network, it ended with {_ending(ran)}."
+    denied = "ermission denied" in ran.stderr.text
+    if ran.hidden and (ran.exit_code != 0 or (denied and any(name in ran.stderr.text for name in ran.hidden))):
+        return f"Tried with {_listed(ran.hidden)} hidden, it ended with {_ending(ran)}."
+    return None
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:_MOST_LISTED])) + (" and more" if len(names) > _MOST_LISTED else "")
+
+
+def _ending(ran: Ran) -> str:
+    return f"signal {ran.signal}" if ran.exit_code is None else f"exit code {ran.exit_code}"
 
 
 def granted_hosts(context: Context) -> tuple[str, ...]:
@@ -142,15 +187,21 @@ def shell_command(context: Context, text: str, workdir: str) -> Command:
     """Shell text as a command in the granted workspace. Raises ToolFailure where there is none, or outside of it."""
     if not context.grant.roots:
         raise ToolFailure("no folder is granted, so there is nothing to work in", code=Code.PERMISSION_DENIED)
-    workspace, inner = context.grant.roots[0], PurePosixPath(workdir or ".")
+    workspace, inner = context.grant.roots[0], without_detours(PurePosixPath(workdir or "."))
+    if inner is None:
+        raise _outside(workdir)
     if inner.is_absolute() and inner.is_relative_to(workspace):
         inner = inner.relative_to(workspace)
     elif inner.is_absolute() and inner.is_relative_to("/workspace"):
         inner = inner.relative_to("/workspace")
-    if inner.is_absolute() or ".." in inner.parts:
-        raise ToolFailure(f"{workdir!r} is outside of the workspace; give it relative", code=Code.PERMISSION_DENIED)
+    if inner.is_absolute():
+        raise _outside(workdir)
     check_links(context, text, str(inner))
     return Command(shell(text), workspace, str(inner), limits=LIMITS["bash"])
+
+
+def _outside(workdir: str) -> ToolFailure:
+    return ToolFailure(f"{workdir!r} is outside of the workspace; give it relative", code=Code.PERMISSION_DENIED)
 
 
 def _command(context: Context, text: str, workdir: str) -> Command:

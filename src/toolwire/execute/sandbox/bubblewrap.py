@@ -25,6 +25,7 @@ from toolwire.execute.sandbox.inside import (
 from toolwire.execute.sandbox.limits import UNCOUNTED, apply, missing
 from toolwire.execute.sandbox.plan import SCRIPT, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
+from toolwire.execute.sandbox.scratch import lay_over_as_user
 from toolwire.execute.sandbox.starter import Descriptors, memory
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.trial import examined
@@ -93,7 +94,7 @@ class Bubblewrap:
     def launch(self, command: Command) -> Box:
         require(self._program, self.name)
         with Descriptors() as held:
-            workspace = open_workspace(command.workspace, held, self._protected, writable=command.writable)
+            workspace = open_workspace(command, held, self._protected, lays_over=True)
             workspace = lent(workspace, (*self._readable, *command.readable), held)
             group: Group | None = None
             try:
@@ -142,6 +143,8 @@ class Bubblewrap:
             if base is not None:
                 own_devices(plan, workspace, HOME_BYTES)
             plan.user(workspace.user, workspace.group)
+        elif workspace.scratch is not None:
+            lay_over_as_user(plan, workspace.scratch, workspace.path, workspace.user, workspace.group)
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
 
@@ -192,7 +195,9 @@ class Bubblewrap:
     def _profile(self, arguments: list[str | int], command: Command) -> str:
         """The digest of what confines the command, without what differs from box to box."""
         words = ("fd" if isinstance(one, int) else "door" if one == command.door else one for one in arguments)
-        return profile(*words, SCRIPT, repr((self._landlock, self._protected, self.weaker, command.limits)))
+        held = (self._landlock, self._protected, self.weaker, command.limits)
+        kind = [repr(("trial", command.trial, "hides_keys", command.hides_keys))] if command.hides_keys else []
+        return profile(*words, SCRIPT, repr(held), *kind)
 
 
 def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
@@ -200,15 +205,21 @@ def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
     if workspace.guard is None:
         return []
     if workspace.tree is not None:  # protected already, by root: what is mounted below it comes along
-        return ["--bind" if command.writable else "--ro-bind", workspace.source(), "/workspace"]
+        return [
+            "--bind" if command.writable or workspace.scratch is not None else "--ro-bind",
+            workspace.source(),
+            "/workspace",
+        ]
     words: list[str | int] = ["--bind-fd" if command.writable else "--ro-bind-fd", workspace.guard.root, "/workspace"]
+    if workspace.scratch is not None:  # the descriptor leads below its layer
+        words = ["--bind", workspace.path, "/workspace"]
     for name in workspace.guard.kept:
         words += ["--bind", workspace.source(name), f"/workspace/{name}"]
     for name in workspace.guard.sealed:
         words += ["--ro-bind", workspace.source(name), f"/workspace/{name}"]
     for name in workspace.guard.hidden:
         words += ["--size", "4096", "--tmpfs", f"/workspace/{name}", "--remount-ro", f"/workspace/{name}"]
-    for name in workspace.guard.masked:
+    for name in workspace.guard.unreadable:
         words += ["--ro-bind", os.devnull, f"/workspace/{name}"]
     return words
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
@@ -17,7 +18,7 @@ _END_S = 5.0
 _LOOK_EVERY_S = 0.1
 _MOST_PLANTED = 3
 _LONGEST_STATUS = 4096
-_OURS = {"wall", "repositories"}
+_OURS = {"wall", "repositories", "changes"}
 _SIGNALS = {24: "cpu", 25: "file_size"}
 
 
@@ -82,7 +83,11 @@ class Watch:
         finally:
             self._leave()
         code = box.end() if self._over.done() else await asyncio.to_thread(box.end)
-        return self._ran(code, limit, hits, perf_counter() - self._began)
+        ran = self._ran(code, limit, hits, perf_counter() - self._began)
+        if box.workspace is None or not self._command.hides_keys:
+            return ran
+        changes = await asyncio.to_thread(box.workspace.changes)
+        return replace(ran, changes=changes, hidden=box.workspace.hidden_keys())
 
     async def _limit(self) -> str:
         """Wait for the end; the limit that is reached before, or nothing. Looks at the workspace from time to time."""
@@ -95,7 +100,12 @@ class Watch:
                 planted += 1
                 if planted > _MOST_PLANTED:  # it does so again and again: between two looks someone could obey it
                     return "repositories"
+            if self._command.trial and await asyncio.to_thread(self._has_changed):
+                return "changes"
         return "" if self._over.done() else "wall"
+
+    def _has_changed(self) -> bool:
+        return self._box.workspace is not None and bool(self._box.workspace.changes())
 
     def _follow(self) -> None:
         for descriptor, add in (

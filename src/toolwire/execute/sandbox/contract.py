@@ -42,7 +42,15 @@ class OpenWorkspace(Protocol):
         ...
 
     def protected_names(self) -> dict[str, tuple[str, ...]]:
-        """Which names the box could not change, read or reach: `sealed`, `hidden`, `masked`."""
+        """Which names the box could not change, read or reach: `sealed`, `hidden`, `masked`, `keys`."""
+        ...
+
+    def hidden_keys(self) -> tuple[str, ...]:
+        """The files and folders with keys that this box is not shown, and one that was approved would be."""
+        ...
+
+    def changes(self) -> tuple[str, ...] | None:
+        """What a trial has changed so far, a few names; None for a box that is no trial."""
         ...
 
 

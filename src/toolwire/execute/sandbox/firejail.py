@@ -66,7 +66,7 @@ class Firejail:
             )
         with Descriptors() as held:
             protected = PROTECTED if os.geteuid() == 0 else ()
-            workspace = open_workspace(command.workspace, held, protected, writable=command.writable)
+            workspace = open_workspace(command, held, protected)
             group = self._cgroups.make(command.limits)
             try:
                 return self._start(command, workspace, group, held)
@@ -110,7 +110,8 @@ class Firejail:
         if command.workspace:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         if self._landlock:
-            writable = [TMP, "/dev", "/proc", home, *([workspace.source()] if command.writable else [])]
+            own = [workspace.source()] if command.writable or workspace.scratch is not None else []
+            writable = [TMP, "/dev", "/proc", home, *own]
             landlock.confine(plan, self._landlock, ["/"], writable, tcp=True)
         plan.no_new_privileges().seccomp(seccomp.program(machine()))
         variables = {**ENVIRONMENT, "HOME": home, **command.env}

@@ -44,7 +44,7 @@ def join(plan: Plan, group: Group) -> Plan:
 def confine(plan: Plan, command: Command, abi: int) -> None:
     """Let the command write where every box is writable, and in the workspace if it may."""
     if abi:
-        writable = [TMP, HOME, "/dev", "/proc", *(["/workspace"] if command.writable else [])]
+        writable = [TMP, HOME, "/dev", "/proc", *(["/workspace"] if command.seems_writable else [])]
         landlock.confine(plan, abi, ["/"], writable, tcp=True)
 
 

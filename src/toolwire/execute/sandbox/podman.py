@@ -76,7 +76,7 @@ class Podman:
         require(self._program, self.name)
         _build(self._rootfs)
         with Descriptors() as held:
-            workspace = open_workspace(command.workspace, held, PROTECTED, writable=command.writable)
+            workspace = open_workspace(command, held, PROTECTED)
             try:
                 return self._start(command, workspace, held)
             except BaseException:
@@ -172,7 +172,10 @@ class Podman:
 def _mounts(command: Command, workspace: Workspace) -> list[str]:
     if workspace.guard is None:
         return []
-    words = ["--volume", f"{workspace.source()}:/workspace:{'rw' if command.writable else 'ro'}"]
+    words = [
+        "--volume",
+        f"{workspace.source()}:/workspace:{'rw' if command.writable or workspace.scratch is not None else 'ro'}",
+    ]
     if workspace.tree is not None:  # protected already, by root: what is mounted below it comes along
         return words
     for name in workspace.guard.kept:
@@ -181,7 +184,7 @@ def _mounts(command: Command, workspace: Workspace) -> list[str]:
         words += _bind(workspace.source(name), name, "ro")
     for name in workspace.guard.hidden:
         words += ["--mount", f"type=tmpfs,{_field('destination', name)},ro,notmpcopyup,tmpfs-size=4096"]
-    for name in workspace.guard.masked:
+    for name in workspace.guard.unreadable:
         words += _bind(os.devnull, name, "ro")
     return words
 

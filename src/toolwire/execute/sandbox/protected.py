@@ -21,6 +21,7 @@ from threading import Lock
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import nested
 from toolwire.execute.sandbox.endpoints import is_answered
+from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
 from toolwire.execute.sandbox.name_watch import NameWatch, link_target, watch_names
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
 
@@ -62,6 +63,7 @@ class Guard:
     stand_ins: list[str] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     masked: list[str] = field(default_factory=list)
+    keys: Keys = NO_KEYS
     watch: NameWatch | None = None
     unwanted: list[str] = field(default_factory=list)
     trusted: frozenset[str] | None = None
@@ -84,9 +86,20 @@ class Guard:
         return [] if self.watch is None else self.watch.failed
 
     def protected_names(self) -> dict[str, tuple[str, ...]]:
-        """What is protected, by how: `sealed`, `hidden` or `masked`."""
+        """What is protected, by how: `sealed`, `hidden`, `masked` or `keys`."""
         sealed = tuple(name for name in (*self.sealed, *self.kept) if name not in self.stand_ins)
-        return {"sealed": sealed, "hidden": tuple(self.hidden), "masked": tuple(self.masked)}
+        return {"sealed": sealed, "hidden": tuple(self.hidden), "masked": tuple(self.masked), "keys": self.keys.files}
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Over what something is mounted that cannot be opened."""
+        return (*self.masked, *self.keys.files)
+
+    def hide_keys(self) -> None:
+        """Show no keys in this box."""
+        found = find_keys(self.root)
+        self.keys = Keys(tuple(path for path in found.folders if path not in self.hidden), found.files)
+        self.hidden += self.keys.folders
 
     def close(self) -> None:
         """Take the stand-ins away, unless another box still needs them; the last one to leave does it."""

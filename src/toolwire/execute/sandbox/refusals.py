@@ -15,11 +15,13 @@ _PHRASES = {
                "enoent", "erofs", "ebusy", "eacces"),
     "masked": ("connection refused", "permission denied", "econnrefused", "eacces", "device or resource busy", "ebusy",
                "not a socket"),
+    "keys": ("permission denied", "eacces"),
 }  # fmt: skip
 _SENTENCES = {
     "sealed": "toolwire protects {path!r}, which other programs obey: commands can read it and not change it.",
     "hidden": "toolwire hides {path!r} from commands.",
     "masked": "toolwire does not let commands reach {path!r}, a socket or pipe of a program outside of the sandbox.",
+    "keys": "toolwire hides {path!r}, which holds keys, from commands that were not approved.",
 }
 _APPROVABLE = " The tools write, edit and apply_patch can, after approval."
 

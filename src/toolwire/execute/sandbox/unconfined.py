@@ -63,7 +63,7 @@ class Unconfined:
                 "use another engine, or grant no hosts"
             )
         with Descriptors() as held:
-            workspace = open_workspace(command.workspace, held, self._protected(), writable=command.writable)
+            workspace = open_workspace(command, held, self._protected())
             group = self._cgroups.make(command.limits)
             try:
                 return self._start(command, workspace, group, held)

@@ -11,7 +11,9 @@ from toolwire.execute.sandbox.mounts import Translations, detached
 from toolwire.execute.sandbox.name_watch import Activity
 from toolwire.execute.sandbox.plan import Plan
 from toolwire.execute.sandbox.protected import PROTECTED, SECRET, Guard, guard
+from toolwire.execute.sandbox.scratch import Scratch, lay_over, open_scratch
 from toolwire.execute.sandbox.starter import Descriptors
+from toolwire.protocol.operations import Command
 
 STAGE = "/run/toolwire"
 """Where root mounts a workspace, in a mount namespace that only the box's launcher sees."""
@@ -22,8 +24,8 @@ DOOR = f"{STAGE}/door"
 BASE, DEVICES = f"{STAGE}/base", f"{STAGE}/dev"
 """Where the base of all boxes lies, in its own namespace."""
 
-MASK = f"{STAGE}/masked"
-"""What is mounted over sockets and pipes: a file that cannot be opened."""
+MASK, LAYER = f"{STAGE}/masked", f"{STAGE}/layer"
+"""What is mounted over sockets, pipes and keys: a file that cannot be opened. And where the layer of a trial lies."""
 
 TMP = "/tmp"  # noqa: S108 - the box's own
 STAGED_TMP = STAGE + TMP
@@ -49,6 +51,7 @@ class Workspace:
     tree: int | None = None
     path: str = ""
     lent: Mapping[str, int | None] = field(default_factory=dict)
+    scratch: Scratch | None = None
 
     def source(self, name: str = "") -> str:
         base = f"{STAGE}/workspace" if self.tree is not None else self.path
@@ -79,15 +82,31 @@ class Workspace:
         """Whether something had to be held back that a command has planted by now."""
         return self.guard is not None and self.guard.look()
 
+    def hidden_keys(self) -> tuple[str, ...]:
+        """The keys that this box is not shown, and one that was approved would be."""
+        return () if self.guard is None else (*self.guard.keys.folders, *self.guard.keys.files)
+
+    def changes(self) -> tuple[str, ...] | None:
+        """What a trial has changed so far; None for a box that is no trial."""
+        if self.scratch is None or self.guard is None:
+            return None
+        return self.scratch.changes(self.guard.root)
+
     def close(self) -> None:
+        if self.scratch is not None:
+            self.scratch.close()
         if self.guard is not None:
             self.guard.close()
 
 
 def open_workspace(
-    path: str, held: Descriptors, protected: tuple[str, ...] = PROTECTED, *, writable: bool
+    command: Command, held: Descriptors, protected: tuple[str, ...] = PROTECTED, *, lays_over: bool = False
 ) -> Workspace:
-    """Take hold of a workspace: its names guarded, its owner translated when this process is root."""
+    """Take hold of a workspace: its names guarded, its owner translated when this process is root.
+
+    A trial gets its layer from root, or from an engine that lays one over by itself. Elsewhere it is read-only.
+    """
+    path, writable = command.workspace, command.writable
     if not path:
         return Workspace(None, *_nobody())
     if os.path.realpath(path) in _NEVER:
@@ -95,10 +114,17 @@ def open_workspace(
     try:
         names = protected if writable else tuple(name for name in protected if name in SECRET)
         kept = guard(path, names, make=writable)
+        if command.hides_keys and protected:
+            kept.hide_keys()
     except OSError as error:
         raise SandboxUnavailable(f"the workspace {path!r} cannot be opened: {error.strerror}") from None
     try:
-        return _as_user(path, kept, held)
+        opened = _as_user(path, kept, held)
+        if not command.trial or not (lays_over or os.geteuid() == 0):
+            return opened
+        return replace(
+            opened, scratch=open_scratch(kept.root, opened.user, opened.group, held, command.limits.tmp_bytes)
+        )
     except BaseException:
         kept.close()
         raise
@@ -135,6 +161,8 @@ def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> P
     plan.call("mount", "tmpfs", STAGED_TMP, "tmpfs", _NO_SUID_NO_DEVICES, options)
     if workspace.tree is not None:
         plan.call("move_mount", workspace.tree, "", -100, f"{STAGE}/workspace", _MOVE_FROM_DESCRIPTOR)
+    if workspace.scratch is not None:
+        lay_over(plan, workspace.scratch, f"{STAGE}/workspace", LAYER)
     for place, tree in zip(_PLACES, workspace.lent.values(), strict=False):
         if tree is not None:
             plan.call("move_mount", tree, "", -100, place, _MOVE_FROM_DESCRIPTOR)
@@ -183,7 +211,7 @@ def seal(plan: Plan, workspace: Workspace) -> Plan:
         plan.call("mount", "tmpfs", workspace.source(name), "tmpfs", _NO_SUID_NO_DEVICES | 1, "size=4096")
     for name in workspace.guard.sealed:
         plan.call("mount", "none", workspace.source(name), 0, _BIND | _REMOUNT_READ_ONLY | _NO_SUID_NO_DEVICES, 0)
-    for name in workspace.guard.masked:
+    for name in workspace.guard.unreadable:
         plan.call("mount", MASK, workspace.source(name), 0, _BIND, 0)
     return plan
 
@@ -205,13 +233,14 @@ def set_door(plan: Plan, door: str) -> Plan:
 
 def ready_stage() -> None:
     """Root only: make the places on which launchers mount; they stay empty for everyone else."""
-    if os.access(MASK, os.F_OK):  # made last
+    if os.access(LAYER, os.F_OK):  # made last
         return
     for folder in (STAGE, f"{STAGE}/workspace", BASE, STAGED_TMP, *_PLACES):
         Path(folder).mkdir(mode=0o711, exist_ok=True)
     Path(DOOR).touch(mode=0o400)
     Path(DEVICES).mkdir(mode=0o711, exist_ok=True)
     Path(MASK).touch(mode=0o000)
+    Path(LAYER).mkdir(mode=0o711, exist_ok=True)
 
 
 _TRANSLATIONS = Translations()
