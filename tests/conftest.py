@@ -1,6 +1,7 @@
 """Fixtures that every test may use."""
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,3 +15,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The key with which state folders are signed is made for the tests, and not in the home of who runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield

@@ -256,7 +256,10 @@ async def made_at(home: Path) -> None:
         pass
 
 
-def test_a_record_whose_maker_died_before_it_held_anything_is_the_users_own(stage: Stage) -> None:
+def test_a_record_whose_maker_died_before_it_held_anything_is_the_users_own(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(stage.folder / ".local" / "state"))
     blank(stage.folder)
     for _ in range(2):
         assert stage.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.DONE
@@ -270,7 +273,10 @@ def test_a_record_whose_maker_died_before_it_held_anything_is_the_users_own(stag
         "INSERT INTO spending (agent, day, calls, tokens, cost_usd) VALUES ('cli', 1, 1, 1, 1.0)",
     ],
 )
-def test_T23_a_record_that_only_looks_empty_is_not_taken_for_the_users_own(stage: Stage, more: str) -> None:
+def test_T23_a_record_that_only_looks_empty_is_not_taken_for_the_users_own(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(stage.folder / ".local" / "state"))
     blank(stage.folder, more)
     assert stage.run("call", "echo", "message=hi", TOOLWIRE_TRUST="").code == Exit.USAGE
 

@@ -212,8 +212,8 @@ def test_a_process_that_dies_at_any_moment_leaves_the_old_files_or_the_new_ones(
     assert seen[-1] == (0, "it happened")
 
 
-def test_a_reader_in_the_next_process_finds_a_half_made_change_finished(workspace: Path) -> None:
-    """The control of the test above: right after the crash the tree is a mixture."""
+def test_reading_settles_nothing_and_the_next_write_finishes_a_half_made_change(workspace: Path) -> None:
+    """The control of the test above: right after the crash the tree is a mixture, and a reader finds it so."""
     mixtures = 0
     for steps in range(3, 12):
         root = workspace / str(steps)
@@ -221,13 +221,21 @@ def test_a_reader_in_the_next_process_finds_a_half_made_change_finished(workspac
         for name in ("a.txt", "b.txt", "d.txt"):
             (root / name).write_text(f"old {name[0]}")
         subprocess.run([sys.executable, "-c", textwrap.dedent(CRASHING), str(root), str(steps)])
+        before = whole(root)
         found = set(tree(root).values())
         mixtures += bool(found & {"new a", "new c", "new d"} and found & {"old a", "old b", "old d"})
-        [entry] = [entry for entry in LocalFiles().entries(str(root), ".", 10) if entry.name == "a.txt"]
-        found = set(tree(root).values())
-        assert found in ({"old a", "old b", "old d"}, {"new a", "new c", "new d"})
-        assert entry.size == 5
+        files = LocalFiles()
+        [entry] = [entry for entry in files.entries(str(root), ".", 10) if entry.name == "a.txt"]
+        assert text(files, str(root), "a.txt") in {"old a", "new a"}
+        assert (entry.size, files.stat(str(root), "a.txt").size, whole(root)) == (5, 5, before)
+        files.change(str(root), [Change("next.txt", b"next")])
+        assert set(tree(root).values()) - {"next"} in ({"old a", "old b", "old d"}, {"new a", "new c", "new d"})
     assert mixtures > 0
+
+
+def whole(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file with its number and content, those of the journal too."""
+    return {str(path): (path.stat().st_ino, path.read_bytes()) for path in root.rglob("*") if path.is_file()}
 
 
 def test_writers_in_many_threads_lose_nothing(workspace: Path) -> None:

@@ -65,7 +65,7 @@ def checkpoint(
 ) -> Exit:
     """Sign how far the log has come. Keep the line where whoever runs this machine cannot change it."""
     place = _place(home)
-    chain = run_sync(_chain(place, []))
+    chain = run_sync(_chain(place, [], only_reads=False))
     if chain.broken_at is not None:
         raise SettingsError(f"row {chain.broken_at} does not fit the rows before it; a broken log is not signed")
     line = sign(place.home, chain, time.time()).line()
@@ -87,8 +87,8 @@ def _place(home: str | None) -> Place:
     return place
 
 
-async def _chain(place: Place, seqs: list[int]) -> AuditChain:
-    async with store_of(place, only_reads=True) as store:
+async def _chain(place: Place, seqs: list[int], *, only_reads: bool = True) -> AuditChain:
+    async with store_of(place, only_reads=only_reads) as store:
         return await store.audit_chain(seqs)
 
 

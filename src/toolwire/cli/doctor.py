@@ -23,6 +23,7 @@ from toolwire.cli.doctor_sandbox import examine_all, sandbox_lines, table
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, here, store_of, toolbox_of
 from toolwire.cli.options import AsJson, Home, NoColor
+from toolwire.cli.own_record import require_own
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
@@ -30,6 +31,8 @@ from toolwire.errors import ToolwireError
 from toolwire.execute.sandbox.ops import DEFAULT
 from toolwire.models.providers import PROVIDERS
 from toolwire.models.weights import KNOWN
+from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.record.ownership import is_own
 from toolwire.record.schema import connect
 
 OLDEST_PYTHON = (3, 11)
@@ -125,7 +128,8 @@ def _settings(place: Place) -> Finding:
 
 def _home(home: Path) -> Iterator[Finding]:
     """A real write, in the home or where it would be made; nothing is left behind."""
-    near = next((folder for folder in (home, *home.parents) if folder.exists()), home)
+    places = (home, *home.parents) if home.name != OWN_STATE or is_own(home) else home.parents
+    near = next((folder for folder in places if folder.exists()), home)
     try:
         with tempfile.TemporaryDirectory(prefix="toolwire-doctor-", dir=near) as folder:
             durability = _durability(Path(folder) / "probe.db")
@@ -141,7 +145,7 @@ def _home(home: Path) -> Iterator[Finding]:
 
 def _store(place: Place) -> Iterator[Finding]:
     """A look at the record as every command takes it. One that does not exist yet is not made by looking for it."""
-    if not place.kept:
+    if not place.kept and not (place.has_home and place.home.name == OWN_STATE):
         return
     try:
         run_sync(_looked_into(place))
@@ -152,6 +156,9 @@ def _store(place: Place) -> Iterator[Finding]:
 
 
 async def _looked_into(place: Place) -> None:
+    if not place.kept:
+        await require_own(place.home, place.environ, store=False)
+        return
     async with store_of(place) as store:
         await store.turns(limit=1)
         await store.audit_log(limit=1)

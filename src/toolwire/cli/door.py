@@ -17,10 +17,13 @@ from toolwire.cli.exits import Exit, exit_for
 from toolwire.cli.help import coloured
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
+from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.record.ownership import open_home
 
 ERRORS_LOG = "errors.log"
 RESUME = "--resume"
 _LARGEST_LOG = 1_000_000
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -83,7 +86,7 @@ def nearest_home(given: str | None) -> Path:
     if given or (given := os.environ.get("TOOLWIRE_STORE__HOME")):
         return Path(given).expanduser()
     here = Path.cwd()
-    return next((at / ".toolwire" for at in (here, *here.parents) if (at / ".toolwire").is_dir()), here / ".toolwire")
+    return next((at / OWN_STATE for at in (here, *here.parents) if (at / OWN_STATE).is_dir()), here / OWN_STATE)
 
 
 def _two_words(args: list[str]) -> Iterator[str]:
@@ -111,12 +114,22 @@ def _kept(error: Exception, home: str | None) -> str:
     """Write the traceback where it can be found later, and give the sentence for now."""
     what = f"{type(error).__name__}: {error}"[:300]
     path = nearest_home(home) / ERRORS_LOG
+    text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {' '.join(sys.argv[1:2])}\n"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = "w" if path.exists() and path.stat().st_size > _LARGEST_LOG else "a"
-        with path.open(mode, encoding="utf-8", errors="backslashreplace") as log:
-            log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {' '.join(sys.argv[1:2])}\n")
-            log.write("".join(traceback.format_exception(error)))
+        _append(path, text + "".join(traceback.format_exception(error)))
     except OSError:
         return f"This should not have happened ({what})."
     return f"This should not have happened ({what}). The details are in {path}."
+
+
+def _append(path: Path, text: str) -> None:
+    """Add to a log in a state folder, and through no link. Raises OSError, also where the folder is not the user's."""
+    folder = open_home(path.parent)
+    try:
+        descriptor = os.open(path.name, _APPEND, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as log:  # noqa: PTH123
+        if os.fstat(descriptor).st_size > _LARGEST_LOG:
+            os.ftruncate(descriptor, 0)
+        log.write(text)

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from toolwire.cli.known_names import require_known_names
-from toolwire.cli.own_record import STORE_FILE, is_record, own_new, require_own
+from toolwire.cli.own_record import STORE_FILE, require_own
 from toolwire.cli.project_modules import importable
 from toolwire.cli.record_place import require_record_apart
 from toolwire.cli.skills import PlacedSkills
@@ -25,6 +25,7 @@ from toolwire.models.providers import split_name
 from toolwire.models.recording import RecordingModel, ReplayModel
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
@@ -62,7 +63,23 @@ class Place:
 
     @property
     def home(self) -> Path:
-        return self.settings.home(self.cwd)
+        found = self.settings.home(self.cwd)
+        return found.resolve() if self.names_home and Path(self.settings.store.home).is_absolute() else found
+
+    @property
+    def has_home(self) -> bool:
+        """Whether anything lies where state is kept, be it a link that leads nowhere."""
+        return os.path.lexists(self.home)
+
+    @property
+    def names_home(self) -> bool:
+        """Whether the user has just said which folder keeps the record, under a name of its own.
+
+        A relative path in the environment says nothing about this project: the same name may lie in any clone.
+        """
+        layer, chosen = self.settings.origin("store.home").layer, Path(self.settings.store.home)
+        given = layer is Layer.FLAGS or (layer is Layer.ENVIRONMENT and chosen.is_absolute())
+        return given and chosen.name != OWN_STATE
 
     @property
     def kept(self) -> bool:
@@ -175,31 +192,25 @@ def _search_of(place: Place) -> Any:
 
 @asynccontextmanager
 async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[Store]:
-    """The store of the settings, closed at the end. What somebody else has made is opened only for whoever reads."""
+    """The store of the settings, closed at the end. State that another maker left is opened only to be read."""
+    if not only_reads:
+        await _require_own_state(place)
     if not place.settings.store.lasts:
         yield MemoryStore()
         return
     far = place.settings.store.kind == "libsql"
-    store = await (_far_store(place) if far else _own_store(place, only_reads=only_reads))
+    store = await (_far_store(place) if far else SqliteStore.at(place.home))
     try:
         yield store
     finally:
         await store.close_store()
 
 
-async def _own_store(place: Place, *, only_reads: bool) -> SqliteStore:
-    known = is_record(place.home)
-    if not known:
-        own_new(place.home)
-    store = await SqliteStore.at(place.home)
-    named = place.settings.origin("store.home").layer >= Layer.ENVIRONMENT  # by the user, just now
-    try:
-        if known and not only_reads and not named:
-            await require_own(place.home, place.environ)
-    except BaseException:
-        await store.close_store()
-        raise
-    return store
+async def _require_own_state(place: Place) -> None:
+    """Whatever the store is, tools keep pages and plans in the home. Raises SettingsError and StoreUnavailable."""
+    makes = place.settings.store.kind == "sqlite"
+    if makes or place.has_home:
+        await require_own(place.home, place.environ, named=place.names_home, store=makes)
 
 
 async def _far_store(place: Place) -> SqliteStore:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Grant
-from toolwire.toolbox.protected import OWN_STATE
 
 _CHANGES_FILES = frozenset({"shell", "git", "file_write"})
 

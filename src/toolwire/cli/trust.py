@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from toolwire.cli.exits import Exit
-from toolwire.cli.own_record import STORE_FILE, is_record, own
+from toolwire.cli.own_record import is_state, own, release
 from toolwire.cli.text import clean, distinct, one_line
 from toolwire.errors import SettingsError
 from toolwire.settings import forget, is_trusted, project_file, state_folder, trust_requests, user_folder
@@ -32,7 +32,7 @@ def trust(
     a record, such as .toolwire, is trusted too: one that somebody else made is not opened otherwise.
     """
     at = Path(folder or ".").absolute()
-    if is_record(at):
+    if is_state(at):
         return _trust_record(at, take_back=take_back)
     if is_skill(at):
         return _trust_skill(at, take_back=take_back)
@@ -60,7 +60,7 @@ def trust(
 
 def _trust_record(home: Path, *, take_back: bool) -> Exit:
     if take_back:
-        forget(home / STORE_FILE, state_folder())
+        release(home)
         typer.echo(f"The record in {clean(str(home))} is not trusted.")
         return Exit.DONE
     own(home)

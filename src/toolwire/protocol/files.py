@@ -33,6 +33,14 @@ class Stale(OSError):
         self.path = path
 
 
+class UntrustedState(OSError):
+    """A folder of toolwire's own state cannot be taken for this user's; the sentence says why and what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(errno.EPERM, sentence)
+        self.sentence = sentence
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What lies at a path. `kind` is file, folder, link or other; a link is not followed."""
@@ -62,8 +70,9 @@ class FileOps(Protocol):
     """The files beneath a folder `root`. Paths are relative to it, with `/` and without `..`.
 
     An implementation lets no link lead out of the root, opens regular files only, and changes nothing whose name is
-    protected. Failures are OSError: FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError,
-    errno EXDEV or ELOOP for a path that leads out, and the ones above.
+    protected. Only `change` and `note` finish what an interrupted change left; reading settles nothing. Failures are
+    OSError: FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, errno EXDEV or ELOOP for a path
+    that leads out, and the ones above.
     """
 
     def open(self, root: str, path: str) -> BinaryIO:

@@ -3,29 +3,35 @@
 import hashlib
 import os
 import re
-import tempfile
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from toolwire.record import refusals
+from toolwire.record.ownership import FOLDER_FLAGS, open_folder
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HANDLE = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 
 
 class Artifacts:
-    """A folder of bodies. What `keep` has answered is on the disk under its digest, whole."""
+    """A folder of bodies. What `keep` has answered is on the disk under its digest, whole. No link is followed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(open_folder(folder))
 
     def keep(self, data: bytes) -> str:
         """Write the body unless it is kept already, and give back its handle. Raises OSError."""
         digest = hashlib.sha256(data).hexdigest()
-        path = self._path(digest)
-        if not path.exists():
-            self._write(path, data)
-        # Also for a body found here: whoever wrote it may have died before the folder reached the disk.
-        _sync_folder(path.parent)
+        with self._opened(digest, make=True) as (top, shelf):
+            if not _is_there(digest[2:], shelf):
+                _write(top, shelf, digest[2:], data)
+            # Also for a body found here: its writer may have died before the folder reached the disk.
+            os.fsync(shelf)
         return f"sha256:{digest}"
 
     def fetch(self, handle: str, offset: int, length: int | None) -> bytes:
@@ -34,35 +40,51 @@ class Artifacts:
         if match is None:
             raise refusals.no_body(handle)
         try:
-            with self._path(match[1]).open("rb") as file:
-                file.seek(max(offset, 0))
-                return file.read(-1 if length is None else max(length, 0))
+            with self._opened(match[1], make=False) as (_, shelf):
+                found = os.open(match[1][2:], _READ, dir_fd=shelf)
         except FileNotFoundError:
             raise refusals.no_body(handle) from None
+        with open(found, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            if not stat.S_ISREG(os.fstat(found).st_mode):
+                raise refusals.no_body(handle)
+            file.seek(max(offset, 0))
+            return file.read(-1 if length is None else max(length, 0))
 
-    def _path(self, digest: str) -> Path:
-        return self.folder / digest[:2] / digest[2:]
-
-    def _write(self, path: Path, data: bytes) -> None:
-        fd, name = tempfile.mkstemp(prefix="new-", dir=self.folder)
-        unfinished = Path(name)
+    @contextmanager
+    def _opened(self, digest: str, *, make: bool) -> Iterator[tuple[int, int]]:
+        """Descriptors of the folder and of the one in it that holds the body."""
+        top, shelf = os.open(self.folder, FOLDER_FLAGS), -1
         try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            if not path.parent.exists():
-                path.parent.mkdir(mode=0o700, exist_ok=True)
-                _sync_folder(self.folder)
-            unfinished.rename(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+            if make and not _is_there(digest[:2], top):
+                with suppress(FileExistsError):
+                    os.mkdir(digest[:2], 0o700, dir_fd=top)
+                os.fsync(top)
+            shelf = os.open(digest[:2], FOLDER_FLAGS, dir_fd=top)
+            yield top, shelf
+        finally:
+            for descriptor in (shelf, top):
+                if descriptor >= 0:
+                    os.close(descriptor)
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _is_there(name: str, folder: int) -> bool:
     try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write(top: int, shelf: int, name: str, data: bytes) -> None:
+    draft = f"new-{secrets.token_hex(8)}"
+    descriptor = os.open(draft, _NEW, 0o600, dir_fd=top)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(draft, name, src_dir_fd=top, dst_dir_fd=shelf)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=top)
+        raise

@@ -7,6 +7,7 @@ holds the store and the key: what was signed earlier does not fit any more.
 import importlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,10 +15,23 @@ from typing import Any
 
 from toolwire.errors import SettingsError
 from toolwire.record.chain import AuditChain
+from toolwire.record.ownership import (
+    FOLDER_FLAGS,
+    is_signed,
+    read_file,
+    real_path,
+    replace_file,
+    signature,
+    write_once,
+)
 
 _ED25519 = "cryptography.hazmat.primitives.asymmetric.ed25519"
 _NEEDS_EXTRA = 'signed checkpoints need an extra: pip install "toolwire[audit]"'
 MOST_LINES = 1_000_000
+_KEY_FILE = "audit.key"
+_KIND = "audit key"
+_KEY_BYTES = 32
+_LONGEST_KEY = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ class Checkpoint:
 
 def sign(home: Path, chain: AuditChain, at: float) -> Checkpoint:
     """A checkpoint of the chain under the store's own key, which is made when there is none. Raises SettingsError."""
-    key = _key(home / "audit.key")
+    key = _key(home)
     public = key.public_key().public_bytes_raw().hex()
     return Checkpoint(chain.last, chain.head, at, public, key.sign(_signed(chain.last, chain.head, at)).hex())
 
@@ -87,16 +101,46 @@ def _is_signed(one: Checkpoint) -> bool:
     return True
 
 
-def _key(path: Path) -> Any:
+def _key(home: Path) -> Any:
+    """The key of a folder, made when there is none. One without proof that it was made here signs nothing."""
     kind = _ed25519().Ed25519PrivateKey
+    where = f"{real_path(home)}/{_KEY_FILE}"
     try:
-        if not path.exists():
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(kind.generate().private_bytes_raw())
-        return kind.from_private_bytes(path.read_bytes())
+        folder = os.open(home, FOLDER_FLAGS)
+        try:
+            if not _is_there(folder):
+                write_once(_KEY_FILE, folder, _signed_key(kind.generate().private_bytes_raw(), where))
+            content = read_file(_KEY_FILE, folder, _LONGEST_KEY)
+        finally:
+            os.close(folder)
+        secret, proof = content[:_KEY_BYTES], content[_KEY_BYTES:]
+        if is_signed(proof.decode("ascii", "replace"), _KIND, where, secret):
+            return kind.from_private_bytes(secret)
     except (OSError, ValueError) as wrong:
-        raise SettingsError(f"the key {path} cannot be used: {wrong}") from None
+        raise SettingsError(f"the key {where} cannot be used: {wrong}") from None
+    raise SettingsError(
+        f"the key {where} was not made here by your toolwire, so it signs nothing. Remove it to begin with a new one, "
+        f"or if it is yours, run: toolwire trust {shlex.quote(real_path(home))}"
+    )
+
+
+def adopt_key(home: Path) -> None:
+    """Take the key in this folder, if there is one, for the user's own from now on. Raises OSError, also for a link."""
+    folder = os.open(home, FOLDER_FLAGS)
+    try:
+        if _is_there(folder):
+            secret = read_file(_KEY_FILE, folder, _LONGEST_KEY)[:_KEY_BYTES]
+            replace_file(_KEY_FILE, folder, _signed_key(secret, f"{real_path(home)}/{_KEY_FILE}"))
+    finally:
+        os.close(folder)
+
+
+def _is_there(folder: int) -> bool:
+    return _KEY_FILE in os.listdir(folder)
+
+
+def _signed_key(secret: bytes, where: str) -> bytes:
+    return secret + signature(_KIND, where, secret).encode()
 
 
 def _ed25519() -> Any:

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from toolwire.errors import StoreError, StoreUnavailable
+from toolwire.protocol.files import UntrustedState
 
 _LOCKED = "is locked by another process; close whatever holds it (a backup, a database browser) and try again"
 _CLOSED_DOOR = "cannot be opened for writing; check that its folder exists and belongs to this user"
@@ -31,6 +32,8 @@ def translated(error: Exception, path: Path | str) -> Exception:
             return error
         case sqlite3.Error():
             return _of_sqlite(error, path)
+        case UntrustedState():
+            return StoreUnavailable(error.sentence)
         case OSError():
             reason = error.strerror or str(error)
             return StoreUnavailable(f"{path} cannot be used ({reason}); check the folder, its owner and its free space")

@@ -13,8 +13,9 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.faults import translated
 from toolwire.record.hrana import HranaConnection, http_address
 from toolwire.record.owners import Owners
+from toolwire.record.ownership import prepare
 from toolwire.record.reader import Reader
-from toolwire.record.sqlite import SqliteStore, make_home
+from toolwire.record.sqlite import SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 
@@ -44,7 +45,7 @@ class LibsqlStore(SqliteStore):
         address = http_address(url)
         connect = partial(_connected, url, token, patience_s)
         try:
-            make_home(home)
+            prepare(home)
             owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
         except OSError as error:
             raise translated(error, home) from error

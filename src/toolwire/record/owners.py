@@ -5,6 +5,8 @@ import os
 import uuid
 from pathlib import Path
 
+from toolwire.record.ownership import open_folder
+
 
 class Owners:
     """This store's own lock, and a look at those of others. A lock ends with its process, however that ends.
@@ -15,7 +17,7 @@ class Owners:
     def __init__(self, folder: Path) -> None:
         """Take a name that no other store has. Raises OSError when the folder cannot be written."""
         self._folder = folder
-        folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(open_folder(folder))
         self.name, self._lock = self._take_name()
         self._sweep()
 

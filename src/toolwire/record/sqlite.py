@@ -24,6 +24,7 @@ from toolwire.record.changes import OpenCard
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
 from toolwire.record.owners import Owners
+from toolwire.record.ownership import prepare
 from toolwire.record.reader import Reader
 from toolwire.record.rows import (
     Row,
@@ -44,18 +45,6 @@ from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
 
 T = TypeVar("T")
-
-
-def make_home(home: Path) -> None:
-    """The folder of a record, made if need be. One that is made here is not for version control. Raises OSError."""
-    try:
-        home.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        home.mkdir(exist_ok=True)  # raises where it is no folder
-    else:
-        ignore = home / ".gitignore"
-        ignore.touch(mode=0o600)
-        ignore.write_text("*\n")
 
 
 class SqliteStore:
@@ -93,8 +82,8 @@ class SqliteStore:
         path = home / "store.db"
         connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
         try:
-            make_home(home)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            prepare(home)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
             _prepare(connect, path)
             owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
         except (sqlite3.Error, OSError) as error:

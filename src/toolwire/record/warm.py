@@ -9,13 +9,14 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
 import orjson
 
+from toolwire.record.ownership import open_folder
 from toolwire.record.rows import Row
 
 KEPT_DAYS = 7
@@ -28,6 +29,8 @@ _FIRST_DAY = date(1970, 1, 1).toordinal()
 _NAMES = (
     "at event project agent turn_id call_id tool rule status code args_digest elapsed_ms detail chain".split()
 )  # fmt: skip
+# A pipe in place of the file would wait for a reader.
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FILE = re.compile(r"audit-(\d{4}-\d\d-\d\d)\.jsonl", re.ASCII)
 
 
@@ -83,24 +86,34 @@ class WarmLog:
         """Write all that waits, a little at a time, so that whoever runs calls in this process need not wait for it."""
         while rows := list(_taken(self._waiting, ROWS_AT_ONCE)):
             try:
-                self._sweep()
-                for day, group in groupby(rows, key=_day):
-                    _append(self._folder / _file_of(day), _lines(group))
+                with self._opened() as folder:
+                    self._sweep(folder)
+                    for day, group in groupby(rows, key=_day):
+                        _append(folder, _file_of(day), _lines(group))
             except (OSError, ValueError, TypeError, OverflowError):
                 self._swept = None  # the folder may be gone; it is looked for again
 
-    def _sweep(self) -> None:
-        """Once a day, see that the folder is there and remove the files whose days are over."""
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The folder, made if it is missing; a link in its place is not followed."""
+        folder = open_folder(self._folder)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _sweep(self, folder: int) -> None:
+        """Once a day, remove the files whose days are over."""
         today = datetime.fromtimestamp(self._clock(), UTC).date()
         if self._swept == today:
             return
-        self._folder.mkdir(mode=0o700, exist_ok=True)
         self._swept = today
         oldest = (today - timedelta(days=KEPT_DAYS)).isoformat()
-        for path in self._folder.iterdir():
-            named = _FILE.fullmatch(path.name)
+        for name in os.listdir(folder):
+            named = _FILE.fullmatch(name)
             if named is not None and named[1] < oldest:
-                path.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
 
 
 def _taken(rows: deque[Row], most: int) -> Iterator[Row]:
@@ -132,8 +145,8 @@ def _line(row: Row) -> bytes:
     return orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _append(path: Path, lines: bytearray) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _append(folder: int, name: str, lines: bytearray) -> None:
+    descriptor = os.open(name, _APPEND, 0o600, dir_fd=folder)
     try:
         os.write(descriptor, lines)  # one write, so that lines of several processes do not mix
     finally:

@@ -1,9 +1,10 @@
 """Settings: one checked schema, five layers, and the origin of every value."""
 
+from toolwire.record.ownership import state_folder
 from toolwire.settings.keys import describe
 from toolwire.settings.loading import load, project_file, trust_requests, user_folder
 from toolwire.settings.schema import Layer, ModelChoice, Origin, Profile, SecretLine, Settings, WireFormats
-from toolwire.settings.trust import Untrusted, forget, is_trusted, state_folder, trust
+from toolwire.settings.trust import Untrusted, forget, is_trusted, trust
 
 __all__ = [
     "Layer", "ModelChoice", "Origin", "Profile", "SecretLine", "Settings", "Untrusted", "WireFormats",

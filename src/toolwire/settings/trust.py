@@ -13,17 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
-import platformdirs
-
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
+from toolwire.record.ownership import TRUST_VARIABLE
 from toolwire.settings.imports import reached
 from toolwire.settings.keys import known_keys, pattern_of
 from toolwire.settings.schema import SandboxEngine
 from toolwire.settings.sources import Entry
 
-VARIABLE = "TOOLWIRE_TRUST"
 ENGINES = get_args(SandboxEngine)
 MOST_SOURCES = 2_000
 _LONGEST_SHOWN = 2_000
@@ -38,11 +36,6 @@ class Untrusted(SettingsError):
         self.wants = "\n".join(f"  {entry.key} = {_shown(entry.value)}" for entry in wants)
         advice = f"Look at it; if you trust it, run: toolwire trust {shlex.quote(str(file.parent))}"
         super().__init__(f"{file} asks for what only you can allow:\n{self.wants}\n{advice}")
-
-
-def state_folder() -> Path:
-    """The folder of what toolwire remembers about its user on this platform."""
-    return Path(platformdirs.user_state_dir("toolwire", appauthor=False))
 
 
 def digest_of(content: bytes, wants: Iterable[Entry], folders: Iterable[Path]) -> str:
@@ -217,9 +210,9 @@ def is_trusted(
     Of files that lie `above` one another, a folder of the variable speaks for the outermost in it: a tool may have
     written the others. Raises SettingsError for a variable that names no full path: `.` would be every folder.
     """
-    for part in filter(None, environ.get(VARIABLE, "").split(os.pathsep)):
+    for part in filter(None, environ.get(TRUST_VARIABLE, "").split(os.pathsep)):
         if not Path(part).is_absolute():
-            raise SettingsError(f"{VARIABLE} must name folders by their full path, not {part[:80]!r}")
+            raise SettingsError(f"{TRUST_VARIABLE} must name folders by their full path, not {part[:80]!r}")
         folders = [Path(part)]
         here = _within(file, folders) and _within(file.parent, folders)
         if here and not any(_within(other.parent, folders) for other in above):

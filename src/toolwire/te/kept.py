@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from toolwire.errors import NotKept
+from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.record.artifacts import Artifacts
+from toolwire.record.ownership import is_own, open_home, state_folder
 
 KEPT_DAYS = 7
 _HANDLE = re.compile(r"res_([0-9a-f]{16})", re.ASCII)
@@ -42,7 +42,7 @@ def keep(kept: Kept, environ: Mapping[str, str]) -> str:
     data = json.dumps(body).encode()
     for home in _homes(environ):
         try:
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(open_home(home))
             if not _is_ours(home):
                 continue
             artifacts = Artifacts(home / "artifacts")
@@ -85,13 +85,15 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
     """Where outputs may lie: the home that was chosen, or the user's own folder, or at worst a temporary one."""
     if chosen := environ.get("TOOLWIRE_STORE__HOME"):
         yield Path(chosen).expanduser()
-    yield Path(platformdirs.user_state_dir("toolwire", appauthor=False)) / "te"
+    yield state_folder() / "te"
     yield Path(tempfile.gettempdir()) / f"toolwire-te-{os.getuid()}"
 
 
 def _is_ours(home: Path) -> bool:
-    """Whether nobody else could have put something there."""
+    """Whether only this user could have put something there."""
     about = home.lstat()
+    if home.name == OWN_STATE and not is_own(home):
+        return False
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
 
 

@@ -38,6 +38,7 @@ class BeneathDir:
         refuse_controls(root)
         if os.open not in os.supports_dir_fd:
             raise OSError(errno.ENOTSUP, "this system cannot open files safely beneath a folder")
+        self.root = root
         self.fd = os.open(root, _FOLDER)
 
     def __enter__(self) -> "BeneathDir":

@@ -5,6 +5,7 @@ A page is made of blocks whose words are escaped; it has no script, loads nothin
 
 import base64
 import hashlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -19,6 +20,7 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.calls import Resource, Text, ToolOutput
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.record.ownership import open_inner
 from toolwire.toolbox.local_files import LocalFiles
 from toolwire.toolbox.places import wrong
 
@@ -154,7 +156,7 @@ def _words(text: str) -> str:
 
 def _keep(files: FileOps, folder: Path, name: str, body: bytes | None) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(open_inner(folder))
         files.change(str(folder), [Change(name, body)])
     except FileNotFoundError:
         raise wrong(f"there is no page {name.removesuffix('.html')!r}") from None

@@ -1,8 +1,10 @@
 """Changing several files at once: all of them or none, also when the process dies in between.
 
 New contents are written beside the files first, in a folder of our own. A plan that names every swap is the point of
-no return: once it is on the disk, the change happens, if need be by whoever comes next. Files are swapped, not
-overwritten, so what was there before can be looked at and put back.
+no return: once it is on the disk, the change happens, if need be by the next process that writes. Files are swapped,
+not overwritten, so what was there before can be looked at and put back.
+
+A plan is carried out later, so it is signed: a clone can bring a folder with a plan in it, and `git pull` can add one.
 """
 
 import errno
@@ -15,7 +17,7 @@ from contextlib import contextmanager, suppress
 from toolwire.protocol.files import Change, Stale
 from toolwire.toolbox.beneath import BeneathDir, exchange, move
 from toolwire.toolbox.journal_folder import forget_oldest, locked, mend, own_folder
-from toolwire.toolbox.plans import Plan, Swap, encode_plan, read_plan
+from toolwire.toolbox.plans import Plan, Swap, encode_plan, read_plan, slot_name
 from toolwire.toolbox.protected import refuse_protected
 
 LARGEST_CHANGE = 100 * 1024 * 1024
@@ -34,9 +36,10 @@ class Journal:
         self._sync = sync
         self._fd = -1
         self._lock = -1
+        self._where = ""
 
     def __enter__(self) -> "Journal":
-        self._fd = own_folder(self._place)
+        self._fd, self._where = own_folder(self._place)
         try:
             self._lock = locked(self._fd)
             self._settle()
@@ -53,7 +56,7 @@ class Journal:
 
     def note(self, key: str) -> str | None:
         """The note that was kept with the change of this key."""
-        plan = read_plan(self._fd, f"done/{_digest(key.encode())}")
+        plan = read_plan(self._fd, f"done/{_digest(key.encode())}", self._where)
         return plan.note if plan is not None and plan.key == key else None
 
     def change(self, changes: Sequence[Change], key: str, note: str) -> None:
@@ -61,7 +64,7 @@ class Journal:
         _refuse_too_much(changes)
         try:
             plan = self._planned(changes, key, note)
-            self._write("plan.part", encode_plan(plan), 0o600)
+            self._write("plan.part", encode_plan(plan, self._where), 0o600)
             os.rename("plan.part", "plan", src_dir_fd=self._fd, dst_dir_fd=self._fd)
             self._sync(self._fd)
         except BaseException:
@@ -77,7 +80,7 @@ class Journal:
 
     def _swap(self, number: int, change: Change) -> Swap:
         refuse_protected(change.path)
-        slot = f"new-{number}"
+        slot = slot_name(number)
         old = _seen(self._place, change)
         if change.content is None:
             if old is None:
@@ -109,6 +112,8 @@ class Journal:
             if self._is_applied(swap, target):
                 return
             slot = (self._fd, swap.slot)
+            if swap.action != "remove" and self._inode(swap.slot) != swap.inode:
+                raise Stale(swap.path)
             match swap.action:
                 case "create":
                     _unless_taken(slot, target, swap.path)
@@ -150,6 +155,11 @@ class Journal:
             return swap.action == "remove"
         return swap.action != "remove" and there == swap.inode
 
+    def _inode(self, slot: str) -> int:
+        """The number of the file in a slot; 0 for anything but a file."""
+        about = os.stat(slot, dir_fd=self._fd, follow_symlinks=False)
+        return about.st_ino if stat.S_ISREG(about.st_mode) else 0
+
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         folder, name = self._place.parent(path, make=make)
@@ -168,7 +178,7 @@ class Journal:
 
     def _settle(self) -> None:
         """Finish the change that a dead process had promised; forget the one it had only prepared."""
-        plan = read_plan(self._fd, "plan")
+        plan = read_plan(self._fd, "plan", self._where)
         if plan is None:
             self._sweep()
             return

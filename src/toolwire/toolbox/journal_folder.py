@@ -2,32 +2,55 @@
 
 import fcntl
 import os
+import shlex
 import time
 from contextlib import suppress
 
+from toolwire.protocol.files import UntrustedState
+from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.record.ownership import open_folder, open_own
 from toolwire.toolbox.beneath import BeneathDir
-from toolwire.toolbox.protected import OWN_STATE
 
-FOLDER = f"{OWN_STATE}/changes"
+_NAME = "changes"
+_DONE = "done"
+FOLDER = f"{OWN_STATE}/{_NAME}"
 LONGEST_WAIT_S = 4.0
 _MOST_DONE = 4096
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def own_folder(place: BeneathDir) -> int:
-    """The folder of the journal, made if need be. What it holds is not for version control."""
-    with suppress(FileExistsError):
-        os.mkdir(OWN_STATE, 0o700, dir_fd=place.fd)
-    above, _ = place.parent(FOLDER)
+def own_folder(place: BeneathDir) -> tuple[int, str]:
+    """The folder of the journal, made if need be, and its real path. Raises UntrustedState for one of another maker.
+
+    The state folder must be this user's, and neither it nor the journal may hold a link: what is in the journal is
+    carried out later.
+    """
+    above = os.path.realpath(place.root)
+    where = os.path.join(above, OWN_STATE)  # noqa: PTH118 - as text, for signatures
+    state = open_own(OWN_STATE, above=place.fd, where=where)
     try:
-        with suppress(FileExistsError), open(os.open(".gitignore", _NEW, 0o644, dir_fd=above), "w") as ignore:  # noqa: PTH123
-            ignore.write("*\n")
-        for folder in (FOLDER.rpartition("/")[2], f"{FOLDER.rpartition('/')[2]}/done"):
-            with suppress(FileExistsError):
-                os.mkdir(folder, 0o700, dir_fd=above)
+        folder = open_folder(_NAME, state)
     finally:
-        os.close(above)
-    return place.folder(FOLDER, links=False)
+        os.close(state)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(_DONE, 0o700, dir_fd=folder)
+        _refuse_odd(folder, f"{where}/{_NAME}")
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder, f"{where}/{_NAME}"
+
+
+def _refuse_odd(folder: int, where: str) -> None:
+    """Raise UntrustedState where the journal holds anything but files and the folder of notes."""
+    with os.scandir(folder) as found:
+        for entry in found:
+            usual = entry.is_dir if entry.name == _DONE else entry.is_file
+            if not usual(follow_symlinks=False):
+                raise UntrustedState(
+                    f"{where} holds {entry.name!r}, which was not made by toolwire; "
+                    f"no file is changed beside it. Remove {shlex.quote(where)}"
+                )
 
 
 def locked(folder: int) -> int:

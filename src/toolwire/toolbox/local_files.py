@@ -3,7 +3,6 @@
 import errno
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -16,20 +15,22 @@ from toolwire.toolbox.protected import is_own_state, refuse_own_state
 
 
 class LocalFiles:
-    """FileOps on this disk. `sync` brings a descriptor's content to the disk; tests may watch it."""
+    """FileOps on this disk. `sync` brings a descriptor's content to the disk; tests may watch it.
+
+    Reading touches nothing in the journal: only `change` and `note` finish what a process left that died in a change.
+    """
 
     def __init__(self, sync: Callable[[int], None] = os.fsync) -> None:
         self._sync = sync
-        self._settled: set[str] = set()
 
     def open(self, root: str, path: str) -> BinaryIO:
         refuse_own_state(path)
-        with self._place(root) as place:
+        with BeneathDir(root) as place:
             return open(_opened(place, place.file, path), "rb")
 
     def entries(self, root: str, path: str, most: int) -> list[Entry]:
         refuse_own_state(path)
-        with self._place(root) as place:
+        with BeneathDir(root) as place:
             folder = _opened(place, place.folder, path)
             try:
                 return [entry for entry in entries_of(folder, most) if not is_own_state(entry.name)]
@@ -38,12 +39,12 @@ class LocalFiles:
 
     def stat(self, root: str, path: str) -> Entry:
         refuse_own_state(path)
-        with self._place(root) as place:
+        with BeneathDir(root) as place:
             return place.stat(path)
 
     def real(self, root: str, path: str) -> str:
         refuse_own_state(path)
-        with self._place(root) as place:
+        with BeneathDir(root) as place:
             try:
                 descriptor = _opened(place, place.folder, path)
             except NotADirectoryError:
@@ -64,16 +65,6 @@ class LocalFiles:
                 return None
             with Journal(place, self._sync) as journal:
                 return journal.note(key)
-
-    def _place(self, root: str) -> BeneathDir:
-        """The root, after a change that a dead process left in its middle has been settled."""
-        if root not in self._settled:
-            with suppress(OSError), BeneathDir(root) as place:
-                if _has_journal(place):
-                    with Journal(place, self._sync):
-                        pass
-            self._settled.add(root)
-        return BeneathDir(root)
 
 
 class _Opener(Protocol):

@@ -9,7 +9,7 @@ from toolwire.define.nearest import nearest
 from toolwire.errors import ToolFailure
 from toolwire.execute.changed_files import version_of
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Entry, FileOps, NotAFile, Protected, RuledOut, Stale
+from toolwire.protocol.files import Entry, FileOps, NotAFile, Protected, RuledOut, Stale, UntrustedState
 from toolwire.protocol.outcomes import Code
 
 LARGEST_TEXT_FILE = 16 * 1024 * 1024
@@ -155,6 +155,8 @@ def refusal(path: str, error: OSError, verb: str = "read") -> ToolFailure:
             )
         case RuledOut():
             return denied(f"{path!r} may not be {_done(verb)}: {error.strerror}.")
+        case UntrustedState():
+            return denied(f"{path!r} cannot be {_done(verb)}: {error.sentence}")
         case Stale():
             return ToolFailure(f"{error.path!r} was changed by someone else meanwhile; read it again, then repeat")
         case IsADirectoryError():

@@ -1,14 +1,14 @@
 """The plan of a change to several files, as it is written down before the first of them is touched."""
 
+import errno
 import json
-import os
-import stat
 from dataclasses import asdict, dataclass
 
-from toolwire.protocol.files import NotAFile
+from toolwire.record.ownership import is_signed, read_file, signature
 
-_LARGEST_PLAN = 4 * 1024 * 1024
-_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+LARGEST_PLAN = 8 * 1024 * 1024
+_KIND = "plan"
+_PROOF = 65  # the signature in hexadecimal and a line end
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +32,39 @@ class Plan:
     note: str = ""
 
 
-def encode_plan(plan: Plan) -> bytes:
-    return json.dumps(asdict(plan)).encode()
+def encode_plan(plan: Plan, where: str) -> bytes:
+    """The plan with proof that this user's toolwire wrote it for the journal at `where`. Raises OSError."""
+    body = json.dumps(asdict(plan)).encode()
+    if len(body) > LARGEST_PLAN:
+        raise OSError(errno.E2BIG, "the names of so many files are too long to be changed at once")
+    return f"{signature(_KIND, where, body)}\n".encode() + body
 
 
-def read_plan(folder: int, name: str) -> Plan | None:
-    """A kept plan; None if there is none, or what is there was not written by us."""
+def read_plan(folder: int, name: str, where: str) -> Plan | None:
+    """A kept plan; None if there is none, or what is there was not written by this user's toolwire.
+
+    The proof is looked at first: what lacks it is not even parsed.
+    """
     try:
-        with open(os.open(name, _OLD, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NotAFile
-            body = json.loads(file.read(_LARGEST_PLAN))
-        swaps = tuple(_read_swap(swap) for swap in body["swaps"])
-        return Plan(swaps, tuple(map(str, body["folders"])), str(body["key"]), str(body["note"]))
+        proof, _, body = read_file(name, folder, LARGEST_PLAN + _PROOF).partition(b"\n")
+        if not is_signed(proof.decode("ascii", "replace"), _KIND, where, body):
+            return None
+        found = json.loads(body)
+        swaps = tuple(_read_swap(number, swap) for number, swap in enumerate(found["swaps"]))
+        return Plan(swaps, tuple(map(str, found["folders"])), str(found["key"]), str(found["note"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def _read_swap(body: dict[str, object]) -> Swap:
+def slot_name(number: int) -> str:
+    """Where the new content of a plan's swap lies, and afterwards the old one."""
+    return f"new-{number}"
+
+
+def _read_swap(number: int, body: dict[str, object]) -> Swap:
     path, action, slot, inode, seen = (body[name] for name in ("path", "action", "slot", "inode", "seen"))
     if not (isinstance(path, str) and isinstance(inode, int) and isinstance(seen, list)):
         raise TypeError("not a swap")
-    if action not in {"replace", "create", "remove"} or not str(slot).startswith("new-"):
+    if action not in {"replace", "create", "remove"} or slot != slot_name(number):
         raise ValueError("not a swap")
-    return Swap(path, str(action), str(slot), inode, tuple(seen))
+    return Swap(path, str(action), slot_name(number), inode, tuple(seen))

@@ -1,6 +1,7 @@
 """A list of tasks that a model keeps for itself, one for each conversation."""
 
 import hashlib
+import os
 import threading
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypedDict
@@ -14,6 +15,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.provenance import TODOS
 from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.record.ownership import open_inner
 from toolwire.toolbox.local_files import LocalFiles
 from toolwire.toolbox.places import wrong
 
@@ -63,6 +65,9 @@ class FileTodos:
         self._files = files or LocalFiles()
 
     def read(self, conversation: str) -> list[Todo]:
+        if not os.path.lexists(self._folder):
+            return []
+        os.close(open_inner(self._folder))
         try:
             with self._files.open(str(self._folder), _file_name(conversation)) as file:
                 kept = orjson.loads(file.read())
@@ -73,7 +78,7 @@ class FileTodos:
         return [{"task": str(one["task"]), "priority": one["priority"], "status": one["status"]} for one in kept]
 
     def write(self, conversation: str, todos: list[Todo]) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(open_inner(self._folder))
         self._files.change(str(self._folder), [Change(_file_name(conversation), orjson.dumps(todos))])
 
 
