@@ -1,4 +1,4 @@
-"""Finds, in a whole workspace, the names that other programs obey, and sockets and pipes of other programs.
+"""Finds, in a whole workspace, the names that other programs obey, keys, and sockets and pipes of other programs.
 
 It is done before and after every box, so what a folder held is remembered for as long as the folder stays the same.
 A folder's own time of change tells: it moves whenever a name appears or goes, and no program can set it. A folder that
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
+from toolwire.protocol.key_files import is_key_file, is_key_folder
 from toolwire.protocol.obeyed import Obeyed, class_in, is_ordinary, is_own_state, plain_name
 
 MOST_FOLDERS = 100_000
@@ -40,6 +41,7 @@ class Scan:
 
     names: dict[str, Sighting] = field(default_factory=dict)
     endpoints: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
     whole: bool = True
 
 
@@ -49,6 +51,7 @@ class _Listing:
     folders: tuple[str, ...]
     names: tuple[tuple[str, Obeyed], ...]
     endpoints: tuple[str, ...]
+    keys: tuple[str, ...]
 
 
 _remembered: dict[tuple[int, int], _Listing] = {}
@@ -79,6 +82,7 @@ def _take(
 ) -> None:
     prefix = f"{place}/" if place else ""
     found.endpoints += [prefix + name for name in listing.endpoints]
+    found.keys += [prefix + name for name in listing.keys]
     sealed = set()
     if obeys:
         for name, kind in listing.names:
@@ -129,7 +133,7 @@ def _listing(root: int, place: str, *, force: bool) -> _Listing | None:
 
 
 def _read(root: int, place: str, changed_at: int) -> _Listing:
-    folders, names, endpoints = [], [], []
+    folders, names, endpoints, keys = [], [], [], []
     inner = place.rpartition("/")[2]
     is_forge = plain_name(inner) == ".github"
     opened = os.open(place or ".", _FOLDER, dir_fd=root)
@@ -145,9 +149,11 @@ def _read(root: int, place: str, changed_at: int) -> _Listing:
                     continue
                 if (is_forge or not is_ordinary(name)) and (kind := class_in(inner, name)) is not None:
                     names.append((name, kind))
+                if is_key_file(name) or is_key_folder(name, inner):
+                    keys.append(name)
     finally:
         os.close(opened)
-    return _Listing(changed_at, tuple(folders), tuple(names), tuple(endpoints))
+    return _Listing(changed_at, tuple(folders), tuple(names), tuple(endpoints), tuple(keys))
 
 
 def make_accessible(root: int, place: str) -> None:

@@ -64,6 +64,7 @@ class Guard:
     hidden: list[str] = field(default_factory=list)
     masked: list[str] = field(default_factory=list)
     keys: Keys = NO_KEYS
+    key_names: tuple[str, ...] = ()
     watch: NameWatch | None = None
     unwanted: list[str] = field(default_factory=list)
     trusted: frozenset[str] | None = None
@@ -97,8 +98,7 @@ class Guard:
 
     def hide_keys(self) -> None:
         """Show no keys in this box."""
-        found = find_keys(self.root)
-        self.keys = Keys(tuple(path for path in found.folders if path not in self.hidden), found.files)
+        self.keys = find_keys(self.root, self.key_names, tuple(self.hidden))
         self.hidden += self.keys.folders
 
     def close(self) -> None:
@@ -163,6 +163,7 @@ def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
     Where nothing can be written only the names that must not be read count.
     """
     watch = watch_names(found.root)
+    found.key_names = tuple(watch.before.keys)
     dangling = []
     for one in watch.before.names.values():
         folder, _, name = one.path.rpartition("/")
