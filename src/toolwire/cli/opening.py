@@ -170,8 +170,28 @@ def workplace_of(place: Place, store: Store | None = None) -> Workplace:
     return Workplace(
         chosen.engine, store, home=place.home, keeps=place.settings.store.lasts,
         search=lambda: _search_of(place), models=chosen.models, scripts=chosen.browser_scripts,
-        most_bytes=chosen.workspace_bytes,
+        most_bytes=chosen.workspace_bytes, user_home=user_home(place.environ), path=place.environ.get("PATH", ""),
+        toolchains=chosen.toolchains, readable=_readable_of(place),
     )  # fmt: skip
+
+
+def user_home(environ: Mapping[str, str]) -> Path:
+    """The home of whoever runs this."""
+    return Path(environ.get("HOME") or Path.home())
+
+
+def _readable_of(place: Place) -> tuple[str, ...]:
+    """The folders that the settings lend to boxes. Raises SettingsError for one that is not there or holds too much."""
+    home, found = user_home(place.environ), []
+    for named in place.settings.tools.readable:
+        folder = home / named[2:] if named.startswith("~/") else place.cwd / named
+        origin = f"tools.readable ({place.settings.origin('tools.readable')})"
+        if not folder.is_dir():
+            raise SettingsError(f"{origin}: {named!r} is not a folder")
+        if import_module("toolwire.execute.toolchains").is_too_wide(folder, home):
+            raise SettingsError(f"{origin}: {named!r} holds all of your home or the system; name a folder in it")
+        found.append(str(folder))
+    return tuple(found)
 
 
 def _search_of(place: Place) -> Any:

@@ -258,6 +258,13 @@ class ToolSettings(Section):
     sandbox_engine: SandboxEngine = Field(
         default="bubblewrap", description="The weakest sandbox that is good enough; a tool can ask for a stronger one."
     )
+    toolchains: bool = Field(
+        default=True,
+        description="Whether commands may read the toolchains in your home, such as ~/.pyenv and ~/.rustup.",
+    )
+    readable: Words = Field(
+        default=(), description='More folders that commands may read where they are, such as "~/toolchains/arm".'
+    )
     workspace_bytes: Annotated[int | None, Unlimited] = Field(
         default=None, ge=1, description="Bytes that a granted folder may hold before tools write no more."
     )

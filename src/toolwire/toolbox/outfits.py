@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ class Workplace:
     In `home` lie pages for the user and, if it `keeps`, plans for the next process. `search` gives what websearch asks,
     `models` are lines such as "openrouter vendor/model", `crew` gives the agents that can be set to work, `scripts` let
     the browser run scripts of the model's own, a workspace holds at most `most_bytes`, and what has to be closed in the
-    end is put on `closing`.
+    end is put on `closing`. Commands may read the `toolchains` in `user_home`, found there and by the user's `path`,
+    and further `readable` folders.
     """
 
     engine: str = USUAL_ENGINE
@@ -49,6 +50,10 @@ class Workplace:
     scripts: bool = False
     most_bytes: int | None = None
     closing: AsyncExitStack | None = None
+    user_home: Path | None = None
+    path: str = ""
+    toolchains: bool = True
+    readable: tuple[str, ...] = ()
 
 
 def tools_of(groups: Iterable[str], place: Workplace) -> tuple[Tool, ...]:
@@ -100,7 +105,7 @@ def _paging(place: Workplace) -> tuple[Tool, ...]:
 
 
 def _shell(place: Workplace) -> tuple[Tool, ...]:
-    ops = _sandbox(place)
+    ops = _with_toolchains(place, _sandbox(place))
     bash = _load("shell").bash_tool(ops, engine=place.engine)
     jobs = _load("jobs").Jobs(ops)
     if place.closing is not None:
@@ -189,6 +194,16 @@ def sandbox_of(engine: str, most_bytes: int | None) -> Any:
     """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes."""
     ops = import_module("toolwire.execute.sandbox.engines").local_sandbox(floor=engine, default=engine)
     return ops if most_bytes is None else _quota().QuotaExec(ops, most_bytes, engine=ops.choice)
+
+
+def _with_toolchains(place: Workplace, ops: Any) -> Any:
+    """The same, with the toolchains of the user's home to read, and the folders that the settings name."""
+    home = place.user_home
+    if home is None or place.engine == "none" or not (place.toolchains or place.readable):
+        return ops
+    found = import_module("toolwire.execute.toolchains")
+    find = partial(found.find_toolchains, home, place.path, place.readable, recognise=place.toolchains)
+    return found.ToolchainExec(ops, home, find, environments=place.toolchains)
 
 
 def _quota() -> Any:

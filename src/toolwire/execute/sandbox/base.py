@@ -43,28 +43,34 @@ class Bases:
     programs: tuple[str, ...]
     _kept: dict[tuple[object, ...], int | None] = field(default_factory=dict)
 
-    def at(self, folders: Iterable[str], files: Iterable[str] = ()) -> int | None:
-        """A namespace with the base at BASE, in which these are empty; None where the kernel cannot give it."""
+    def at(self, folders: Iterable[str], files: Iterable[str] = (), shared: Iterable[str] = ()) -> int | None:
+        """A namespace with the base at BASE, in which these are empty; None where the kernel cannot give it.
+
+        Folders of the host that are `shared` are in it for all boxes, like its programs.
+        """
         ready_stage()
-        key = (Path(BASE).stat().st_ino, tuple(folders), tuple(files))  # what is mounted on a removed folder is gone
+        # What is mounted on a removed folder is gone, and so is what was mounted from one.
+        lent = tuple((path, Path(path).stat().st_ino) for path in shared)
+        key = (Path(BASE).stat().st_ino, tuple(folders), tuple(files), lent)
         if key not in self._kept:
             while len(self._kept) >= _MOST_KEPT:
                 _close(self._kept.pop(next(iter(self._kept))))
             try:
-                self._kept[key] = self._made(key[1], {**self.files, **dict.fromkeys(key[2], b"")})
+                programs = (*self.programs, *(path for path, _ in lent))
+                self._kept[key] = self._made(programs, key[1], {**self.files, **dict.fromkeys(key[2], b"")})
             except OSError:
                 self._kept[key] = None
         return self._kept[key]
 
-    def _made(self, folders: tuple[str, ...], files: Mapping[str, bytes]) -> int:
+    def _made(self, programs: tuple[str, ...], folders: tuple[str, ...], files: Mapping[str, bytes]) -> int:
         with Descriptors() as held:
             base, devices = held.keep(_empty(_NO_SUID | _NO_DEVICES)), held.keep(_empty(_NO_SUID | _NO_EXEC))
-            _fill(base, (*self.programs, *folders), files, self.links)
+            _fill(base, (*programs, *folders), files, self.links)
             _fill(devices, ("/pts", "/shm"), {}, _LINKS)
             for name, numbers in _NODES.items():
                 os.mknod(name, stat.S_IFCHR, os.makedev(*numbers), dir_fd=devices)
                 os.chmod(name, 0o666, dir_fd=devices)  # noqa: S103 - as these devices are everywhere
-            made = enter_namespace(self._mounting(base, devices), (base, devices), "mnt")
+            made = enter_namespace(_mounting(base, devices, programs), (base, devices), "mnt")
         try:
             # For a process in a chroot, entering leads to another root.
             again = Plan().call("setns", made, NEW_MOUNT_NAMESPACE).enter(BASE + self.programs[0])
@@ -74,16 +80,17 @@ class Bases:
             raise
         return made
 
-    def _mounting(self, base: int, devices: int) -> Plan:
-        plan = Plan().call("unshare", NEW_MOUNT_NAMESPACE).call("mount", "none", "/", 0, _FOLLOWING, 0)
-        plan.call("move_mount", base, "", _HERE, BASE, _FROM_DESCRIPTOR)
-        plan.call("move_mount", devices, "", _HERE, DEVICES, _FROM_DESCRIPTOR)
-        for path in self.programs:
-            plan.call("mount", path, BASE + path, 0, _BIND_ALL, 0)
-        for place, never in ((BASE, _NO_DEVICES), (DEVICES, _NO_EXEC)):
-            wanted = struct.pack("QQQQ", _READ_ONLY | _NO_SUID | never, 0, 0, 0)
-            plan.call("mount_setattr", _HERE, place, _RECURSIVE, wanted, len(wanted))
-        return plan
+
+def _mounting(base: int, devices: int, programs: tuple[str, ...]) -> Plan:
+    plan = Plan().call("unshare", NEW_MOUNT_NAMESPACE).call("mount", "none", "/", 0, _FOLLOWING, 0)
+    plan.call("move_mount", base, "", _HERE, BASE, _FROM_DESCRIPTOR)
+    plan.call("move_mount", devices, "", _HERE, DEVICES, _FROM_DESCRIPTOR)
+    for path in programs:
+        plan.call("mount", path, BASE + path, 0, _BIND_ALL, 0)
+    for place, never in ((BASE, _NO_DEVICES), (DEVICES, _NO_EXEC)):
+        wanted = struct.pack("QQQQ", _READ_ONLY | _NO_SUID | never, 0, 0, 0)
+        plan.call("mount_setattr", _HERE, place, _RECURSIVE, wanted, len(wanted))
+    return plan
 
 
 def _close(descriptor: int | None) -> None:

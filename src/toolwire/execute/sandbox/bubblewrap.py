@@ -95,40 +95,46 @@ class Bubblewrap:
         require(self._program, self.name)
         with Descriptors() as held:
             workspace = open_workspace(command, held, self._protected, lays_over=True)
-            workspace = lent(workspace, (*self._readable, *command.readable), held)
+            readable = (*self._readable, *command.readable)
+            shared = tuple(filter(_is_for_all, readable)) if self._bases is not None else ()
+            workspace = lent(workspace, tuple(path for path in readable if path not in shared), held)
             group: Group | None = None
             try:
                 group = self._cgroups.make(command.limits)
-                return self._start(command, workspace, group, held)
+                return self._start(command, workspace, group, held, shared)
             except BaseException:
                 if group is not None:
                     group.remove()
                 workspace.close()
                 raise
 
-    def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+    def _start(
+        self, command: Command, workspace: Workspace, group: Group, held: Descriptors, shared: tuple[str, ...]
+    ) -> Box:
         lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
         inside = held.keep(self._inside(command).memory())
-        base = self._base(command, workspace)
+        base = self._base(command, workspace, shared)
+        if base is None and shared:
+            workspace, shared = lent(workspace, (*self._readable, *command.readable), held), ()
         arguments = self._arguments(command, workspace, held, has_base=base is not None)
         given = held.keep(memory(b"".join(os.fsencode(str(one)) + b"\0" for one in arguments), "arguments"))
         launcher = (self._program, "--args", str(given), "--", *helper(inside, streams.to_status))
         outside = held.keep(self._outside(command.limits, workspace, group, launcher, base).memory())
         passed = [*held.all, *([workspace.guard.root] if workspace.guard is not None else [])]
         passed += [base] if base is not None else []
-        digest = self._profile(arguments, command)
+        digest = self._profile([*arguments, *shared], command)
         box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, digest)
         box.stages, box.group, box.weaker, box.workspace, box.undo = 2, group, self.weaker, workspace, [workspace.close]
         workspace.observe(group.activity)
         return box
 
-    def _base(self, command: Command, workspace: Workspace) -> int | None:
+    def _base(self, command: Command, workspace: Workspace, shared: tuple[str, ...]) -> int | None:
         """The namespace that has what all boxes have; None where it is mounted for each of them."""
         if self._bases is None:
             return None
         own = ("/workspace",) if workspace.guard is not None else ()
-        return self._bases.at((*_MOUNTED, *workspace.lent, *own), (DOOR,) if command.door else ())
+        return self._bases.at((*_MOUNTED, *workspace.lent, *own), (DOOR,) if command.door else (), shared)
 
     def _outside(
         self, limits: ExecLimits, workspace: Workspace, group: Group, launcher: tuple[str, ...], base: int | None
@@ -198,6 +204,16 @@ class Bubblewrap:
         held = (self._landlock, self._protected, self.weaker, command.limits)
         kind = [repr(("trial", command.trial, "hides_keys", command.hides_keys))] if command.hides_keys else []
         return profile(*words, SCRIPT, repr(held), *kind)
+
+
+def _is_for_all(path: str) -> bool:
+    """Whether everyone may read a folder, so that it can be mounted once, for all boxes, and nothing hides it there."""
+    if any(Path(path).is_relative_to(place) for place in (*_MOUNTED, "/workspace")):
+        return False
+    try:
+        return Path(path).stat().st_mode & 0o005 == 0o005
+    except OSError:
+        return False
 
 
 def _mounts(command: Command, workspace: Workspace) -> list[str | int]:
