@@ -83,6 +83,7 @@ WAYS_TO_READ = {
     "search_code": call("search_code", query="obey"),
     "edit": call("edit", path="notes.md", old_text="evil", new_text="devil"),
     "bash": call("bash", command="cat notes.md"),
+    "bash by a program": call("bash", command="python3 -c 'print(open(\"notes.md\").read())'"),
     "bash without its name": call("bash", command="cat *.md; touch x"),
 }
 
@@ -205,3 +206,16 @@ async def test_T105_a_commit_of_a_tainted_turn_leaves_git_usable_without_taint(h
     await home.turn(FETCH, call("bash", command="git add -A && git -c user.name=a -c user.email=b commit -qm x"))
 
     assert not await home.reads(call("bash", command="git status"), call("git_status"))
+
+
+@pytest.mark.threat("T105")
+async def test_T105_a_trial_that_reads_the_file_is_tainted_too(home: House) -> None:
+    """What is tried in a layer over the workspace opens the same files."""
+    await home.turn(FETCH, WAYS_TO_WRITE["write"])
+    home.grant = replace(home.grant, confirmed=frozenset(), autonomy=Autonomy.SUPERVISED)
+
+    later = await home.turn(WAYS_TO_READ["bash by a program"])
+
+    assert "obey evil" in later.messages[-2].results[0].text
+    assert later.tainted
+    assert not await home.reads(call("bash", command="python3 -c 'print(1)'"))
