@@ -93,14 +93,14 @@ async def test_T34_control_without_a_box_its_programs_reach_the_host(workspace: 
 
 
 @pytest.mark.parametrize("name", ["commondir", "config.worktree"])
-async def test_T23_a_pointer_to_another_git_configuration_does_not_outlive_the_box(
+async def test_T23_a_pointer_to_another_git_configuration_cannot_be_made_in_a_box(
     box: Sandbox, workspace: Path, name: str
 ) -> None:
     git("init", "-q", str(workspace))
 
-    ran = await box.run(Command(shell(f"echo ../evil > .git/{name} && cat .git/{name}"), str(workspace)))
+    ran = await box.run(Command(shell(f"echo ../evil > .git/{name} && echo made"), str(workspace)))
 
-    assert ran.stdout.text == "../evil\n"
+    assert ran.stdout.text == ""
     assert name not in names(workspace / ".git")
 
 

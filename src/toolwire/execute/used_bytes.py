@@ -5,7 +5,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 
-from toolwire.execute.sandbox.protected import STAND_IN_TIME
+from toolwire.execute.sandbox.git_guard import STAND_IN_TIME
 
 BLOCK = 512
 _OWN_STATE = ".toolwire"

@@ -39,7 +39,8 @@ class Command:
 
     `workspace` is the one folder of the host that the command sees, `cwd` a path inside it. `engine` asks for a
     stronger sandbox than usual; asking for less changes nothing. `door` is the socket of an egress proxy, if any.
-    `readable` are further folders of the host that it sees where they are, and cannot change.
+    `readable` are further folders of the host that it sees where they are, and cannot change. `may_set_git` is for one
+    that only sets or reads settings of git: it may change those that start no program.
 
     A `trial` can write the workspace, and all that it changes there is discarded when it ends; it is ended soon after
     its first change. It is never `writable`: an engine that knows no trials runs it where nothing can be written. With
@@ -58,6 +59,7 @@ class Command:
     readable: tuple[str, ...] = ()
     trial: bool = False
     hides_keys: bool = False
+    may_set_git: bool = False
 
     @property
     def seems_writable(self) -> bool:

@@ -94,7 +94,8 @@ class Bubblewrap:
     def launch(self, command: Command) -> Box:
         require(self._program, self.name)
         with Descriptors() as held:
-            workspace = open_workspace(command, held, self._protected, lays_over=True)
+            guards_git = bool(self._protected)
+            workspace = open_workspace(command, held, self._protected, lays_over=True, guards_git=guards_git)
             readable = (*self._readable, *command.readable)
             shared = tuple(filter(_is_for_all, readable)) if self._bases is not None else ()
             workspace = lent(workspace, tuple(path for path in readable if path not in shared), held)

@@ -58,11 +58,20 @@ class Sandbox:
         began = perf_counter()
         box = await _launched(engine, command)
         try:
-            ran = await Watch(box, command, listener, began).end()
+            ran = await self._follow(box, command, listener, began)
+        except ToolFailure:
+            _require_clean(box)
+            raise
+        _require_clean(box)
+        return _with_notes(ran, box)
+
+    async def _follow(self, box: Box, command: Command, listener: Listener | None, began: float) -> Ran:
+        """Follow a box to its end, and close it whatever happens."""
+        try:
+            return await Watch(box, command, listener, began).end()
         finally:
             if not await asyncio.shield(asyncio.to_thread(box.close)):
                 self._left.append(box)
-        return _with_notes(ran, box)
 
     def _recover(self) -> bool:
         """Try once more to remove what would not go; True when all of it is gone."""
@@ -98,16 +107,20 @@ async def _launched(engine: Engine, command: Command) -> Box:
         raise
 
 
-def _with_notes(ran: Ran, box: Box) -> Ran:
-    """What ran, with what became of the workspace. Raises ToolFailure where something planted could not be removed."""
-    if box.workspace is None:
-        return ran
-    if failed := box.workspace.failures():
+def _require_clean(box: Box) -> None:
+    """Raises ToolFailure where something planted could not be removed."""
+    if box.workspace is not None and (failed := box.workspace.failures()):
         raise ToolFailure(
             f"the command has made {', '.join(failed[:_MOST_NAMED])}, which other programs obey, and toolwire could "
             "not move it aside. Look at it and remove it before you go on",
             code=Code.PERMISSION_DENIED,
         )
+
+
+def _with_notes(ran: Ran, box: Box) -> Ran:
+    """What ran, with what became of the workspace."""
+    if box.workspace is None:
+        return ran
     notes = [*explain_refusals(ran.stderr.text, box.workspace.protected_names()), *box.workspace.notes()]
     return replace(ran, notes=tuple(notes)) if notes else ran
 

@@ -3,7 +3,8 @@
 A name that other programs obey and that is there is mounted over itself, read-only, at every depth; what a command
 makes is moved aside (`name_watch.py`). Git's own folder and toolwire's are never made in a box: where they are missing,
 an empty folder is mounted over itself while a box is open, which git does not see and in which the user's programs can
-work. Such a stand-in is known by its time and goes with the last box on the workspace.
+work. Such a stand-in is known by its time and goes with the last box on the workspace. What git obeys besides is found
+by `git_guard.py`.
 """
 
 import errno
@@ -12,15 +13,15 @@ import os
 import pwd
 import stat
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
 from toolwire.errors import SandboxUnavailable
-from toolwire.execute.sandbox import nested
+from toolwire.execute.sandbox.beneath import open_folder, read_beneath, remove_beneath
 from toolwire.execute.sandbox.endpoints import is_answered
+from toolwire.execute.sandbox.git_guard import POINTER, STAND_IN_TIME, GitGuard, open_git_guard
 from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
 from toolwire.execute.sandbox.name_watch import NameWatch, link_target, watch_names
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
@@ -32,19 +33,12 @@ _ONLY_WHEN_THERE, _ONLY_IN_A_HOME = set(_WHEN_THERE.split()), set(_IN_A_HOME.spl
 PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
 """Names that are protected as paths from the top; all others are known by their last part (`protocol/obeyed.py`)."""
 
-# Git would read another configuration through them, and chokes on a stand-in: removed when a box has made them.
-_TRAPS = (".git/commondir", ".git/config.worktree")
-_LONGEST_CONFIG = 64 * 1024
 _LOCKED_FOR_S = 2.0
 SECRET = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"})
 """Names at the top that are not even to be read in a box."""
 
 _SECRET_ANYWHERE = frozenset({".toolwire", ".ssh", ".gnupg"})
 
-STAND_IN_TIME = 1
-"""When every stand-in seems to have been made, by which it is known."""
-
-_A_FILE = "config"
 _ACCOUNTS = Path("/etc/passwd")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -66,8 +60,8 @@ class Guard:
     keys: Keys = NO_KEYS
     key_names: tuple[str, ...] = ()
     watch: NameWatch | None = None
-    unwanted: list[str] = field(default_factory=list)
-    trusted: frozenset[str] | None = None
+    git: GitGuard | None = None
+    faults: list[str] = field(default_factory=list)
     _alone: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def look(self) -> bool:
@@ -75,16 +69,17 @@ class Guard:
         with self._alone:
             if self.root < 0:
                 return False
-            planted = self._hold_back()
+            planted = self.git is not None and self.git.check()
             return (self.watch is not None and self.watch.look()) or planted
 
     def notes(self) -> list[str]:
         """What to tell about names that were moved aside or changed, after the box has closed."""
-        return [] if self.watch is None else self.watch.notes()
+        notes = [] if self.watch is None else self.watch.notes()
+        return notes if self.git is None else [*notes, *self.git.held]
 
     def failures(self) -> list[str]:
         """What should have been moved aside and could not."""
-        return [] if self.watch is None else self.watch.failed
+        return [*(self.watch.failed if self.watch is not None else ()), *self.faults]
 
     def protected_names(self) -> dict[str, tuple[str, ...]]:
         """What is protected, by how: `sealed`, `hidden`, `masked` or `keys`."""
@@ -108,53 +103,64 @@ class Guard:
             self.root = -1
 
     def _tidy(self) -> None:
-        for name in self.unwanted:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=self.root)
-        self._hold_back()
-        if self.watch is not None:
-            self.watch.close()
         try:
+            if self.git is not None:
+                self.git.check()
+                self.faults += self.git.failed.values()
+            if self.watch is not None:
+                self.watch.close()
             fcntl.flock(self.root, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for name in self.stand_ins:
-                _take_away(self.root, name)
+                self._take_away(name)
         except OSError as error:
             if error.errno not in {errno.EAGAIN, errno.EACCES}:
                 raise
         finally:
             os.close(self.root)
 
-    def _hold_back(self) -> bool:
-        """Move aside what git would now take for a repository and was none when the box was opened."""
-        if self.trusted is None:
-            return False
-        planted = [path for path in nested.submodules(self.root) if path not in self.trusted]
-        planted = [path for path in planted if nested.is_populated(self.root, path)]
-        for path in planted:
-            nested.hold_back(self.root, path)
-        bare = nested.BARE not in self.trusted and nested.is_bare(self.root)
-        if bare:
-            nested.hold_back(self.root, "", "HEAD")
-        return bool(planted) or bare
+    def _take_away(self, name: str) -> None:
+        try:
+            _take_away(self.root, name)
+        except OSError as error:
+            self.faults.append(f"{name!r} (a stand-in that cannot be removed: {error.strerror})")
 
 
-def guard(workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = True) -> Guard:
-    """Look at a workspace and say how to protect it. Raises OSError for one that cannot be opened."""
+def guard(
+    workspace: str, names: tuple[str, ...] = PROTECTED, *, make: bool = True, git: bool = True, may_set: bool = False
+) -> Guard:
+    """Look at a workspace and say how to protect it. Raises OSError for one that cannot be opened.
+
+    `git` has what git obeys looked at as well, also where no names can be protected; `may_set` leaves the repository's
+    own settings writable, to be looked at when the box closes.
+    """
     found = Guard(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     try:
         _lock(found.root)
         spared = _ONLY_WHEN_THERE if _is_home(found.root) else _ONLY_WHEN_THERE | _ONLY_IN_A_HOME
-        for name in (*names, *(_obeyed_by_git(found.root, workspace) if names and make else ())):
-            _look(found, name.split("/"), make=make and name not in spared)
+        for name in names:
+            if not name.startswith(".git/"):
+                _look(found, name.split("/"), make=make and name not in spared)
+        if git and make:
+            found.git = open_git_guard(found.root, os.path.realpath(workspace), sealed=bool(names), may_set=may_set)
+            if names:
+                _seal_git(found, found.git)
         if names:
             _seal_everywhere(found, workspace, make=make)
-        found.unwanted = [name for name in _TRAPS if _is_missing(found, name)]
-        if names and make:
-            _seal_submodules(found)
     except BaseException:
         found.close()
         raise
     return found
+
+
+def _seal_git(found: Guard, git: GitGuard) -> None:
+    """Protect what git obeys, and the name `.git` where there is none."""
+    kind = _kind(found.root, ".git")
+    if kind != stat.S_IFDIR or _is_stand_in(found.root, ".git"):
+        _look(found, [".git"], make=True)
+    for seal in git.seals:
+        above = {seal.path[:at] for at, letter in enumerate(seal.path) if letter == "/"} | {seal.path}
+        if above.isdisjoint(found.sealed) and above.isdisjoint(found.hidden):
+            _look(found, seal.path.split("/"), make=seal.make, content=seal.content)
 
 
 def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
@@ -203,53 +209,7 @@ def _lock(root: int) -> None:
             return
 
 
-def _seal_submodules(found: Guard) -> None:
-    """Protect the configuration of repositories within the repository, and remember which there are."""
-    there = [path for path in nested.submodules(found.root) if nested.is_populated(found.root, path)]
-    for path in there:
-        for name in (".git/config", ".git/hooks", ".git/config.worktree", ".git/commondir"):
-            _look(found, f"{path}/{name}".split("/"), make=False)
-    bare = {nested.BARE} if nested.is_bare(found.root) else set()
-    found.trusted = frozenset(there) | bare
-
-
-def _obeyed_by_git(root: int, workspace: str) -> list[str]:
-    """Paths in the workspace from which the repository's own configuration has git take hooks or more settings."""
-    try:
-        with os.fdopen(_opened(root, ".git", "config"), encoding="utf-8", errors="replace") as file:
-            text = file.read(_LONGEST_CONFIG)
-    except OSError:
-        return []
-    section, found = "", []
-    for line in text.splitlines():
-        rest = line.strip()
-        if rest.startswith("["):
-            section, _, rest = rest[1:].partition("]")
-        key, _, value = rest.partition("=")
-        match section.split(" ")[0].strip().lower(), key.strip().lower():
-            case "core", "hookspath":
-                found.append(_within(workspace, value, below=""))
-            case "include" | "includeif", "path":
-                found.append(_within(workspace, value, below=".git"))
-    return [name for name in found if name]
-
-
-def _opened(root: int, folder: str, name: str) -> int:
-    inside = os.open(folder, _FOLDER, dir_fd=root)
-    try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
-    finally:
-        os.close(inside)
-
-
-def _within(workspace: str, value: str, below: str) -> str:
-    """A path of a configuration relative to the workspace; nothing for one that is outside, or the whole of it."""
-    written = value.strip().strip('"')
-    path = os.path.relpath(os.path.join(workspace, below, written), workspace)  # noqa: PTH118 - may be absolute
-    return "" if not written or path in {".", ".git"} or path.startswith("..") or "\0" in path else path
-
-
-def _look(found: Guard, parts: list[str], *, make: bool) -> None:
+def _look(found: Guard, parts: list[str], *, make: bool, content: bytes | None = None) -> None:
     here = found.root
     try:
         for depth in range(1, len(parts) + 1):
@@ -258,7 +218,7 @@ def _look(found: Guard, parts: list[str], *, make: bool) -> None:
             if kind is None and not make:
                 return
             if kind is None:
-                _stand_in(here, parts[depth - 1], found)
+                _stand_in(here, parts[depth - 1], found, content if last else None)
             if kind is None or _is_stand_in(here, parts[depth - 1]):
                 _add(found.stand_ins, path)
             if last or kind not in {stat.S_IFDIR, None} or path in found.stand_ins:
@@ -271,17 +231,6 @@ def _look(found: Guard, parts: list[str], *, make: bool) -> None:
     finally:
         if here != found.root:
             os.close(here)
-
-
-def _is_missing(found: Guard, name: str) -> bool:
-    folder, _, last = name.partition("/")
-    if folder not in found.kept:
-        return False
-    inside = os.open(folder, _FOLDER, dir_fd=found.root)
-    try:
-        return _kind(inside, last) is None
-    finally:
-        os.close(inside)
 
 
 def _is_home(root: int) -> bool:
@@ -315,11 +264,11 @@ def _kind_at(root: int, path: str) -> int | None:
         return None
 
 
-def _stand_in(folder: int, name: str, found: Guard) -> None:
-    """An empty folder in place of a name, or an empty file for one that git would not take as a folder."""
+def _stand_in(folder: int, name: str, found: Guard, content: bytes | None) -> None:
+    """An empty folder in place of a name, or a file with some content for one that git would not take as a folder."""
     owner = os.fstat(found.root)
     try:
-        if name == _A_FILE:
+        if content is not None:
             made = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444, dir_fd=folder)
         else:
             os.mkdir(name, 0o700, dir_fd=folder)
@@ -327,6 +276,8 @@ def _stand_in(folder: int, name: str, found: Guard) -> None:
     except FileExistsError:
         return  # another box on the same workspace was faster
     try:
+        if content:
+            os.write(made, content)
         if os.geteuid() == 0:
             os.fchown(made, owner.st_uid, owner.st_gid)
         os.utime(made, (STAND_IN_TIME, STAND_IN_TIME))
@@ -335,17 +286,29 @@ def _stand_in(folder: int, name: str, found: Guard) -> None:
 
 
 def _is_stand_in(folder: int, name: str) -> bool:
+    """Whether a name is of our making; whatever else has this time does no harm where it is."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    empty = stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
-    return empty and found.st_mtime == STAND_IN_TIME
+    if found.st_mtime != STAND_IN_TIME:
+        return False
+    if not stat.S_ISREG(found.st_mode):
+        return stat.S_ISDIR(found.st_mode)
+    return found.st_size == 0 or (found.st_size == len(POINTER) and read_beneath(folder, name, 16) == POINTER)
 
 
 def _take_away(root: int, path: str) -> None:
-    """Remove an empty stand-in. One in which something lies, or that is gone, is not ours."""
-    with suppress(OSError):
-        if _is_stand_in(root, path):
-            remove = os.rmdir if stat.S_ISDIR(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode) else os.unlink
-            remove(path, dir_fd=root)
+    """Remove an empty stand-in. One in which something lies, or that is gone, is not ours. Raises OSError."""
+    above, _, name = path.rpartition("/")
+    folder = open_folder(root, above)
+    if folder is None:
+        return
+    try:
+        if _is_stand_in(folder, name):
+            remove_beneath(folder, name)
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
+            raise
+    finally:
+        os.close(folder)
 
 
 def _add(names: list[str], name: str) -> None:

@@ -100,7 +100,12 @@ class Workspace:
 
 
 def open_workspace(
-    command: Command, held: Descriptors, protected: tuple[str, ...] = PROTECTED, *, lays_over: bool = False
+    command: Command,
+    held: Descriptors,
+    protected: tuple[str, ...] = PROTECTED,
+    *,
+    lays_over: bool = False,
+    guards_git: bool = True,
 ) -> Workspace:
     """Take hold of a workspace: its names guarded, its owner translated when this process is root.
 
@@ -113,7 +118,7 @@ def open_workspace(
         raise SandboxUnavailable(f"{path!r} belongs to the system and cannot be a workspace")
     try:
         names = protected if writable else tuple(name for name in protected if name in SECRET)
-        kept = guard(path, names, make=writable)
+        kept = guard(path, names, make=writable, git=guards_git, may_set=command.may_set_git)
         if command.hides_keys and protected:
             kept.hide_keys()
     except OSError as error:

@@ -1,0 +1,60 @@
+"""Links on the way to what git obeys: nothing can be mounted over a link, so it is put back if a box has changed it."""
+
+import os
+
+from toolwire.execute.sandbox.beneath import open_folder, unlock
+
+_DEEPEST = 40
+
+
+def trace(workspace: str, path: str) -> tuple[str, dict[str, str]]:
+    """Where a path leads in the end, and the links in the workspace that it goes through, with their targets."""
+    links: dict[str, str] = {}
+    done, waiting, followed = "", [part for part in path.split("/") if part], 0
+    while waiting and followed <= _DEEPEST:
+        part = waiting.pop(0)
+        if part in {".", ".."}:
+            done = os.path.dirname(done) if part == ".." else done  # noqa: PTH120 - done for every box
+            continue
+        here = f"{done}/{part}"
+        try:
+            target = os.readlink(here)  # noqa: PTH115 - done for every box
+        except OSError:
+            done = here
+            continue
+        followed += 1
+        if here.startswith(f"{workspace}/"):
+            links[here[len(workspace) + 1 :]] = target
+        waiting = [part for part in target.split("/") if part] + waiting
+        done = "" if target.startswith("/") else done
+    return done or "/", links
+
+
+def target_of(root: int, path: str) -> str | None:
+    """What a link beneath `root` says; None where there is none."""
+    folder, _, name = path.rpartition("/")
+    opened = open_folder(root, folder)
+    if opened is None:
+        return None
+    try:
+        return os.readlink(name, dir_fd=opened)
+    except OSError:
+        return None
+    finally:
+        os.close(opened)
+
+
+def make(root: int, path: str, target: str) -> None:
+    """Put a link where nothing is. Raises OSError."""
+    folder, _, name = path.rpartition("/")
+    opened = open_folder(root, folder)
+    if opened is None:
+        raise FileNotFoundError(path)
+    try:
+        unlock(opened)
+        os.symlink(target, name, dir_fd=opened)
+        if os.geteuid() == 0:
+            owner = os.fstat(opened)
+            os.chown(name, owner.st_uid, owner.st_gid, dir_fd=opened, follow_symlinks=False)
+    finally:
+        os.close(opened)

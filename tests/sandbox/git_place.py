@@ -1,0 +1,91 @@
+"""A repository in which a box works and its user does too, as root or as an ordinary user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ORDINARY = 60_321
+_OUR_FOLDER = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`folder` is the user's home, `top` the top of the repository, `workspace` what the box is given of it."""
+
+    folder: Path
+    user: int
+    workspace: Path
+    top: Path
+
+    @property
+    def marker(self) -> Path:
+        """Made by whatever was planted, once it is obeyed."""
+        return self.folder / "marker"
+
+    def shell(self, text: str, at: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """What the user runs outside of any box."""
+        return subprocess.run(
+            ["/bin/bash", "-c", text.replace("MARKER", str(self.marker))],
+            cwd=at or self.top,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_EDITOR": "true"},
+            user=self.user,
+            group=self.user,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def start(self, text: str, engine: str = "bubblewrap", *, may_set_git: bool = False) -> "subprocess.Popen[str]":
+        words = [str(self.user), engine, str(self.workspace), *(["yes"] if may_set_git else [])]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.sandbox.ordinary_user", *words],
+            cwd=_OUR_FOLDER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        process.stdin.write(text.replace("MARKER", str(self.marker)))
+        process.stdin.close()
+        return process
+
+    def boxed(self, text: str, engine: str = "bubblewrap", *, may_set_git: bool = False) -> dict[str, Any]:
+        """What became of a command in a box, started by the user."""
+        process = self.start(text, engine, may_set_git=may_set_git)
+        with process:
+            assert process.stdout is not None
+            told = process.stdout.read()
+        return dict(json.loads(told))
+
+    def looked_at(self) -> str:
+        """What a user does next; what git said about it."""
+        looks = "git status; git diff; git add -A . ; git commit -qm next --allow-empty; git rebase --continue"
+        ran = self.shell(looks)
+        return ran.stdout + ran.stderr
+
+
+@contextmanager
+def place_for(user: int, below: str = "") -> Iterator[Place]:
+    """A new repository with one commit. With `below`, the workspace is a folder of it."""
+    folder = Path(tempfile.mkdtemp(prefix="toolwire-git-"))
+    try:
+        top = folder / "project"
+        place = Place(folder, user, top / below, top)
+        place.workspace.mkdir(parents=True)
+        (folder / ".gitconfig").write_text("[user]\nname = A\nemail = a@b.c\n[protocol]\nallow = always\n")
+        shutil.chown(folder, user, user)
+        subprocess.run(["/bin/chown", "-R", f"{user}:{user}", str(folder)], check=True)
+        place.shell("git init -q && echo x > file && git add file && git commit -qm first")
+        yield place
+    finally:
+        subprocess.run(["/bin/rm", "-rf", str(folder)], check=True)
