@@ -182,8 +182,7 @@ class People:
 
 def _repeated(card: ApprovalCard, reason: str) -> Sequence[Approval]:
     """Everyone's yes once more, for one call."""
-    voices = dict.fromkeys(answer.by for answer in card.answers)
-    return [Approval(granted=True, by=by, reason=reason, under=card.id) for by in voices]
+    return [Approval(granted=True, by=one.by, reason=reason, under=card.id) for one in card.voices]
 
 
 def _was_put(card: ApprovalCard) -> bool:

@@ -63,6 +63,25 @@ async def test_a_quorum_counts_different_people_and_one_refusal_decides(store: S
     assert (await store.answer("ask-2", NO)).state is ApprovalState.REJECTED
 
 
+@pytest.mark.parametrize(
+    "again", ["ann", "Ann", "ann ", " ANN\n", "\uff41nn", "a\u200bnn", "\u2060ann\ufeff", "ann\u00a0", "\u00ad\uff21NN"]
+)
+async def test_T82_no_spelling_of_a_name_is_a_second_person(store: Store, again: str) -> None:
+    await store.ask_people(replace(CARD, quorum=2), ())
+    await store.answer("ask-1", YES)
+    asked = await store.answer("ask-1", replace(YES, by=again))
+    assert (asked.state, len(asked.voices), asked.agreed) == (ApprovalState.OPEN, 1, ())
+    assert (await store.answer("ask-1", replace(YES, by=again, on_behalf_of="cleo"))).state is ApprovalState.OPEN
+
+
+async def test_T82_control_another_name_is_another_person(store: Store) -> None:
+    await store.ask_people(replace(CARD, quorum=2), ())
+    await store.answer("ask-1", YES)
+    asked = await store.answer("ask-1", replace(YES, by="anna", on_behalf_of="ann"))
+    assert (asked.state, [one.speaker for one in asked.voices]) == (ApprovalState.GRANTED, ["ann", "anna for ann"])
+    assert (await store.approval("ask-1")).answers[1].on_behalf_of == "ann"
+
+
 async def test_an_answer_keeps_other_arguments_and_its_scope(store: Store) -> None:
     await store.ask_people(CARD, ())
     edited = Approval(granted=True, by="ann", arguments={"command": "ls -l"}, scope=Scope.TURN)

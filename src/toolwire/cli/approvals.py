@@ -1,6 +1,5 @@
 """`toolwire approvals` and `toolwire approve`: what turns wait for, and a person's word about it."""
 
-import getpass
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from toolwire.agent import run_sync
 from toolwire.cli.asked_about import shown_pattern, spelled_out
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
+from toolwire.cli.identity import system_user
 from toolwire.cli.opening import AGENT, Place, here, resuming_grant, store_of
 from toolwire.cli.options import Arguments, AsJson, Home, NoColor
 from toolwire.cli.plain import plain
@@ -76,7 +76,10 @@ def approve(
     revoke: Annotated[
         bool, typer.Option("--revoke", help="Take back a yes for a pattern.", show_default=False)
     ] = False,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so, if not you.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="NAME", help="For whom you answer: a comment. You answer as your system user."),
+    ] = None,
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
@@ -92,22 +95,37 @@ def approve(
         raise SettingsError("--hours says how long a yes for a pattern stands; give --pattern too")
     place = here({"store.home": home})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    who = by or getpass.getuser()
+    who = system_user()
     if revoke:
         card = run_sync(_revoked(place, approval, who))
     else:
         changed = None if args is None else read_arguments(args, [])
         scope = Scope.PATTERN if pattern is not None else Scope.TURN if whole_turn else Scope.ONCE
         lasts_s = PATTERN_S if hours is None else hours * 3600
-        word = Approval(not deny, who, reason, changed, scope, pattern or "", lasts_s)
+        word = Approval(
+            not deny, who, reason, changed, scope, pattern or "", lasts_s, on_behalf_of=_other_than(who, by or "")
+        )
         card = run_sync(_answered(place, approval, word))
     if as_json:
         screen.json(_object(card))
     else:
         _show(screen, card)
-        if card.state is not ApprovalState.OPEN and not revoke:
+        if card.state is ApprovalState.OPEN:
+            screen.tell(_more_people(card), "dim")
+        elif not revoke:
             screen.tell(f"Go on with: {run_sync(_next_command(place, card.turn_id))}", "dim")
     return Exit.DONE
+
+
+def _other_than(who: str, named: str) -> str:
+    """The name of somebody else on whose behalf one answers."""
+    return "" if Approval(granted=True, by=named).voice == Approval(granted=True, by=who).voice else named.strip()
+
+
+def _more_people(card: ApprovalCard) -> str:
+    missing = card.quorum - len(card.voices)
+    several = "another person" if missing < 2 else f"{missing} more people"
+    return f"{several} must agree: another system user, or another token of `toolwire serve`.".capitalize()
 
 
 async def _listed(place: Place, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
@@ -163,7 +181,7 @@ def _object(card: ApprovalCard) -> object:
 def _show(screen: Screen, card: ApprovalCard) -> None:
     arguments = spelled_out(card.arguments)
     state = card.state.value
-    several = f", {len({one.by for one in card.answers})} of {card.quorum} people" if card.quorum > 1 else ""
+    several = f", {len(card.voices)} of {card.quorum} people" if card.quorum > 1 else ""
     screen.out.print(
         Text.assemble((card.id, "bold"), "  ", (state + several, _STYLES[state]), f"  turn {card.turn_id}"),
         soft_wrap=True,
@@ -172,7 +190,7 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
     for answer in card.answers:
         if answer.arguments is not None:
-            edited = f"  with other arguments, {clean(answer.by)}: {spelled_out(answer.arguments)}"
+            edited = f"  with other arguments, {clean(answer.speaker)}: {spelled_out(answer.arguments)}"
             screen.out.print(Text(edited, "yellow"), soft_wrap=True)
     if card.stands_until:
         screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
@@ -183,6 +201,6 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
 def standing_line(card: ApprovalCard) -> str:
     """Who allowed which calls for how long."""
     until = datetime.fromtimestamp(card.stands_until).astimezone().strftime("%Y-%m-%d %H:%M")
-    people = " and ".join(dict.fromkeys(answer.by for answer in card.answers))
+    people = " and ".join(answer.speaker for answer in card.voices)
     where = f"for agent {card.agent} in project {card.project}"
     return clean(f"{people} allowed {card.tool} with {card.pattern!r} {where} until {until}")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rich.text import Text
 
 from toolwire.cli.asked_about import shown_pattern, spelled_out
+from toolwire.cli.identity import system_user
 from toolwire.cli.screen import Screen
 from toolwire.cli.terminal_input import discard_typed_ahead, someone_is_there, terminal_line
 from toolwire.cli.text import clean, distinct, one_line
@@ -45,10 +46,10 @@ class Person:
     async def approve(self, request: NeedsApproval) -> Approval:
         """A person's word about exactly this call."""
         if self._agrees:
-            return Approval(granted=True, by="--yes")
+            return Approval(granted=True, by=system_user(), reason="--yes")
         async with self._one_at_a_time:
             if request.policy in self._always:
-                return Approval(granted=True, by="terminal", reason="always in this turn")
+                return Approval(granted=True, by=system_user(), reason="always in this turn")
             self._show(request)
             like_it = shown_pattern(request.allowed.tool.name, request.allowed.arguments)
             if like_it:
@@ -64,14 +65,14 @@ class Person:
             word, _, words = line.replace(",", " ", 1).partition(" ")
             match word.lower().rstrip(".!:"), words.strip():
                 case "y" | "yes", "":
-                    return Approval(granted=True, by="terminal")
+                    return Approval(granted=True, by=system_user())
                 case "a" | "always", "":
                     self._always.add(policy)
-                    return Approval(granted=True, by="terminal", scope=Scope.TURN)
+                    return Approval(granted=True, by=system_user(), scope=Scope.TURN)
                 case "p" | "pattern", "" if pattern:
-                    return Approval(granted=True, by="terminal", scope=Scope.PATTERN, pattern=pattern)
+                    return Approval(granted=True, by=system_user(), scope=Scope.PATTERN, pattern=pattern)
                 case "" | "n" | "no", _:
-                    return Approval(granted=False, by="terminal", reason=words.strip())
+                    return Approval(granted=False, by=system_user(), reason=words.strip())
             also = ", or p (for all like it)" if pattern else ""
             self._screen.err.print(Text(f"{_ANSWERS}{also}.", "yellow"), soft_wrap=True)
 

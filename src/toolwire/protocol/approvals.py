@@ -1,5 +1,6 @@
 """A question to people about one call, kept until it is answered."""
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +26,8 @@ class Scope(StrEnum):
     PATTERN = "pattern"
 
 
+_UNSEEN = frozenset({"Cf", "Cc"})
+
 PATTERN_S = 86_400.0
 LONGEST_PATTERN_S = 30 * 86_400.0
 
@@ -35,7 +38,8 @@ class Approval:
     """A person's word about one call. With `arguments` the call runs with those instead, if they pass every check.
 
     A yes for a `pattern` (`path is docs/*`, or the words with which a command begins) stands for `lasts_s`. A word that
-    follows from an earlier yes names the question of that one in `under`.
+    follows from an earlier yes names the question of that one in `under`. `by` is who answers; `on_behalf_of` is a
+    comment of theirs and makes nobody a second person.
     """
 
     granted: bool
@@ -46,6 +50,18 @@ class Approval:
     pattern: str = ""
     lasts_s: float = PATTERN_S
     under: str = ""
+    on_behalf_of: str = ""
+
+    @property
+    def voice(self) -> str:
+        """Who answers, in one spelling: case, blanks, and letters that cannot be seen make nobody another person."""
+        whole = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", self.by).casefold())
+        return " ".join("".join(char for char in whole if unicodedata.category(char) not in _UNSEEN).split())
+
+    @property
+    def speaker(self) -> str:
+        """Who answers, and for whom."""
+        return f"{self.by} for {self.on_behalf_of}" if self.on_behalf_of else self.by
 
 
 @quick
@@ -84,12 +100,17 @@ class ApprovalCard:
     @property
     def agreed(self) -> tuple[Approval, ...]:
         """The words of those who agree, each one's last, once they are enough: with the same arguments, all of them."""
-        last = {answer.by: answer for answer in self.answers}.values()
+        last = {answer.voice: answer for answer in self.answers}.values()
         for one in reversed(last):
             same = tuple(other for other in last if other.arguments == one.arguments)
             if len(same) >= self.quorum:
                 return same
         return ()
+
+    @property
+    def voices(self) -> tuple[Approval, ...]:
+        """The first answer of each person."""
+        return tuple({answer.voice: answer for answer in reversed(self.answers)}.values())[::-1]
 
     @property
     def word(self) -> Approval:

@@ -36,7 +36,7 @@ def revoked_row(card: ApprovalCard, by: str, at: float) -> AuditRow:
 
 def answer_row(card: ApprovalCard, answer: Approval, at: float) -> AuditRow:
     """Who said what to which question."""
-    detail = {"by": answer.by, "reason": answer.reason, "digest": card.digest, "scope": answer.scope.value}
+    detail = {"by": answer.speaker, "reason": answer.reason, "digest": card.digest, "scope": answer.scope.value}
     if answer.arguments is not None:
         detail["edited"] = "yes"
     detail |= {name: value for name in ("pattern", "under") if (value := getattr(answer, name))}

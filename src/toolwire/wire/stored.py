@@ -295,12 +295,13 @@ def read_approval(data: Mapping[str, Any]) -> ApprovalCard:
 def _write_answer(answer: Approval) -> Json:
     written: Json = {"granted": answer.granted, "by": answer.by, "reason": answer.reason, "scope": answer.scope.value}
     written |= {"under": answer.under} if answer.under else {}
+    written |= {"on_behalf_of": answer.on_behalf_of} if answer.on_behalf_of else {}
     written |= {"pattern": answer.pattern, "lasts_s": answer.lasts_s} if answer.pattern else {}
     return written if answer.arguments is None else {**written, "arguments": dict(answer.arguments)}
 
 
 def _read_answer(data: Mapping[str, Any]) -> Approval:
-    more = {name: data[name] for name in ("pattern", "lasts_s", "under") if name in data}
+    more = {name: data[name] for name in ("pattern", "lasts_s", "under", "on_behalf_of") if name in data}
     return Approval(data["granted"], data["by"], data["reason"], data.get("arguments"), Scope(data["scope"]), **more)
 
 
