@@ -16,6 +16,7 @@ HUB = {
     "journey",
     "provenance",
     "people",
+    "approved_files",
     "returning",
     "allowance",
     "agent",

@@ -7,6 +7,7 @@ from itertools import islice
 from time import perf_counter
 from typing import Protocol
 
+from toolwire.approved_files import ApprovedFiles, bind_files
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
@@ -158,7 +159,9 @@ class Hub(Protocol):
 class Journey:
     """Sees the calls of one step of a turn to their results."""
 
-    __slots__ = ("_announced", "_batch", "_begun", "_emit", "_hub", "_people", "_tainted_by", "_turn", "waiting")
+    __slots__ = (
+        "_announced", "_batch", "_begun", "_emit", "_files", "_hub", "_people", "_tainted_by", "_turn", "waiting"
+    )  # fmt: skip
 
     def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
         self._hub = hub
@@ -167,6 +170,7 @@ class Journey:
         self._emit = emit
         self._announced: frozenset[str] = frozenset()
         self._begun: set[str] = set()
+        self._files: dict[str, ApprovedFiles] = {}
         self._people: People | None = None
         self._tainted_by = _tainted_by(turn) if turn.tainted or turn.grant.rules else ()
         self.waiting: list[str] = []
@@ -244,6 +248,9 @@ class Journey:
             if not isinstance(tried, NeedsApproval):
                 return tried
             request = tried
+        request, files = await bind_files(request, self._turn.grant)
+        if files is not None:
+            self._files[one.card.call.id] = files
         return await self._people.asked(one.card, request)
 
     async def _tried(self, one: Accepted, request: NeedsApproval) -> ToolResult | NeedsApproval | Denied:
@@ -284,6 +291,8 @@ class Journey:
                 self._announced |= {card.call.id}
                 context = changed(context, trial=trial)
             try:
+                if self._files and (stale := await self._stale(allowed)) is not None:
+                    return stale
                 if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
                     result = await hub.executor.execute(allowed, context)
                 else:
@@ -303,6 +312,17 @@ class Journey:
             result = changed(result, delivery=allowed.tool.delivery)
         limits = self._turn.limits
         return result if is_plain(result, limits) else await returned(hub, limits, allowed, result)
+
+    async def _stale(self, allowed: Allowed) -> ToolResult | None:
+        """The refusal of a command one of whose files has changed since the question about it was asked."""
+        files = self._files.get(allowed.call.id)
+        if files is None or files.command != allowed.arguments.get("command"):  # the user chose another command
+            return None
+        path = await files.difference()
+        if not path:
+            return None
+        said = f"{path!r} has changed since this command was approved, so the approval does not count. Call it again."
+        return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, said)
 
     async def _wait_for_share(self, share: Batch, place: "asyncio.Future[None]") -> None:
         try:

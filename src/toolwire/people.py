@@ -77,7 +77,9 @@ class People:
                 return rejected(call, weary)
             asked = await office.store.ask_people(question, self._row(card, request))
         if asked.digest != request.digest:
-            return rejected(call, "Tool, arguments or policy are not what people were asked about; make a new call.")
+            return rejected(
+                call, "Tool, arguments, policy or files are not what people were asked about; make a new call."
+            )
         if asked.state is ApprovalState.OPEN:
             for word in standing or await self._words(asked, request, is_new=asked.id == question.id):
                 asked = await self._answered(asked, word)
