@@ -358,6 +358,7 @@ class Journey:
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
             thread=turn.thread, tainted_by=self._tainted_by, recorder=self._hub,
+            approved=True,
         )  # fmt: skip
         if emit is None:
             return context

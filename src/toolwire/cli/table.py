@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
     "serve": ("toolwire.cli.serve:serve", "Serve chat APIs in front of a model, with leaked calls made whole."),
     "trust": ("toolwire.cli.trust:trust", "Trust a project's settings file: its tools, grant and addresses."),
+    "release": ("toolwire.cli.release:release", "List or release what commands made and toolwire held back."),
     "status": ("toolwire.cli.status:status", "Show the settings in force, the store, and the health of tools."),
     "metrics": ("toolwire.cli.metrics:metrics", "Show what tools and turns have done so far, in numbers."),
     "logs": ("toolwire.cli.logs:logs", "Show the audit log."),

@@ -60,7 +60,8 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
             return _FREE
         if tool.tier is not Tier.RUN and not tainted and not tool.needs and grant.autonomy is not Autonomy.READONLY:
             return _FREE
-    if not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY and SHELL not in tool.needs:
+    plain = SHELL not in tool.needs and tool.must_ask is None
+    if plain and not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY:
         return _by_autonomy(tool, grant, shows_keys=shows_keys)
     reading = _reading(tool, arguments)
     looks = tool.reading_box and reading is not None and only_looks(arguments[SHELL_ARGUMENT])
@@ -87,6 +88,8 @@ def _by_taint_or_autonomy(
     tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: Reading | None, *, wary: bool, shows_keys: bool
 ) -> Ruling:
     """The ruling about a call that no rule forbids."""
+    if tool.must_ask is not None and (why := tool.must_ask(arguments, grant.roots)):
+        return _by_name(tool, arguments, grant, why, wary=wary)
     if wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
         sentence = f"This turn has read what strangers may have written, and {tool.name!r} has effects."
         return Ruling(Verdict.ASK, sentence, wary=True)
@@ -94,6 +97,18 @@ def _by_taint_or_autonomy(
     if (allowing := _allowing(allows, arguments, reading)) is not None:
         return Ruling(Verdict.ALLOW, _said(allowing), allowing)
     return _by_autonomy(tool, grant, shows_keys=shows_keys)
+
+
+def _by_name(tool: Tool, arguments: Mapping[str, Any], grant: Grant, why: str, *, wary: bool) -> Ruling:
+    """About a call that must be approved whatever is confirmed: only a rule that names the thing itself allows it."""
+    if wary:
+        return Ruling(Verdict.ASK, why, wary=True)
+    for rule in grant.rules:
+        if rule.verdict is Verdict.ALLOW and rule.argument and concerns(rule, tool):
+            names_it = tool.must_ask is not None and tool.must_ask({rule.argument: rule.pattern}, grant.roots)
+            if names_it and _allowing([rule], arguments, None) is not None:
+                return Ruling(Verdict.ALLOW, _said(rule), rule)
+    return Ruling(Verdict.ASK, why)
 
 
 def allowed_by(rules: Iterable[Rule], tool: Tool, arguments: Mapping[str, Any]) -> Rule | None:

@@ -133,7 +133,9 @@ def _running(cmd: str, value: dict[str, Any], _: Mapping[str, Any]) -> View | No
             said, wrong = _lines(out), _lines(errors)
             facts: dict[str, Any] = {"exit": code, "stderr_lines": len(wrong)}
             facts |= {name: value[name] for name in ("signal", "limit", "engine", "profile") if value.get(name)}
-            return View(cmd, "lines", [*said, *wrong], facts, both_ends=True, whole=not value.get("truncated"))
+            notes = tuple(note for note in value.get("notes", ()) if isinstance(note, str))
+            whole = not value.get("truncated")
+            return View(cmd, "lines", [*said, *wrong], facts, notes, both_ends=True, whole=whole)
     return None
 
 

@@ -59,7 +59,8 @@ class Context:
 
     `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it. `thread`
     names the conversation that the turn belongs to, if it belongs to one. `tainted_by` names
-    the untrusted content that the turn had read before this call.
+    the untrusted content that the turn had read before this call. `approved` says that the call was decided about, so
+    that whatever in it needed approval has it.
 
     With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
@@ -78,6 +79,7 @@ class Context:
     tainted_by: tuple[str, ...] = ()
     recorder: Recorder = field(default=_NO_RECORDER, repr=False, compare=False)
     trial: Trial | None = field(default=None, repr=False, compare=False)
+    approved: bool = False
 
     @property
     def idempotency_key(self) -> str:

@@ -58,12 +58,14 @@ class Change:
 
     `before` is the SHA-256 that the file must have when the change happens, "" if it must not exist, None if
     anything may be there. A new file gets mode 0644; `keep_mode` keeps the permissions of the one it replaces.
+    Only an `approved` change may be of a name that other programs obey and that may be written after approval.
     """
 
     path: str
     content: bytes | None
     before: str | None = None
     keep_mode: bool = False
+    approved: bool = False
 
 
 class FileOps(Protocol):

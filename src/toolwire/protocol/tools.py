@@ -61,6 +61,7 @@ class Tool:
     nothing that it has done before and gives the same answer. A shell tool with a `reading_box` runs a command that
     only reads where nothing can be written and nothing reached, and tries others where they change nothing, so that
     a person is asked only about those that write.
+    `must_ask(arguments, roots)` says why a call needs approval whatever is confirmed; "" where it does not.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Tool:
     validator: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     target: Any = None
     reading_box: bool = False
+    must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function behind an in-process tool directly, as if it had never been decorated."""

@@ -100,6 +100,7 @@ def _change(files: FileOps, root: str, asked: Mapping[str, Any]) -> None:
             None if one["content"] is None else base64.b64decode(one["content"], validate=True),
             one["before"],
             bool(one["keep_mode"]),
+            one.get("approved") is True,
         )
         for one in asked["changes"]
     ]

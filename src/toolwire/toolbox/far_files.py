@@ -70,6 +70,7 @@ class FarFiles:
                 "content": None if change.content is None else base64.b64encode(change.content).decode(),
                 "before": change.before,
                 "keep_mode": change.keep_mode,
+                "approved": change.approved,
             }
             for change in changes
         ]

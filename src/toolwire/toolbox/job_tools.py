@@ -26,6 +26,7 @@ class JobOutput(TypedDict):
     exit_code: Annotated[int | None, Field(description="Its exit code once it has finished.")]
     seconds: Annotated[int, Field(description="How long ago it was started.")]
     problem: Annotated[str, Field(description="Why it failed, if it did.")]
+    notes: Annotated[list[str], Field(description="What toolwire protected from it or moved aside, once it has ended.")]
 
 
 class JobList(TypedDict):
@@ -180,4 +181,5 @@ def _shown(job: Job, after: int, context: Context) -> JobOutput:
         "exit_code": ran.exit_code if ran is not None else None,
         "seconds": int(time.time() - job.began),
         "problem": str(failed) if failed is not None else "",
+        "notes": list(ran.notes) if ran is not None else [],
     }

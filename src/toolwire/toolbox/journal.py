@@ -79,7 +79,7 @@ class Journal:
         return Plan(tuple(swaps), missing, key, note)
 
     def _swap(self, number: int, change: Change) -> Swap:
-        refuse_protected(change.path)
+        refuse_protected(change.path, approved=change.approved)
         slot = slot_name(number)
         old = _seen(self._place, change)
         if change.content is None:
@@ -107,7 +107,7 @@ class Journal:
         self._sync(self._fd)
 
     def _apply(self, swap: Swap) -> None:
-        refuse_protected(swap.path)
+        refuse_protected(swap.path, approved=True)  # what is in a plan was looked at when it was made
         with self._parent(swap.path, make=swap.action != "remove") as target:
             if self._is_applied(swap, target):
                 return

@@ -76,7 +76,7 @@ class MemoryFiles:
 
     def _check(self, name: str, change: Change) -> None:
         refuse_controls(name)
-        refuse_protected(name)
+        refuse_protected(name, approved=change.approved)
         now = self.files.get(name)
         if now is None and not isinstance(missing := self._missing(name), FileNotFoundError):
             raise missing

@@ -1,17 +1,19 @@
 """The tool that applies a patch to several files, all or none."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal, TypedDict
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import changed
 from toolwire.toolbox.applying import DoesNotApply, added, applied
 from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.patches import LONGEST_PATCH, BadPatch, FilePatch, read_patch
 from toolwire.toolbox.places import Place, destination, load, text_of, wrong
+from toolwire.toolbox.protected import asks_about
 from toolwire.toolbox.ruled_files import CHANGES, ruled
 from toolwire.toolbox.writing import digest, once
 
@@ -58,7 +60,16 @@ def apply_patch_tool(files: FileOps) -> Tool:
         allowed = ruled(files, context, CHANGES, *_named(patch))
         return once(allowed, context, lambda: _plan(allowed, context, patch))
 
-    return apply_patch
+    return changed(apply_patch, must_ask=_asks_about_patch)
+
+
+def _asks_about_patch(arguments: Mapping[str, Any], roots: tuple[str, ...]) -> str:
+    """Why a patch needs approval: a file in it does."""
+    try:
+        patches = read_patch(str(arguments.get("patch", "")))
+    except BadPatch:
+        return ""
+    return asks_about([path for patch in patches for path in (patch.path, patch.target)], roots)
 
 
 def _named(text: str) -> Iterator[str]:

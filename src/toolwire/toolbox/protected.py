@@ -1,12 +1,15 @@
-"""Names that no file tool may write, because something later runs or obeys what is in them.
+"""Names that file tools may not write, or only after approval, because other programs obey what is in them.
 
-They are refused whether they exist or not, however they are spelled; `protocol/obeyed.py` has the list.
+That holds whether they exist or not, however they are spelled; `protocol/obeyed.py` has the list.
 """
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from toolwire.protocol.files import Protected
 from toolwire.protocol.obeyed import OWN_STATE, Obeyed, class_of, is_own_state
 
-__all__ = ["OWN_STATE", "is_own_state", "refuse_own_state", "refuse_protected"]
+__all__ = ["OWN_STATE", "asks_about", "asks_about_path", "is_own_state", "refuse_own_state", "refuse_protected"]
 
 
 def refuse_protected(path: str, *, approved: bool = False) -> None:
@@ -21,3 +24,22 @@ def refuse_own_state(path: str) -> None:
     for part in path.split("/"):
         if is_own_state(part):
             raise Protected(part)
+
+
+def asks_about_path(arguments: Mapping[str, Any], roots: tuple[str, ...]) -> str:
+    """Why a change of one file needs approval whatever is confirmed; "" for an ordinary file."""
+    return asks_about([str(arguments.get("path", ""))], roots)
+
+
+def asks_about(paths: Iterable[str], roots: tuple[str, ...]) -> str:
+    """The same for several files. What is never written is refused later and needs no approval."""
+    for path in paths:
+        found = class_of(_inside(path, roots))
+        if found is not None and found[0] is Obeyed.ASKED:
+            return f"Other programs obey {found[1]!r}, so it is written only after approval."
+    return ""
+
+
+def _inside(path: str, roots: tuple[str, ...]) -> str:
+    """A path without the granted folder that it begins with, whose own name does not matter."""
+    return next((path.removeprefix(root) for root in roots if path.startswith(f"{root}/")), path)

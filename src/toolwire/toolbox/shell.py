@@ -51,6 +51,7 @@ class BashOutput(TypedDict):
     truncated: Annotated[bool, Field(description="Whether something of stdout or stderr is left out.")]
     engine: Annotated[str, Field(description="The sandbox engine that confined it.")]
     profile: Annotated[str, Field(description="Digest of the rules that confined it.")]
+    notes: Annotated[list[str], Field(description="What toolwire protected from it or moved aside, if anything.")]
 
 
 class WayOut(Protocol):
@@ -180,6 +181,7 @@ def bash_output(ran: Ran) -> BashOutput:
         "truncated": ran.stdout.truncated or ran.stderr.truncated,
         "engine": ran.engine,
         "profile": ran.profile,
+        "notes": list(ran.notes),
     }
 
 

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import orjson
@@ -14,9 +15,11 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import changed
 from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.places import Place, destination, load, places, refusal, text_of, wrong
+from toolwire.toolbox.protected import asks_about_path
 from toolwire.toolbox.replacing import replaced
 from toolwire.toolbox.ruled_files import CHANGES, ruled
 
@@ -65,7 +68,7 @@ def write_tool(files: FileOps) -> Tool:
         allowed = ruled(files, context, Reach.CHANGES, path)
         return once(allowed, context, lambda: _write(allowed, context, path, _encoded(content), mode == "append"))
 
-    return write
+    return changed(write, must_ask=asks_about_path)
 
 
 class EditOutput(TypedDict):
@@ -107,7 +110,7 @@ def edit_tool(files: FileOps) -> Tool:
         allowed = ruled(files, context, CHANGES, path)
         return once(allowed, context, lambda: _edit(allowed, context, path, (old_text, new_text), replace_all))
 
-    return edit
+    return changed(edit, must_ask=asks_about_path)
 
 
 def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change], Place, Output]]) -> Output:
@@ -121,7 +124,8 @@ def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change]
     changes, place, output = work()
     key = context.idempotency_key if context.call_id else ""
     try:
-        files.change(place.root, changes, key=key, note=orjson.dumps(output).decode())
+        approved = [replace(change, approved=context.approved) for change in changes]
+        files.change(place.root, approved, key=key, note=orjson.dumps(output).decode())
     except OSError as error:
         if error.errno not in _NO_WORD:
             raise refusal(place.shown, error, "write") from None

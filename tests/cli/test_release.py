@@ -1,0 +1,71 @@
+"""`toolwire release`: what a command made under a name that others obey, held back and given back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolwire.cli.exits import Exit
+
+from .conftest import Inside
+
+SETTINGS = """
+[tools]
+groups = ["coding", "shell"]
+[grant]
+tier = "run"
+permissions = ["file_read", "file_write", "shell"]
+autonomy = "full"
+"""
+MAKE = (
+    "mkdir -p sub/.vscode .github/workflows && echo '{}' > sub/.vscode/tasks.json "
+    "&& echo on: push > .github/workflows/ci.yml"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "toolwire.toml").write_text(SETTINGS, encoding="utf-8")
+    return tmp_path
+
+
+def held(project: Path) -> list[str]:
+    return sorted(str(path.relative_to(project)) for path in project.rglob("*.held-back-*"))
+
+
+def test_what_a_command_made_is_told_listed_and_released(inside: Inside, project: Path) -> None:
+    told = inside("call", "bash", f"command={MAKE}", "--json")
+    lies_at = held(project)
+    assert [name.partition(".held")[0] for name in lies_at] == [".github/workflows", "sub/.vscode"]
+    for name in lies_at:
+        assert f"toolwire release {name}" in json.dumps(json.loads(told.out)), told.out
+
+    assert all(name in inside("release").out for name in lies_at)
+    assert inside("release", lies_at[0]).out == "Released .github/workflows.\n"
+    assert inside("release", "./sub/.vscode/").out == "Released sub/.vscode.\n"
+
+    assert (project / ".github/workflows/ci.yml").read_text() == "on: push\n"
+    assert (project / "sub/.vscode/tasks.json").read_text() == "{}\n"
+    assert inside("release").out == "Nothing is held back in this folder.\n"
+    again = inside("call", "bash", "command=cat sub/.vscode/tasks.json; echo x > own", "--json")
+    assert (again.code, held(project)) == (Exit.DONE, []), "what was released is not held back again"
+
+
+def test_nothing_else_is_renamed(inside: Inside, project: Path) -> None:
+    (project / ".vscode.held-back-1a2b3c4d").mkdir()
+    (project / ".vscode").mkdir()
+    (project / "notes.held-back").touch()
+
+    taken = inside("release", ".vscode")
+    missing = inside("release", "notes.held-back")
+
+    assert (taken.code, missing.code) == (Exit.FAILED, Exit.NOT_FOUND)
+    assert "exists already" in taken.err
+    assert held(project) == [".vscode.held-back-1a2b3c4d"]
+
+
+def test_T23_a_command_cannot_release_what_it_made(inside: Inside, project: Path) -> None:
+    inside("call", "bash", f"command={MAKE}")
+    inside("call", "bash", "command=mv sub/.vscode.held-back-* sub/.vscode && touch x")
+
+    assert not (project / "sub/.vscode").exists()
