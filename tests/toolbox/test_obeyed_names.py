@@ -15,10 +15,11 @@ from toolwire.testing import ScriptedModel
 from toolwire.toolbox import coding, other_names
 
 ASKED = """
-.vscode/settings.json sub/.vscode/tasks.json .github/workflows/ci.yml .idea/workspace.xml .claude/settings.json
-.mcp.json .envrc .husky/pre-commit .pre-commit-config.yaml .gitlab-ci.yml .npmrc packages/app/.npmrc pip.conf .cargo/config.toml
-sitecustomize.py .devcontainer/devcontainer.json .zed/tasks.json .windsurf/x .cursor/mcp.json .codex/config.toml
-.VSCode/settings.json .Envrc ./.vscode/settings.json a//.vscode/x
+.vscode/settings.json sub/.vscode/tasks.json .github/workflows/ci.yml .idea/workspace.xml
+.claude/settings.json .mcp.json .envrc .husky/pre-commit .pre-commit-config.yaml .gitlab-ci.yml .npmrc
+packages/app/.npmrc pip.conf .cargo/config.toml sitecustomize.py .devcontainer/devcontainer.json
+.zed/tasks.json .windsurf/x .cursor/mcp.json .codex/config.toml .VSCode/settings.json .Envrc
+./.vscode/settings.json a//.vscode/x
 """.split()
 REFUSED = ".git/hooks/pre-commit .toolwire/x toolwire.toml sub/toolwire.toml .bashrc .ssh/config .gitmodules".split()
 PLAIN = "src/main.py .gitignore AGENTS.md .github/ISSUE_TEMPLATE/bug.md vscode/settings.json Makefile".split()
