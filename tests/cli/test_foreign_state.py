@@ -6,17 +6,36 @@ reach it. It is compared byte for byte.
 
 import json
 import os
+import shutil
+import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, scripted
+from toolwire import Agent, Grant, Status, Tier
+from toolwire.cli.door import unexpected
 from toolwire.cli.exits import Exit
+from toolwire.errors import ToolFailure
+from toolwire.protocol.context import Context
+from toolwire.protocol.files import Change, UntrustedState
+from toolwire.settings import state_folder, trust
+from toolwire.te.kept import Kept, fetch, keep
+from toolwire.testing import ScriptedModel
+from toolwire.toolbox import LocalFiles, read_tool, write_tool
 from toolwire.toolbox.beneath import exchange
+from toolwire.toolbox.canvas import canvas_tool
+from toolwire.toolbox.far_files import FarFiles
+from toolwire.toolbox.far_ways import OverProcess
+from toolwire.toolbox.todos import FileTodos
 
 WRITING = ("--tools", "coding", "--tier", "run", "--allow", "file_write", "--allow", "file_read", "--yes")
 WRITE = ("call", "write", "path=note.txt", "content=hello", *WRITING)
@@ -269,3 +288,356 @@ def test_T74_a_model_is_not_even_asked_in_a_project_with_state_of_another_maker(
 
         victim.state.rename(victim.project.parent / "removed")
         assert victim.stage().run("ask", "What is in README?", *model.flags).out == "It is a project.\n"
+
+
+def own(victim: Victim) -> None:
+    """The user has worked in this project before."""
+    assert victim.run("call", "echo", "message=hi").code == Exit.DONE
+
+
+NAMES = (
+    "logs owners artifacts canvas todos changes store.db store.db-wal store.db-shm store.db-journal audit.key "
+    "errors.log history signature .gitignore"
+).split()
+LOOKING = (["logs"], ["status"], ["metrics"], ["approvals"], ["audit", "verify"], ["doctor"])
+WORKING = (["call", "echo", "message=hi"], ["audit", "checkpoint"])
+
+
+def test_T75_control_what_is_written_through_a_link_lands_outside(victim: Victim) -> None:
+    victim.state.mkdir()
+    (victim.state / "logs").symlink_to(victim.home / "empty")
+    before = victim.outside()
+    (victim.state / "logs" / "audit.jsonl").write_text("a row\n")
+    assert victim.outside().keys() - before.keys() == {"empty/audit.jsonl"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("whose", ["cloned", "own"])
+def test_T75_nothing_is_written_or_read_through_a_link_in_a_state_folder(victim: Victim, name: str, whose: str) -> None:
+    if whose == "own":
+        own(victim)
+        part = victim.state / name
+        if part.is_dir():
+            shutil.rmtree(part)
+        part.unlink(missing_ok=True)
+    victim.state.mkdir(exist_ok=True)
+    is_file = "." in name or name in {"history", "signature"}
+    (victim.state / name).symlink_to(victim.home / ("new" if is_file else "empty"))
+    before = victim.outside()
+    for words in WORKING:
+        assert victim.run(*words).code in {Exit.USAGE, Exit.STORE, Exit.NOT_FOUND}, words
+    for words in LOOKING:
+        victim.run(*words)
+    assert victim.run("trust", ".toolwire").code == Exit.USAGE
+    assert victim.outside() == before
+
+
+@pytest.mark.parametrize("target", ["empty", "missing", ".ssh"])
+def test_T75_a_state_folder_that_is_a_link_is_refused(victim: Victim, target: str) -> None:
+    victim.state.symlink_to(victim.home / target)
+    before = victim.outside()
+    for words in (*WORKING, *LOOKING, ["trust", ".toolwire"], [*WRITE, "--home", str(victim.home / ".local" / "x")]):
+        told = victim.run(*words)
+        assert words in LOOKING or told.code in {Exit.USAGE, Exit.NOT_FOUND, Exit.FAILED}, (words, told)
+    assert "is a link" in victim.run("call", "echo", "message=hi").err
+    assert victim.outside() == before
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o770])
+def test_T75_a_state_folder_of_the_users_own_is_closed_to_others(victim: Victim, mode: int) -> None:
+    own(victim)
+    victim.state.chmod(mode)
+    own(victim)
+    assert stat.S_IMODE(victim.state.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o700])
+@pytest.mark.parametrize("content", ["todos/a.json", "canvas/main.html", "logs/audit-2026-01-01.jsonl", "unknown"])
+def test_T75_a_state_folder_of_another_maker_is_refused_without_a_store_too(
+    victim: Victim, mode: int, content: str
+) -> None:
+    (victim.state / content).parent.mkdir(parents=True)
+    (victim.state / content).write_text("[]")
+    victim.state.chmod(mode)
+    told = victim.run("call", "echo", "message=hi")
+    assert (told.code, f"toolwire trust {victim.state}" in told.err) == (Exit.USAGE, True)
+    assert not (victim.state / "store.db").exists()
+    assert victim.run("trust", ".toolwire").code == Exit.DONE
+    own(victim)
+    assert stat.S_IMODE(victim.state.stat().st_mode) == 0o700
+
+
+def test_a_state_folder_with_nothing_in_it_is_taken(victim: Victim) -> None:
+    """A project may keep the folder with its `.gitignore`; a process may die right after it made it."""
+    victim.state.mkdir(mode=0o777)
+    (victim.state / ".gitignore").write_text("*\n")
+    (victim.state / "signature").write_text("forged\n")
+    own(victim)
+    assert stat.S_IMODE(victim.state.stat().st_mode) == 0o700
+
+
+def test_T75_a_state_folder_of_another_user_of_the_machine_is_refused(victim: Victim) -> None:
+    own(victim)
+    for mode in (0o777, 0o700):
+        victim.state.chmod(mode)
+        os.chown(victim.state, 54_321, -1)
+        told = victim.run("call", "echo", "message=hi")
+        assert (told.code, "belongs to another user" in told.err) == (Exit.USAGE, True)
+        assert victim.run("trust", ".toolwire").code == Exit.USAGE
+        os.chown(victim.state, os.geteuid(), -1)
+    own(victim)
+
+
+def test_T75_a_copy_of_a_state_folder_is_not_the_users_until_they_say_so(victim: Victim) -> None:
+    own(victim)
+    copy = victim.project.parent / "copy"
+    shutil.copytree(victim.project, copy)
+    there = replace(victim.stage(), folder=copy)
+    assert there.run("call", "echo", "message=hi").code == Exit.USAGE
+    assert there.run("trust", ".toolwire").code == Exit.DONE
+    assert there.run("call", "echo", "message=hi").code == Exit.DONE
+
+
+def checkpoint_key(victim: Victim) -> str:
+    return str(json.loads(victim.run("audit", "checkpoint").out)["key"])
+
+
+FORGED = bytes(range(32))
+FORGED_PUBLIC = Ed25519PrivateKey.from_private_bytes(FORGED).public_key().public_bytes_raw().hex()
+
+
+def test_T75_a_key_of_another_maker_signs_no_checkpoint(victim: Victim) -> None:
+    own(victim)
+    mine = checkpoint_key(victim)
+    assert (checkpoint_key(victim), mine == FORGED_PUBLIC) == (mine, False)
+
+    (victim.state / "audit.key").write_bytes(FORGED)
+    told = victim.run("audit", "checkpoint")
+    assert (told.code, told.out, "was not made here by your toolwire" in told.err) == (Exit.USAGE, "", True)
+    (victim.state / "audit.key").unlink()
+    assert checkpoint_key(victim) not in {mine, FORGED_PUBLIC}
+
+
+def test_T75_control_a_key_that_the_user_trusts_signs(victim: Victim) -> None:
+    """An older version made keys without proof; whoever trusts the folder trusts the key in it."""
+    own(victim)
+    (victim.state / "audit.key").write_bytes(FORGED)
+    assert victim.run("trust", ".toolwire").code == Exit.DONE
+    assert checkpoint_key(victim) == FORGED_PUBLIC
+
+
+def test_T75_a_key_in_a_folder_that_is_only_named_signs_nothing(victim: Victim) -> None:
+    assert victim.run("call", "echo", "message=hi", "--home", "kept").code == Exit.DONE
+    (victim.project / "kept" / "audit.key").write_bytes(FORGED)
+    told = victim.run("audit", "checkpoint", "--home", "kept")
+    assert (told.code, told.out) == (Exit.USAGE, "")
+
+
+def test_T75_a_relative_home_in_the_environment_does_not_make_a_clones_folder_the_users(
+    victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLWIRE_STORE__HOME", "kept")
+    own(victim)
+    monkeypatch.setenv("XDG_STATE_HOME", str(victim.home / "of-another"))
+    assert victim.run("call", "echo", "message=hi").code == Exit.USAGE
+
+
+def test_a_record_of_an_older_version_is_still_the_users_own(victim: Victim) -> None:
+    """It had a token in the store and in the state folder, and no signature."""
+    own(victim)
+    token = "1" * 64
+    with closing(sqlite3.connect(victim.state / "store.db")) as store, store:
+        store.execute("UPDATE own SET token = ?", (token,))
+    (victim.state / "signature").unlink()
+    (victim.state / "audit.key").write_bytes(FORGED)
+    assert victim.run("call", "echo", "message=hi").code == Exit.USAGE
+    trust(victim.state / "store.db", token, state_folder())
+    own(victim)
+    assert (victim.state / "signature").is_file()
+    assert checkpoint_key(victim) == FORGED_PUBLIC
+    assert victim.run(*WRITE).code == Exit.DONE
+
+
+def test_T75_pages_and_plans_are_kept_nowhere_that_another_maker_chose(victim: Victim) -> None:
+    """Also where the record is in memory, and for programs that use these tools without a record."""
+    for name in ("canvas", "todos"):
+        victim.state.mkdir(exist_ok=True)
+        (victim.state / name).symlink_to(victim.home / "empty")
+    before = victim.outside()
+    show = ("call", "canvas", "title=Hi", "--tools", "canvas", "--yes")
+    assert victim.run(*show).code == Exit.USAGE
+    victim.project.joinpath("toolwire.toml").write_text('[store]\nkind = "memory"\n')
+    assert victim.run("trust").code == Exit.DONE
+    assert victim.run(*show).code == Exit.USAGE
+    with pytest.raises(ToolFailure, match="link or a special file"):
+        canvas_tool(victim.state / "canvas").target.invoke({"title": "Hi"}, Context())
+    for work in (
+        FileTodos(victim.state / "todos").read,
+        lambda name: FileTodos(victim.state / "todos").write(name, []),
+    ):
+        with pytest.raises(UntrustedState):
+            work("conversation")
+    assert victim.outside() == before
+
+    shutil.rmtree(victim.state)
+    assert victim.run(*show).code == Exit.DONE
+    FileTodos(victim.state / "todos").write("conversation", [])
+    assert FileTodos(victim.state / "todos").read("conversation") == []
+
+
+def test_T75_an_error_is_logged_through_no_link_and_into_no_folder_of_another_maker(victim: Victim) -> None:
+    victim.state.mkdir()
+    (victim.state / "errors.log").symlink_to(victim.home / ".bashrc")
+    before = victim.outside()
+    for _ in range(2):
+        assert unexpected(RuntimeError("odd")) == Exit.UNEXPECTED
+        (victim.state / "errors.log").unlink()
+        (victim.state / "errors.log").write_text("theirs")
+    assert victim.outside() == before
+    assert (victim.state / "errors.log").read_text() == "theirs"
+    (victim.state / "errors.log").unlink()
+    unexpected(RuntimeError("odd"))
+    assert "RuntimeError: odd" in (victim.state / "errors.log").read_text()
+
+
+def test_T75_outputs_of_te_are_kept_in_no_folder_of_another_maker(victim: Victim) -> None:
+    victim.state.mkdir()
+    (victim.state / "artifacts").symlink_to(victim.home / "empty")
+    before = victim.outside()
+    kept = Kept("ls", "lines", 1, (("a",),))
+    environ = {"TOOLWIRE_STORE__HOME": ".toolwire"}
+    handle = keep(kept, environ)
+    assert fetch(handle, environ) == kept
+    assert victim.outside() == before
+
+
+async def test_T74_an_agent_in_python_writes_beside_no_state_of_another_maker(victim: Victim) -> None:
+    through_a_path(victim)
+    before = victim.outside()
+    grant = Grant(Tier.RUN, frozenset({"file_read", "file_write"}), (str(victim.project),), confirmed=frozenset({"*"}))
+    agent = Agent(ScriptedModel(), [read_tool(LocalFiles()), write_tool(LocalFiles())], grant=grant)
+    assert (await agent.call("read", {"path": "README.md"})).status is Status.SUCCESS
+    told = await agent.call("write", {"path": "note.txt", "content": "x"})
+    assert (told.status, "toolwire trust" in told.text) == (Status.FAILED, True)
+    assert victim.outside() == before
+    shutil.rmtree(victim.state)
+    assert (await agent.call("write", {"path": "note.txt", "content": "x"})).status is Status.SUCCESS
+
+
+def test_T74_the_far_end_on_another_machine_refuses_it_too(victim: Victim) -> None:
+    through_a_path(victim)
+    before, root = victim.outside(), str(victim.project)
+    send = OverProcess((sys.executable, "-m", "toolwire.toolbox.far_end", root))
+    try:
+        files = FarFiles(send)
+        with files.open(root, "README.md") as file:
+            assert file.read() == b"A project.\n"
+        with pytest.raises(UntrustedState, match="toolwire trust"):
+            files.change(root, [Change("note.txt", b"x")])
+        assert victim.outside() == before
+        shutil.rmtree(victim.state)
+        files.change(root, [Change("note.txt", b"x")])
+    finally:
+        send.close()
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+from toolwire.protocol.files import Change
+from toolwire.toolbox import LocalFiles
+
+def sync(descriptor):
+    if (Path(sys.argv[1]) / ".toolwire" / "changes" / "plan").exists():
+        os._exit(9)
+
+LocalFiles(sync).change(sys.argv[1], [Change("a.txt", b"new", before="")])
+"""
+
+
+def test_T74_a_plan_of_the_users_own_counts_only_where_it_was_written(tmp_path: Path) -> None:
+    """Control: in its own folder the same plan is carried out by the next write."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for root in (first, second):
+        root.mkdir()
+        LocalFiles().change(str(root), [Change("b.txt", b"made here")])
+    assert subprocess.run([sys.executable, "-c", DYING, str(first)]).returncode == 9
+    for name in ("plan", "new-0"):
+        os.link(first / ".toolwire" / "changes" / name, second / ".toolwire" / "changes" / name)
+    assert [(root / "a.txt").exists() for root in (first, second)] == [False, False]
+    for root in (second, first):
+        LocalFiles().change(str(root), [Change("b.txt", b"again")])
+    assert [(root / "a.txt").exists() for root in (first, second)] == [True, False]
+
+
+def git(folder: Path, *words: str) -> None:
+    named = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def pulled(victim: Victim) -> Callable[[Callable[[Path], None]], None]:
+    """A project that the user has worked in, and whose next pull brings what `plant` puts into its state folder."""
+    upstream = victim.project.parent / "upstream"
+    git(victim.project.parent, "init", "-q", str(upstream))
+    (upstream / "README.md").write_text("A project.\n")
+    git(upstream, "add", "-A")
+    git(upstream, "commit", "-qm", "first")
+    shutil.rmtree(victim.project)
+    git(victim.project.parent, "clone", "-q", str(upstream), str(victim.project))
+    os.chdir(victim.project)
+    own(victim)
+    assert victim.run(*WRITE).code == Exit.DONE
+
+    def pull(plant: Callable[[Path], None]) -> None:
+        (upstream / ".toolwire").mkdir()
+        plant(upstream / ".toolwire")
+        git(upstream, "add", "-Af")
+        git(upstream, "commit", "-qm", "second")
+        git(victim.project, "pull", "-q")
+
+    return pull
+
+
+Pull = Callable[[Callable[[Path], None]], None]
+
+
+def test_T76_control_a_pull_replaces_what_lies_in_an_ignored_folder(victim: Victim, pulled: Pull) -> None:
+    before = (victim.state / "store.db").read_bytes()
+    pulled(lambda state: (state / "store.db").write_bytes(b"theirs") and None)
+    assert (victim.state / "store.db").read_bytes() == b"theirs" != before
+
+
+def test_T76_a_plan_that_a_pull_brings_is_not_carried_out(victim: Victim, pulled: Pull) -> None:
+    def plant(state: Path) -> None:
+        planted = replace(victim, project=state.parent)
+        by_a_plain_slot(planted)
+
+    pulled(plant)
+    assert victim.run(*READ).code == Exit.DONE
+    assert victim.run(*WRITE).code == Exit.DONE
+    assert (victim.project / "README.md").read_text() == "A project.\n"
+    assert sorted(path.name for path in victim.changes.iterdir()) == ["done", "lock"]
+
+
+def test_T76_a_store_that_a_pull_brings_is_refused(victim: Victim, pulled: Pull, tmp_path: Path) -> None:
+    stranger = Stage(tmp_path, {"HOME": str(tmp_path / "stranger"), "TOOLWIRE_TRUST": ""})
+    assert stranger.run("call", "echo", "message=hi", "--home", "theirs").code == Exit.DONE
+    pulled(lambda state: shutil.copy(tmp_path / "theirs" / "store.db", state) and None)
+    told = victim.run("call", "echo", "message=hi")
+    assert (told.code, "toolwire trust" in told.err) == (Exit.USAGE, True)
+
+
+def test_T76_a_key_and_a_link_that_a_pull_brings_lead_nowhere(victim: Victim, pulled: Pull) -> None:
+    def plant(state: Path) -> None:
+        (state / "audit.key").write_bytes(FORGED)
+        (state / "canvas").symlink_to(victim.home / "empty")
+
+    pulled(plant)
+    before = victim.outside()
+    told = victim.run("audit", "checkpoint")
+    assert (told.code, told.out) == (Exit.USAGE, "")
+    (victim.state / "canvas").unlink()
+    told = victim.run("audit", "checkpoint")
+    assert (told.code, told.out) == (Exit.USAGE, "")
+    assert victim.outside() == before
