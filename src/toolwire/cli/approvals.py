@@ -20,7 +20,7 @@ from toolwire.cli.plain import plain
 from toolwire.cli.resuming import resume_command_of
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, distinct
-from toolwire.decide.patterns import offered_pattern, pattern_rule
+from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.record.contract import Store
@@ -195,7 +195,9 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
     if card.stands_until:
         screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
     elif card.state is ApprovalState.OPEN and (offered := shown_pattern(card.tool, card.arguments)):
-        screen.out.print(Text(f"  for all like it: --pattern {shlex.quote(offered)}", "dim"), soft_wrap=True)
+        covers = pattern_scope(card.arguments, offered)
+        told = f"  for all like it: --pattern {shlex.quote(offered)} ({covers})"
+        screen.out.print(Text(told, "dim"), soft_wrap=True)
 
 
 def standing_line(card: ApprovalCard) -> str:

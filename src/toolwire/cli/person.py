@@ -10,6 +10,7 @@ from toolwire.cli.identity import system_user
 from toolwire.cli.screen import Screen
 from toolwire.cli.terminal_input import discard_typed_ahead, someone_is_there, terminal_line
 from toolwire.cli.text import clean, distinct, one_line
+from toolwire.decide.patterns import pattern_scope
 from toolwire.errors import ToolFailure
 from toolwire.people import Approve
 from toolwire.protocol.approvals import Approval, Scope
@@ -53,9 +54,9 @@ class Person:
             self._show(request)
             like_it = shown_pattern(request.allowed.tool.name, request.allowed.arguments)
             if like_it:
-                self._screen.err.print(
-                    Text(f"p says yes to all of {clean(like_it)!r} for a day.", "dim"), soft_wrap=True
-                )
+                covers = pattern_scope(request.allowed.arguments, like_it)
+                told = f"p says yes to all of {clean(like_it)!r} for a day: {covers}."
+                self._screen.err.print(Text(told, "dim"), soft_wrap=True)
             return await self._decision(request.policy, like_it)
 
     async def _decision(self, policy: str, pattern: str) -> Approval:

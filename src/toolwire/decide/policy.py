@@ -4,7 +4,7 @@ Deny is final, asking wins over allowing, and where no rule speaks the grant's a
 call is strict in the direction that is safe: what denies or asks matches generously, what allows matches exactly.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from posixpath import normpath
 from typing import Any
@@ -13,7 +13,8 @@ from toolwire.decide.families import shows_key_files
 from toolwire.decide.fit import Fit
 from toolwire.decide.loopback import stays_in_box
 from toolwire.decide.matching import SHELL_ARGUMENT, begins, concerns, exactly, meant
-from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
+from toolwire.decide.pinned import pinned
+from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell, runs_others
 from toolwire.decide.trying import may_be_tried, only_looks
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
@@ -191,10 +192,17 @@ def _allowing(rules: Iterable[Rule], arguments: Mapping[str, Any], reading: Read
         if reading is None and isinstance(value, str) and exactly(value, rule.pattern):
             return rule
     shell = [rule for rule in spoken if rule.argument == SHELL_ARGUMENT]
-    if reading is None or reading.doubt or reading.written or not reading.commands or not shell:
+    if reading is None or not reading.sure or reading.written or not reading.commands or not shell:
         return None
-    used = [next((rule for rule in shell if begins(words, rule.pattern)), None) for words in reading.commands]
+    used = [next((rule for rule in shell if _covers(rule, words)), None) for words in reading.commands]
     return None if None in used else used[0]
+
+
+def _covers(rule: Rule, words: Sequence[str]) -> bool:
+    """Whether a rule that allows means a command: its beginning and, of one that runs others, also what it runs."""
+    if not begins(words, rule.pattern):
+        return False
+    return not runs_others(words[0]) or ("*" not in rule.pattern and pinned(words, len(rule.pattern.split())))
 
 
 def _ruin(reading: Reading) -> str:

@@ -113,6 +113,17 @@ def _hands_over(words: Sequence[str]) -> bool:
     return rest is not None and (not rest or rest[0] in _WHATEVER)
 
 
+def edits_in_place(words: Sequence[str]) -> bool:
+    """`sed -i`: it changes the files that it is given, by commands that print, delete or replace, and nothing else."""
+    if words[:1] != ("-i",):
+        return False
+    # A pattern of names that begins with a known letter finds no file that sed would take for an option.
+    return _edits_nothing([word[0] if UNKNOWN in word[1:] and word[0] not in _UNSURE else word for word in words[1:]])
+
+
+_UNSURE = frozenset({"-", UNKNOWN})
+
+
 def _edits_nothing(words: Sequence[str]) -> bool:
     """`sed`: no option that writes, and a script made of commands that print, delete or replace."""
     scripts, rest = [], list(words)

@@ -16,7 +16,7 @@ from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.protocol.values import quick
 
-__all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell"]
+__all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell", "runs_others"]
 
 LONGEST = 10_000
 MOST_NODES = 20_000
@@ -31,6 +31,11 @@ _OPAQUE = frozenset(
 _SYSTEM_FOLDERS = {"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"}
 
 
+def runs_others(name: str) -> bool:
+    """Whether a command is known to run text or other commands."""
+    return base_name(name) in _OPAQUE
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -38,7 +43,8 @@ class Reading:
 
     `written` are the files that redirections write, `opened` those that they read. `doubt` says why the text is not
     fully understood, if so.
-    A `plain` text does nothing but run these commands: no other syntax in it has an effect.
+    A `plain` text does nothing but run these commands: no other syntax in it has an effect. A `sure` one runs these
+    commands and no others, though some of them may run more.
     """
 
     commands: tuple[tuple[str, ...], ...] = ()
@@ -46,6 +52,7 @@ class Reading:
     doubt: str = ""
     plain: bool = False
     opened: tuple[str, ...] = ()
+    sure: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -111,7 +118,7 @@ class _Reader:
             self._look(node)
         plain = self.plain and not self.doubts and not self.written
         doubt = next(iter(self.doubts), self.opaque)
-        return Reading(tuple(self.commands), tuple(self.written), doubt, plain, tuple(self.opened))
+        return Reading(tuple(self.commands), tuple(self.written), doubt, plain, tuple(self.opened), not self.doubts)
 
     def _look(self, node: Any) -> None:
         match node.type:
