@@ -153,7 +153,7 @@ class Hub(Protocol):
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
 
-    def share(self, agent: str) -> Batch: ...
+    def share(self, turn: Turn) -> Batch: ...
 
 
 class Journey:
@@ -271,7 +271,7 @@ class Journey:
         hub, card = self._hub, one.card
         if (place := self._batch.place()) is not None:
             await self._batch.wait(place)
-        share = hub.share(self._turn.agent)
+        share = hub.share(self._turn)
         if (place := share.place()) is not None:
             await self._wait_for_share(share, place)
         try:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from uuid_utils import uuid7
 
-from toolwire.decide.ladder import Case, decide
+from toolwire.decide.ladder import Case, decide, too_many
 from toolwire.define.canonical import digest
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.endings import canceled, refused
@@ -72,7 +72,7 @@ class Runtime:
         new_id: Callable[[], str] = lambda: str(uuid7()),
     ) -> None:
         self.toolbox = toolbox
-        self.store = store
+        self.store: Store = store
         self.executor = executor or InProcessExecutor()
         self.approve = approve
         self.suspends = suspends
@@ -87,7 +87,7 @@ class Runtime:
         self.seal = os.urandom(_SEAL_BYTES)
         self._offer: tuple[Grant | None, tuple[Tool, ...]] = (None, ())
         self._running: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
-        self._shares: dict[str, Batch] = {}
+        self._shares: dict[tuple[str, str], Batch] = {}
 
     def change_tools(self, toolbox: Toolbox) -> None:
         """Know other tools from now on."""
@@ -143,9 +143,14 @@ class Runtime:
         self.secrets = self.secrets.plus(held, _MOST_PASSWORDS)
         return changed(call, arguments=arguments, raw=None)
 
-    async def accept(self, turn: Turn, reply: Reply, names: frozenset[str]) -> list[Accepted]:
-        """Judge the calls of a reply and write reply and calls down together, before any of them runs."""
+    async def accept(self, turn: Turn, reply: Reply, names: frozenset[str], left_out: int = 0) -> list[Accepted]:
+        """Judge the calls of a reply and write reply and calls down together, before any of them runs.
+
+        Of a reply with too many calls, the last is refused for itself and all that were `left_out`.
+        """
         accepted = self._judge(turn, reply.calls, names)
+        if left_out and accepted:
+            accepted[-1] = self._refuse_rest(turn, accepted[-1].card.call, left_out)
         await self.store.replied(turn, reply, list(map(_card_of, accepted)), list(map(self._decided, accepted)))
         return accepted
 
@@ -218,13 +223,14 @@ class Runtime:
     async def close(self) -> None:
         await self.executor.close()
 
-    def share(self, agent: str) -> Batch:
-        """The places that the calls of an agent have."""
-        share = self._shares.get(agent)
+    def share(self, turn: Turn) -> Batch:
+        """The places that the calls of a turn's agent have."""
+        whose = (turn.project, turn.agent)
+        share = self._shares.get(whose)
         if share is None:
             if len(self._shares) >= _MOST_SHARES:
-                self._shares = {name: kept for name, kept in self._shares.items() if kept.busy}
-            share = self._shares[agent] = Batch(self.in_flight)
+                self._shares = {other: kept for other, kept in self._shares.items() if kept.busy}
+            share = self._shares[whose] = Batch(self.in_flight)
         return share
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision:
@@ -249,6 +255,10 @@ class Runtime:
             judged.append(_accepted(self._card(turn, call, decision, alone=len(calls) == 1), decision))
         return judged
 
+    def _refuse_rest(self, turn: Turn, call: ToolCall, left_out: int) -> Accepted:
+        decision = too_many(call, turn.limits.calls_per_step, left_out)
+        return _accepted(self._card(turn, call, decision, alone=False), decision)
+
     def _card(self, turn: Turn, call: ToolCall, decision: Decision, *, alone: bool) -> CallCard:
         """A call that is alone starts at once, so its card is opened as started: one write less."""
         tool = decision.tool if isinstance(decision, Allowed) else self.toolbox.get(call.name)
@@ -269,8 +279,9 @@ class Runtime:
             case NeedsApproval(reason=reason):
                 said = {"reason": reason}
                 return AuditRow.about(one.card, "awaiting_approval", self.clock(), rule="confirmation", detail=said)
-            case Denied(rule=rule):
-                return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result)
+            case Denied(rule=rule, left_out=left_out):
+                also = {"left_out": left_out} if left_out else None
+                return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result, detail=also)
 
 
 def _twin_key(one: Accepted) -> tuple[str, ...] | None:

@@ -77,6 +77,15 @@ def decide(case: Case) -> Decision:
     return asks or _allowed(case, tool, checked)
 
 
+def too_many(call: ToolCall, most: int, left_out: int) -> Denied:
+    """The one answer to all calls of a reply beyond the first: this one, and those that were left out."""
+    sentence = (
+        f"Only the first {most} calls of one reply are run. This one and {left_out:,} more were left out; "
+        "send what is still needed in the next reply."
+    )
+    return Denied(call, Code.PERMISSION_DENIED, sentence, "limits", left_out)
+
+
 def preflight(case: Case) -> list[Issue]:
     """Everything that stands between this call and its execution. Nothing runs."""
     tool = case.toolbox.get(case.call.name)

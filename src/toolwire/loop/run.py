@@ -29,6 +29,7 @@ from toolwire.loop.step import (
     replied,
     stopped,
     was_tainted,
+    within_step,
 )
 from toolwire.models.waits import waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
@@ -209,6 +210,7 @@ class Runner:
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
+        reply, left_out = within_step(turn, reply)
         reply = minted(turn, unquoted(reply, turn.messages) if reply.calls else reply)
         if reply.calls:
             reply = self._runtime.withhold_passwords(reply)
@@ -223,7 +225,7 @@ class Runner:
             self._tell_notes(turn.messages, after.messages, self._emit)
         if reply.calls and not after.pending:
             reply = changed(reply, calls=())
-        self._accepted = await self._runtime.accept(turn, reply, self._names)
+        self._accepted = await self._runtime.accept(turn, reply, self._names, left_out)
         return after
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:

@@ -25,7 +25,7 @@ from toolwire.loop.limits import (
     closing_reason,
     ending_reason,
 )
-from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, strangers
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
@@ -42,6 +42,7 @@ _after_results = changing(
     Turn, "messages", "pending", "calls", "failures", "failed_calls", "echoes", "repeats", "warned", "tainted", "ending"
 )
 _PROGRESS = (Status.SUCCESS, Status.PARTIAL)
+_MOST_PROBLEMS = 64
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned"}
 
 
@@ -91,6 +92,26 @@ def asked(turn: Turn) -> Turn:
         return turn
     note = Note(f"{CLOSING_WORDS[reason]} {FINAL_REQUEST}")
     return changed(turn, closing=reason, messages=(*turn.messages, note))
+
+
+def within_step(turn: Turn, reply: Reply) -> tuple[Reply, int]:
+    """The reply with the calls that a step may have and one that is refused for all others; how many are left out.
+
+    A provider wants a result for each call that it is shown again, so those are left out of the reply itself.
+    """
+    kept = turn.limits.calls_per_step + 1
+    left_out = len(reply.calls) - kept + reply.left_out
+    if left_out <= 0:
+        return reply, 0
+    problems = [one for one in reply.problems if one.call is None or one.call < kept][:_MOST_PROBLEMS]
+    told = Problem("too_many_calls", f"{left_out} more calls of this reply were left out")
+    carry = reply.carry
+    if carry is not None:
+        items = [
+            item for item in carry.get("items", ()) if not (isinstance(item.get("call"), int) and item["call"] >= kept)
+        ]
+        carry = {**carry, "items": items}
+    return changed(reply, calls=reply.calls[:kept], problems=(*problems, told), carry=carry), left_out
 
 
 def minted(turn: Turn, reply: Reply) -> Reply:

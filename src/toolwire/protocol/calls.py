@@ -210,12 +210,16 @@ class Allowed:
 @quick
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The call will not run. `rule` names the rung of the ladder that said so, `message` is what the model reads."""
+    """The call will not run. `rule` names the rung of the ladder that said so, `message` is what the model reads.
+
+    It also answers for so many calls of the same reply that were `left_out`.
+    """
 
     call: ToolCall
     code: Code
     message: str
     rule: str
+    left_out: int = 0
 
 
 @quick

@@ -42,6 +42,7 @@ class Reply:
     """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
 
     `carry` holds items that the provider wants back unchanged (signatures, reasoning items); nobody else reads it.
+    `left_out` counts calls beyond the most that are read at all.
     """
 
     content: str = ""
@@ -53,6 +54,7 @@ class Reply:
     model: str = ""
     carry: Mapping[str, Any] | None = None
     raw: Any = field(default=None, compare=False, repr=False)
+    left_out: int = field(default=0, compare=False)
 
 
 @quick

@@ -5,6 +5,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Usage
+from toolwire.wire.text.scan import MAX_CALLS
 
 CUT_REASONS = frozenset(
     {
@@ -21,9 +22,9 @@ _COMPLETENESS_CHECKS = 8
 
 
 class OpenCall:
-    """A native call that is being written."""
+    """A native call that is being written. A `surplus` one is counted, and nothing of it is kept."""
 
-    __slots__ = ("alias", "arguments", "checks", "cut", "fragments", "free_text", "name", "position", "raw")
+    __slots__ = ("alias", "arguments", "checks", "cut", "fragments", "free_text", "name", "position", "raw", "surplus")
 
     def __init__(self, position: int, name: str, alias: str | None) -> None:
         self.position = position
@@ -35,6 +36,7 @@ class OpenCall:
         self.cut = False
         self.checks = _COMPLETENESS_CHECKS
         self.raw: Any = None
+        self.surplus = False
 
     @property
     def half_built(self) -> bool:
@@ -58,12 +60,14 @@ class Draft:
         "_break",
         "_kept",
         "_kept_by_key",
+        "_surplus",
         "by_key",
         "calls",
         "carrier",
         "deltas",
         "finish_reason",
         "heard",
+        "left_out",
         "model",
         "new_text",
         "positions",
@@ -89,6 +93,9 @@ class Draft:
         self.model = ""
         self.said = False
         self.heard: set[Any] = set()
+        self.left_out = 0
+        self._surplus = OpenCall(-1, "", None)
+        self._surplus.surplus = True
         self._break = False
 
     def say(self, text: Any) -> None:
@@ -110,6 +117,10 @@ class Draft:
         """Begin a call; later fragments find it by `key`."""
         self._break = True
         named = name if isinstance(name, str) else ""
+        if len(self.calls) >= MAX_CALLS:
+            self.left_out += 1
+            self.by_key[key] = self._surplus
+            return self._surplus
         call = OpenCall(next(self.positions), named, alias if isinstance(alias, str) and alias else None)
         call.raw = raw
         self.calls.append(call)
@@ -119,6 +130,8 @@ class Draft:
 
     def add(self, call: OpenCall, fragment: Any) -> None:
         """One more piece of a call's arguments."""
+        if call.surplus:
+            return
         if isinstance(fragment, str):
             if fragment:
                 call.fragments.append(fragment)

@@ -11,6 +11,7 @@ from toolwire.wire.plain import decoded, plain
 from toolwire.wire.settle import Settled
 from toolwire.wire.text.live import LiveText
 from toolwire.wire.text.reading import read_text
+from toolwire.wire.text.scan import MAX_CALLS
 
 _TEXT = frozenset({"auto", "text", "generic"})
 _NOTHING = Draft()
@@ -91,6 +92,8 @@ def _reply(offers: Offered, draft: Draft, text: str, raw: Any, *, streamed: bool
             continue
         written = {"input": call.written()} if call.free_text else call.written()
         settled.native(call.name, written, call.alias, call.raw, finished=finished, cut=cut or call.cut or broken_off)
+    if draft.left_out:
+        settled.report("too_many_calls", f"only the first {MAX_CALLS} calls were read, {draft.left_out} were left out")
     reading = read_text(text, offers, cut=cut)
     for code, message in reading.problems:
         settled.report(code, message)
@@ -106,4 +109,5 @@ def _reply(offers: Offered, draft: Draft, text: str, raw: Any, *, streamed: bool
         model=draft.model,
         carry=draft.carry(),
         raw=raw,
+        left_out=draft.left_out,
     )
