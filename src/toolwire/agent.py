@@ -26,6 +26,7 @@ from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending,
 from toolwire.protocol.values import changed, quick
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 from toolwire.record.memory import MemoryStore
+from toolwire.record.projects import of_project
 from toolwire.runtime import APPROVAL_S, Runtime
 
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class Agent:
     ) -> None:
         self.model: ChatModel = open_model(model) if isinstance(model, str) else model
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*tools)
-        self.store = store or MemoryStore()
+        self.store = of_project(store or MemoryStore(), project)
         self.runtime = Runtime(
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
             approval_s=approval_s, questions=questions, secrets=secrets,
@@ -105,12 +106,20 @@ class Agent:
         self.budget = budget
         self.accounts = tuple(accounts)
         self.name = name
-        self.project = project
         self._intervene = intervene
         self._tier_by_intent = tier_by_intent
         self._news = news
         self._max_tokens = max_tokens
         self._temperature = temperature
+
+    @property
+    def project(self) -> str:
+        """The project that this agent works for: it sees nothing of another one's record."""
+        return self.store.project
+
+    @project.setter
+    def project(self, project: str) -> None:
+        self.store = self.runtime.store = of_project(self.store, project)
 
     def change_tools(self, toolbox: Toolbox) -> None:
         """Offer other tools from the next step on. A call to a tool that is gone is refused."""

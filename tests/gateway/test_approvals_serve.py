@@ -59,6 +59,21 @@ def test_the_projects_questions_are_answered_in_the_name_of_the_token(stage: Sta
     assert kept(stage.folder / ".toolwire").word.by == "ANN"
 
 
+@pytest.mark.parametrize(("project", "seen"), [("default", 200), ("tenant-b", 404)])
+def test_T62_a_gateway_sees_what_waits_in_its_own_project(stage: Stage, project: str, seen: int) -> None:
+    process = stage.start(
+        "serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN", "--project", project,
+        ANN="a-long-token",
+    )  # fmt: skip
+    url = address(first_line(process))
+    keep(stage.folder / ".toolwire")
+
+    assert len(asked(url).json()["data"]) == len(asked(url, "?state=all").json()["data"]) == (seen == 200)
+    assert asked(url, f"/{CARD.id}").status_code == seen
+    assert asked(url, f"/{CARD.id}", granted=True).status_code == seen
+    assert len(kept(stage.folder / ".toolwire").answers) == (seen == 200)
+
+
 def test_a_gateway_without_tokens_knows_nothing_of_approvals(stage: Stage) -> None:
     process = stage.start("serve", "--upstream", "http://127.0.0.1:9", "--port", "0")
     url = address(first_line(process))

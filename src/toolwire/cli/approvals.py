@@ -15,7 +15,7 @@ from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.identity import system_user
 from toolwire.cli.opening import AGENT, Place, here, resuming_grant, store_of
-from toolwire.cli.options import Arguments, AsJson, Home, NoColor
+from toolwire.cli.options import Arguments, AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.resuming import resume_command_of
 from toolwire.cli.screen import Screen
@@ -35,12 +35,13 @@ def approvals(
         bool, typer.Option("--patterns", help="The yeses for a pattern that still stand.", show_default=False)
     ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N.", min=1)] = 20,
+    project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """List what people were asked about calls, with the exact arguments."""
-    place = here({"store.home": home})
+    place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     cards = run_sync(_standing(place, limit) if patterns else _listed(place, turn, limit, only_open=not every))
     if as_json:
@@ -80,6 +81,7 @@ def approve(
         str | None,
         typer.Option("--by", metavar="NAME", help="For whom you answer: a comment. You answer as your system user."),
     ] = None,
+    project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
@@ -93,7 +95,7 @@ def approve(
         raise SettingsError(f"{' and '.join(said)} do not go together; say one of them")
     if hours is not None and pattern is None:
         raise SettingsError("--hours says how long a yes for a pattern stands; give --pattern too")
-    place = here({"store.home": home})
+    place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     who = system_user()
     if revoke:

@@ -127,7 +127,9 @@ def _answered(
         line = flags.resume_line(relay.turn_id)
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
     except Suspended as waits:
-        raise waits.saying(f"{how_to_answer(waits)}\nThen go on with: {flags.resume_line(waits.turn_id)}") from None
+        raise waits.saying(
+            f"{how_to_answer(waits, flags.project)}\nThen go on with: {flags.resume_line(waits.turn_id)}"
+        ) from None
     except (ModelError, StoreUnavailable) as error:
         if not relay.turn_id or not place.settings.store.lasts:
             raise

@@ -10,7 +10,7 @@ from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.own_record import STORE_FILE
 from toolwire.cli.person import Person
-from toolwire.cli.resuming import resume_command
+from toolwire.cli.resuming import named_project, project_words, resume_command
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
@@ -79,11 +79,12 @@ class Flags:
             "loop.tokens": self.tokens,
             "loop.enabled": False if self.no_tools else None,
         }
-        return here(settings)
+        return here(settings, project=self.project)
 
     def resume_line(self, turn_id: str) -> str:
         """The command that goes on with a turn: where its record and its model are, and what it was granted."""
         said = {
+            "--project": named_project(self.project),
             "--home": self.home,
             "--model": self.model,
             "--base-url": self.base_url,
@@ -132,10 +133,12 @@ async def agent_of(
                 await agent.runtime.close()
 
 
-def how_to_answer(waits: Suspended) -> str:
+def how_to_answer(waits: Suspended, project: str) -> str:
     """What to type so that a waiting turn can go on."""
-    lines = [f"  toolwire approve {one}    (or --deny)" for one in waits.approvals]
-    return "\n".join(["The turn waits for a person's word. Look at it with `toolwire approvals`, and answer:", *lines])
+    whose = project_words(project)
+    lines = [f"  toolwire approve {one}{whose}    (or --deny)" for one in waits.approvals]
+    look = f"The turn waits for a person's word. Look at it with `toolwire approvals{whose}`, and answer:"
+    return "\n".join([look, *lines])
 
 
 def turn_named(words: str | None) -> str | None:

@@ -16,7 +16,7 @@ from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
-from toolwire.cli.resuming import require_still_granted, resume_command
+from toolwire.cli.resuming import named_project, require_still_granted, resume_command
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import clean, duration
@@ -57,15 +57,16 @@ def call(
     """
     arguments = read_arguments(args, pairs or [])
     wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume)
-    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools})
+    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with tools_kept_quiet(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume), project))
+            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume)))
         except Suspended as waits:
             said = {"--home": home, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+            said["--project"] = named_project(project)
             line = resume_command("call", waits.turn_id, said)
-            raise waits.saying(f"{how_to_answer(waits)}\nThen go on with: {line}") from None
+            raise waits.saying(f"{how_to_answer(waits, project)}\nThen go on with: {line}") from None
     if as_json:
         screen.json(result_object(result))
     else:
@@ -191,7 +192,7 @@ def _tool_named(name: str | None) -> str:
     return name
 
 
-async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted, project: str) -> ToolResult:
+async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted) -> ToolResult:
     grant = grant_of(place, granted, toolbox_of(place))  # before there is a store: a wrong flag leaves nothing behind
     person = Person(screen, agrees=granted.yes)
     async with store_of(place) as store, teller_of(place) as tell:
@@ -205,7 +206,7 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
                 budget=place.settings.day(),
                 accounts=(GENERAL, *place.settings.profiles),
                 name=AGENT,
-                project=project,
+                project=place.project,
             )
             async with agent:
                 return await wanted.of(agent)

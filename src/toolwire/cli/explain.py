@@ -60,7 +60,7 @@ def explain(
     """Print the ladder rung by rung with the verdict, or the story of a call on record."""
     if (name is None) == (call_id is None):
         raise SettingsError("explain needs a tool's name, or --call with the id of a call on record")
-    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools})
+    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if call_id is not None:
         card, rows = run_sync(_kept(place, call_id))
@@ -70,7 +70,7 @@ def explain(
     if turn_id is not None:
         case = run_sync(_within_turn(place, case, turn_id))
     decision = decide(case)
-    standing = run_sync(_standing(place, decision, project))
+    standing = run_sync(_standing(place, decision))
     budget = budget_rung(place, run_sync(used_today(place)))
     _show_climb(screen, climb(case), decision, standing, budget, as_json=as_json)
     if case.call.name not in case.toolbox:
@@ -108,12 +108,12 @@ async def _within_turn(place: Place, case: Case, turn_id: str) -> Case:
     return changed(case, grant=resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read)
 
 
-async def _standing(place: Place, decision: Decision, project: str) -> ApprovalCard | None:
+async def _standing(place: Place, decision: Decision) -> ApprovalCard | None:
     """The yes for a pattern that would answer for this call, if one stands."""
     if not isinstance(decision, NeedsApproval) or not place.kept:
         return None
     async with store_of(place) as store:
-        cards = [card for card in await store.standing() if (card.project, card.agent) == (project, AGENT)]
+        cards = [card for card in await store.standing() if card.agent == AGENT]
     return standing_yes(cards, decision.allowed.tool, decision.allowed.arguments, decision.policy)
 
 

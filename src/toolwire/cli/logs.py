@@ -8,7 +8,7 @@ import typer
 from toolwire.agent import run_sync
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, here, store_of
-from toolwire.cli.options import AsJson, Home, NoColor
+from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.rows import row_line
 from toolwire.cli.screen import Screen, write_json
@@ -27,6 +27,7 @@ def logs(
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only this tool.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N rows.", min=1)] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on showing rows as they are written.")] = False,
+    project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
@@ -34,7 +35,7 @@ def logs(
     """Show the audit log, oldest row first. With --json: one list, or with --follow one object a line."""
     if filter_ not in (None, "tool", "turn"):
         raise SettingsError(f"--filter {filter_!r} is unknown; choose tool or turn")
-    place = here({"store.home": home})
+    place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     wanted = _Wanted(filter_, turn, tool)
     if follow:

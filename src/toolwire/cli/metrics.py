@@ -9,7 +9,7 @@ from toolwire.agent import run_sync
 from toolwire.cli.exits import Exit
 from toolwire.cli.formats import show_formats
 from toolwire.cli.opening import Place, here, store_of
-from toolwire.cli.options import AsJson, Home, NoColor
+from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, duration
@@ -25,12 +25,13 @@ def metrics(
     formats: Annotated[
         bool, typer.Option("--formats", help="How tools are told to each model, and how it goes.")
     ] = False,
+    project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Show what tools and turns have done so far, in numbers."""
-    place = here({"store.home": home})
+    place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if formats:
         return show_formats(screen, run_sync(_read_formats(place)), as_json=as_json)

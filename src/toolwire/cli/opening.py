@@ -29,6 +29,7 @@ from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
+from toolwire.record.projects import DEFAULT, ProjectStore, of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.settings import (
     Layer,
@@ -51,11 +52,15 @@ AGENT = "cli"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command was started: its folder, its environment, the settings in force there, and its skills."""
+    """Where a command was started: its folder, its environment, the settings in force there, and its skills.
+
+    Of the record only what belongs to the `project` is seen.
+    """
 
     cwd: Path
     environ: Mapping[str, str]
     settings: Settings
+    project: str = DEFAULT
     skills: PlacedSkills = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +103,7 @@ class Granted:
     resumes: bool = False
 
 
-def here(flags: Mapping[str, Any] | None = None) -> Place:
+def here(flags: Mapping[str, Any] | None = None, *, project: str = DEFAULT) -> Place:
     """The place of this process. Raises SettingsError. A file that needs trust is shown to whoever is at a terminal."""
     cwd = Path.cwd()
     settings = None
@@ -109,7 +114,7 @@ def here(flags: Mapping[str, Any] | None = None) -> Place:
             if not (someone_is_there() and _trusts(asking)):
                 raise
             trust(asking.file, asking.digest, state_folder())
-    place = Place(cwd, os.environ, settings)
+    place = Place(cwd, os.environ, settings, project)
     if place.settings.origin("grant.roots").layer is Layer.FLAGS:
         for root in place.settings.grant(cwd).roots:
             _require_folder(Path(root))
@@ -211,17 +216,20 @@ def _search_of(place: Place) -> Any:
 
 
 @asynccontextmanager
-async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[Store]:
-    """The store of the settings, closed at the end. State that another maker left is opened only to be read."""
+async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[ProjectStore]:
+    """The project's view of the store of the settings, closed at the end.
+
+    State that another maker left is opened only to be read.
+    """
     if not only_reads:
         await _require_own_state(place)
     if not place.settings.store.lasts:
-        yield MemoryStore()
+        yield of_project(MemoryStore(), place.project)
         return
     far = place.settings.store.kind == "libsql"
     store = await (_far_store(place) if far else SqliteStore.at(place.home))
     try:
-        yield store
+        yield of_project(store, place.project)
     finally:
         await store.close_store()
 

@@ -11,6 +11,7 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.approvals import ApprovalState
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn
+from toolwire.record.projects import DEFAULT
 
 _MOST_LOOKED_AT = 1_000
 _WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
@@ -23,7 +24,18 @@ def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
 
 def resume_command_of(turn: Turn, now: Grant) -> str:
     """The same for a turn on record, with the flags that grant again what it had and the settings do not give."""
-    return resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, _granting(turn.grant, now))
+    flags = {"--project": named_project(turn.project), **_granting(turn.grant, now)}
+    return resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, flags)
+
+
+def named_project(project: str) -> str | None:
+    """What `--project` has to say; nothing for the default one."""
+    return None if project == DEFAULT else project
+
+
+def project_words(project: str) -> str:
+    """The flag that says which project a command is about; none for the default one."""
+    return "" if project == DEFAULT else f" --project {shlex.quote(project)}"
 
 
 def _words(flags: Mapping[str, Any]) -> Iterator[str]:
@@ -62,5 +74,5 @@ async def require_still_granted(agent: Agent, turn_id: str) -> None:
             raise SettingsError(
                 f"{tool.name!r} waits in turn {turn_id} and needs {' and '.join(missing)}, which is not granted any "
                 f"more. Nothing was run. To grant it again: {resume_command_of(had, agent.grant)}\n"
-                f"To end the call: toolwire approve {waiting[card.call.id].id} --deny"
+                f"To end the call: toolwire approve {waiting[card.call.id].id} --deny{project_words(had.project)}"
             )

@@ -13,7 +13,7 @@ import typer
 
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, choice_for, here, store_of
-from toolwire.cli.options import Model
+from toolwire.cli.options import Model, Project
 from toolwire.cli.streams import LineFormatter
 from toolwire.cli.text import on_one_line
 from toolwire.errors import SettingsError
@@ -46,6 +46,7 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Another name by which clients reach it. Repeatable."),
     ] = None,
+    project: Project = "default",
     json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")] = False,
 ) -> Exit:
     """Serve chat APIs in front of a model server, with tool calls that leaked into text made whole.
@@ -66,7 +67,7 @@ def serve(
     behind = settings.Upstream.at(upstream, upstream_dialect, key) if upstream else None
     asked = _asked(model, key) if model else None
     sock = parts["server"].listen(host, port)
-    desk = parts["approvals"].Desk(*_desk(here(), token_env)) if token_env else None
+    desk = parts["approvals"].Desk(*_desk(here(project=project), token_env)) if token_env else None
     app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs), desk=desk)
     address = parts["server"].address_of(sock)
     asks = behind.url if behind else model

@@ -11,7 +11,7 @@ from toolwire.agent import run_sync
 from toolwire.cli.budget import budget_line, budget_object, used_today
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
-from toolwire.cli.options import AsJson, Home, NoColor
+from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, duration, one_line
@@ -31,12 +31,13 @@ def status(
     tools: Annotated[
         bool, typer.Option("--tools", help="Only the tools: offered or not, and how they have fared.")
     ] = False,
+    project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Show the settings in force, the store, the turns on record, and the health of tools."""
-    place = here({"store.home": home})
+    place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     kept = run_sync(_read(place))
     used = run_sync(used_today(place))

@@ -57,11 +57,11 @@ _START = """
     INSERT INTO starts (turn_id, call_id, starts) VALUES (?, ?, 1)
     ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
 """
-_SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _SPEND = """
-    INSERT INTO spending (agent, day, calls, tokens, cost_usd, wall_s) VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (agent, day) DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens,
+    INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (project, agent, day) DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens,
         cost_usd = cost_usd + excluded.cost_usd, wall_s = wall_s + excluded.wall_s
 """
 _ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
@@ -196,13 +196,14 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     kept = dump({"reason": ending.reason.value, "answer": ending.answer})
     page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
     page.set_turn(column(turn.id), turn.epoch, "ended")
-    sums = page.connection.execute(LOOP_SUMS).fetchone()
+    whose = column(turn.project)
+    sums = page.connection.execute(LOOP_SUMS, (whose,)).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
-    page.connection.execute(_SET_LOOP, tuple(getattr(metrics, name) for name in LoopMetrics.__slots__))
+    page.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
     for tally in stats.formats:
         _count_format(page, tally)
     used = spending(Spending(), stats)
-    row = (column(turn.agent), day_of(at), used.calls, used.tokens, used.cost_usd, used.wall_s)
+    row = (whose, column(turn.agent), day_of(at), used.calls, used.tokens, used.cost_usd, used.wall_s)
     page.connection.execute(_SPEND, row)
     return None
 

@@ -210,8 +210,8 @@ class Store(Protocol):
         """The newest turns, newest first."""
         ...
 
-    async def thread(self, thread: str) -> tuple[Message, ...]:
-        """Everything said in the ended turns of a thread, oldest first: the history for its next turn.
+    async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
+        """Everything said in the ended turns of a project's thread, oldest first: the history for its next turn.
 
         Turns without a thread have nothing in common: `""` gives nothing.
         """
@@ -231,16 +231,16 @@ class Store(Protocol):
         """Walk along the whole audit log and say whether its chain holds; with the digests at these numbers."""
         ...
 
-    async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
-        """Per-tool metrics by name, and the loop's."""
+    async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
+        """A project's per-tool metrics by name, and its loop's."""
         ...
 
     async def formats(self) -> list[FormatTally]:
         """How each format has worked for each model, by model and then by format."""
         ...
 
-    async def spent(self, agent: str, at: float, *, but: str = "") -> Spending:
-        """What an agent's turns have used on the day (UTC) of this time, all `but` one.
+    async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
+        """What an agent's turns in a project have used on the day (UTC) of this time, all `but` one.
 
         A turn counts on the day on which it ended or, while it has not, last wrote something down.
         """

@@ -75,12 +75,12 @@ class MemoryStore:
         self._cards: dict[str, dict[str, CallCard]] = {}
         self._card_order: list[tuple[str, str]] = []
         self._audit: list[AuditRow] = []
-        self._tools: dict[str, _Tool] = {}
-        self._loop = LoopMetrics()
+        self._tools: dict[tuple[str, str], _Tool] = {}
+        self._loop: dict[str, LoopMetrics] = {}
         self._formats: tuple[FormatTally, ...] = ()
         self._bodies: dict[str, bytes] = {}
         self._approvals: dict[str, ApprovalCard] = {}
-        self._spent: dict[tuple[str, int], Spending] = {}
+        self._spent: dict[tuple[str, str, int], Spending] = {}
         self._lent: dict[str, Lent] = {}
         self._open: dict[str, _Kept] = {}
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
@@ -158,9 +158,9 @@ class MemoryStore:
         kept.ending = ending
         self._ended.append(kept)
         del self._open[turn.id]
-        key = (turn.agent, day_of(self._clock()))
+        key = (turn.project, turn.agent, day_of(self._clock()))
         self._spent[key] = spending(self._spent.get(key, Spending()), stats)
-        self._loop = loop_metrics(self._loop, stats, ending.reason)
+        self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
         self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
         self._touch(kept, "ended")
 
@@ -231,8 +231,9 @@ class MemoryStore:
         newest = (kept for kept in reversed(self._turns.values()) if state in (None, kept.state))
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
-    async def thread(self, thread: str) -> tuple[Message, ...]:
-        ended = (kept for kept in self._ended if thread and kept.opening.thread == thread)
+    async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
+        wanted = (project, thread)
+        ended = (kept for kept in self._ended if thread and (kept.opening.project, kept.opening.thread) == wanted)
         return tuple(message for kept in ended for message in self._history(kept))
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
@@ -262,21 +263,22 @@ class MemoryStore:
             chained.append((number, row, head))
         return walk(chained, frozenset(seqs))
 
-    async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
-        tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in sorted(self._tools.items())]
-        return tools, self._loop
+    async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
+        own = sorted((name, tool) for (whose, name), tool in self._tools.items() if whose == project)
+        tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in own]
+        return tools, self._loop.get(project, LoopMetrics())
 
     async def formats(self) -> list[FormatTally]:
         return list(self._formats)
 
-    async def spent(self, agent: str, at: float, *, but: str = "") -> Spending:
-        day = day_of(at)
+    async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
+        day, whose = day_of(at), (project, agent)
         running = (
             _used(kept)
             for turn_id, kept in self._open.items()
-            if kept.opening.agent == agent and turn_id != but and day_of(kept.updated_at) == day
+            if (kept.opening.project, kept.opening.agent) == whose and turn_id != but and day_of(kept.updated_at) == day
         )
-        return sum(running, self._spent.get((agent, day), Spending()))
+        return sum(running, self._spent.get((*whose, day), Spending()))
 
     async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
         lent, asker = self._lent.get(root, Lent()), self._turns.get(root)
@@ -355,10 +357,10 @@ class MemoryStore:
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
         cards = self._cards[card.turn_id]
         cards[card.call.id] = _ended(cards[card.call.id], result)
-        name = counted_as(card)
-        tool = self._tools.get(name)
+        counted = (card.project, counted_as(card))
+        tool = self._tools.get(counted)
         if tool is None:
-            tool = self._tools[name] = _Tool()
+            tool = self._tools[counted] = _Tool()
         tool.newest_ms.append(tool.tally.add(result, self._clock()))
 
     def _touch(self, kept: _Kept, state: str | None = None) -> None:

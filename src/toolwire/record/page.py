@@ -23,7 +23,7 @@ _CARD = """
 LOOP_SUMS = """
     SELECT turns, answered, iterations, total_ms, batches, max_concurrency, saved_ms, with_failures, recovered,
            input_tokens, output_tokens, cost_usd
-    FROM loop_metrics
+    FROM loop_metrics WHERE project = ?
 """
 _ADD_RECORD = """
     INSERT INTO records (id, project, schema_name, title, context, created_by, created_at, turn_id, call_id)
@@ -36,10 +36,10 @@ _ADD_AUDIT = """
 """
 _HEAD = "SELECT chain FROM audit ORDER BY seq DESC LIMIT 1"
 _ADD_METRICS = """
-    INSERT INTO tool_metrics (tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
+    INSERT INTO tool_metrics (project, tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
                               last_error_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (tool) DO UPDATE SET
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (project, tool) DO UPDATE SET
         calls = calls + excluded.calls,
         success = success + excluded.success,
         errors = errors + excluded.errors,
@@ -82,7 +82,7 @@ class Page:
     records: list[Row] = field(default_factory=list)
     audit: list[Row] = field(default_factory=list)
     audited: list[Row] = field(default_factory=list)
-    tallies: dict[str, ToolTally] = field(default_factory=dict)
+    tallies: dict[tuple[str, str], ToolTally] = field(default_factory=dict)
 
     def turn(self, turn_id: str) -> tuple[int, str] | None:
         """The current epoch and the state of a turn, if it is kept."""
@@ -108,13 +108,13 @@ class Page:
         return read_card(self.connection.execute(_CARD, key).fetchone())
 
     def add_result(self, kinds: set[str], result: ToolResult, row: Row, at: float) -> None:
-        """Keep how a call ended, and count it under the title of its row."""
+        """Keep how a call ended, and count it under the project and the title of its row."""
         self.records.append(row)
         kinds.add(RESULT)
-        tool = row[3]
-        tally = self.tallies.get(tool)
+        counted = (row[1], row[3])
+        tally = self.tallies.get(counted)
         if tally is None:
-            tally = self.tallies[tool] = ToolTally()
+            tally = self.tallies[counted] = ToolTally()
         tally.add(result, at)
 
     def flush(self) -> None:
@@ -142,9 +142,9 @@ class Page:
         return chained
 
 
-def _metrics_row(tool: str, tally: ToolTally) -> Row:
+def _metrics_row(counted: tuple[str, str], tally: ToolTally) -> Row:
     return (
-        tool,
+        *counted,
         tally.calls,
         tally.success,
         tally.errors,

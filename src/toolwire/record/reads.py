@@ -48,7 +48,7 @@ _SUMMARIES = """
         FROM turns ORDER BY seq DESC
     ) WHERE ?2 IS NULL OR shown = ?2 LIMIT ?3
 """
-_THREAD = "SELECT id, opening FROM turns WHERE thread = ? AND ended <= ? ORDER BY ended"
+_THREAD = "SELECT id, opening FROM turns WHERE thread = ? AND ended <= ? AND project = ? ORDER BY ended"
 _THREAD_END = "SELECT coalesce(max(ended), 0) FROM turns WHERE thread = ?"
 
 _CARD_COLUMNS = """
@@ -78,22 +78,24 @@ _AUDIT_OF_TURN = (
 _NEWEST_AUDIT = "SELECT * FROM audit WHERE (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
 _TALLIES = """
     SELECT tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error, last_error_at
-    FROM tool_metrics ORDER BY tool
+    FROM tool_metrics WHERE project = ? ORDER BY tool
 """
 _NEWEST_MS = """
     SELECT json_extract(r.context, '$.elapsed_ms')
     FROM records c JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
-    WHERE c.schema_name = 'tool.call' AND c.title = ? ORDER BY c.seq DESC LIMIT ?
+    WHERE c.schema_name = 'tool.call' AND c.title = ? AND c.project = ? ORDER BY c.seq DESC LIMIT ?
 """
 _SPENT = """
     SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), total(cost_usd), total(wall_s) FROM (
-        SELECT calls, tokens, cost_usd, wall_s FROM spending WHERE agent = ?1 AND day = ?2
+        SELECT calls, tokens, cost_usd, wall_s FROM spending WHERE agent = ?1 AND day = ?2 AND project = ?6
         UNION ALL
         SELECT calls, tokens, cost_usd, ran_s * own_time FROM turns INDEXED BY turns_running
         WHERE state = 'running' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
+            AND project = ?6
         UNION ALL
         SELECT calls, tokens, cost_usd, ran_s * own_time FROM turns INDEXED BY turns_interrupted
         WHERE state = 'interrupted' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
+            AND project = ?6
     )
 """
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
@@ -110,7 +112,7 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
     if row is None:
         raise refusals.no_turn(turn_id)
     *header, history, upto, state, owner, ran_s = row
-    earlier = thread(connection, header[3], upto) if history is None else read_history(history)
+    earlier = thread(connection, header[1], header[3], upto) if history is None else read_history(history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive(owner))
     events = story.events(*_said(connection, opening.id))
@@ -123,21 +125,21 @@ def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: 
     return [_summary(*row) for row in connection.execute(_SUMMARIES, (dead, _maybe(state), max(limit, 0)))]
 
 
-def thread(connection: sqlite3.Connection, name: str, upto: int) -> tuple[Message, ...]:
-    """What was said in the first `upto` ended turns of a thread."""
+def thread(connection: sqlite3.Connection, project: str, name: str, upto: int) -> tuple[Message, ...]:
+    """What was said in a project's turns among the first `upto` ended ones of a thread."""
     if upto == 0:
         return ()
     told: list[Message] = []
-    for turn_id, opening in connection.execute(_THREAD, (column(name), upto)).fetchall():
+    for turn_id, opening in connection.execute(_THREAD, (column(name), upto, column(project))).fetchall():
         told.extend(question(opening))
         told.extend(story.history(*_said(connection, turn_id)))
     return tuple(told)
 
 
-def whole_thread(connection: sqlite3.Connection, name: str) -> tuple[tuple[Message, ...], int]:
-    """Everything said in a thread's ended turns, and how many these are."""
+def whole_thread(connection: sqlite3.Connection, project: str, name: str) -> tuple[tuple[Message, ...], int]:
+    """Everything said in the ended turns of a project's thread, and how many of that name have ended."""
     (upto,) = connection.execute(_THREAD_END, (column(name),)).fetchone() if name else (0,)
-    return thread(connection, name, upto), upto
+    return thread(connection, project, name, upto), upto
 
 
 def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int) -> list[CallCard]:
@@ -183,15 +185,16 @@ def standing(connection: sqlite3.Connection, limit: int, at: float) -> list[Appr
     return [read_approval(load(body)) for (body,) in connection.execute(_STANDING, (at, max(limit, 0)))]
 
 
-def metrics(connection: sqlite3.Connection) -> tuple[list[ToolMetrics], LoopMetrics]:
-    tallies = connection.execute(_TALLIES).fetchall()
-    tools = [tool_metrics(tool, ToolTally(*sums), _newest_ms(connection, tool)) for tool, *sums in tallies]
-    sums = connection.execute(LOOP_SUMS).fetchone()
+def metrics(connection: sqlite3.Connection, project: str) -> tuple[list[ToolMetrics], LoopMetrics]:
+    whose = column(project)
+    tallies = connection.execute(_TALLIES, (whose,)).fetchall()
+    tools = [tool_metrics(tool, ToolTally(*sums), _newest_ms(connection, tool, whose)) for tool, *sums in tallies]
+    sums = connection.execute(LOOP_SUMS, (whose,)).fetchone()
     return tools, LoopMetrics(*sums) if sums else LoopMetrics()
 
 
-def spent(connection: sqlite3.Connection, agent: str, day: int, but: str) -> Spending:
-    row = (column(agent), day, column(but), day * DAY_S, (day + 1) * DAY_S)
+def spent(connection: sqlite3.Connection, project: str, agent: str, day: int, but: str) -> Spending:
+    row = (column(agent), day, column(but), day * DAY_S, (day + 1) * DAY_S, column(project))
     return Spending(*connection.execute(_SPENT, row).fetchone())
 
 
@@ -200,8 +203,8 @@ def formats(connection: sqlite3.Connection) -> list[FormatTally]:
     return [read_tally(load(row)) for (row,) in rows]
 
 
-def _newest_ms(connection: sqlite3.Connection, tool: str) -> list[float]:
-    rows: Iterable[tuple[Any]] = connection.execute(_NEWEST_MS, (tool, NEWEST_RESULTS))
+def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[float]:
+    rows: Iterable[tuple[Any]] = connection.execute(_NEWEST_MS, (tool, project, NEWEST_RESULTS))
     return [max(float(took), 0.0) if isinstance(took, int | float) else 0.0 for (took,) in rows]
 
 

@@ -252,8 +252,72 @@ _UNTRUSTED = (
     """,
 )
 
+# Sums are kept for each project. What was counted before, over all of them, stays with the default one.
+_PROJECTS = (
+    "ALTER TABLE tool_metrics RENAME TO old_tool_metrics",
+    """
+    CREATE TABLE tool_metrics (
+        project TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        calls INTEGER NOT NULL,
+        success INTEGER NOT NULL,
+        errors INTEGER NOT NULL,
+        timeouts INTEGER NOT NULL,
+        canceled INTEGER NOT NULL,
+        total_ms REAL NOT NULL,
+        max_ms REAL NOT NULL,
+        last_error TEXT NOT NULL DEFAULT '',
+        last_error_at REAL,
+        PRIMARY KEY (project, tool)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "INSERT INTO tool_metrics SELECT 'default', * FROM old_tool_metrics",
+    "DROP TABLE old_tool_metrics",
+    "ALTER TABLE loop_metrics RENAME TO old_loop_metrics",
+    """
+    CREATE TABLE loop_metrics (
+        project TEXT NOT NULL PRIMARY KEY,
+        turns INTEGER NOT NULL,
+        answered INTEGER NOT NULL,
+        iterations INTEGER NOT NULL,
+        total_ms REAL NOT NULL,
+        batches INTEGER NOT NULL,
+        max_concurrency INTEGER NOT NULL,
+        saved_ms REAL NOT NULL,
+        with_failures INTEGER NOT NULL,
+        recovered INTEGER NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        cost_usd REAL
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    INSERT INTO loop_metrics
+    SELECT 'default', turns, answered, iterations, total_ms, batches, max_concurrency, saved_ms, with_failures,
+           recovered, input_tokens, output_tokens, cost_usd
+    FROM old_loop_metrics
+    """,
+    "DROP TABLE old_loop_metrics",
+    "ALTER TABLE spending RENAME TO old_spending",
+    """
+    CREATE TABLE spending (
+        project TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        day INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        cost_usd REAL NOT NULL,
+        wall_s REAL NOT NULL DEFAULT 0,
+        PRIMARY KEY (project, agent, day)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "INSERT INTO spending SELECT 'default', agent, day, calls, tokens, cost_usd, wall_s FROM old_spending",
+    "DROP TABLE old_spending",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
+    _PROJECTS,
 )  # fmt: skip
 
 

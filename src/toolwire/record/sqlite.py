@@ -175,8 +175,8 @@ class SqliteStore:
     async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
         return await self._reader.read(reads.turns, limit, state, self._owners.alive)
 
-    async def thread(self, thread: str) -> tuple[Message, ...]:
-        said, _ = await self._reader.read(reads.whole_thread, thread)
+    async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
+        said, _ = await self._reader.read(reads.whole_thread, project, thread)
         return said
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
@@ -194,14 +194,14 @@ class SqliteStore:
     async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
         return await self._reader.read(reads.audit_chain, seqs)
 
-    async def metrics(self) -> tuple[list[ToolMetrics], LoopMetrics]:
-        return await self._reader.read(reads.metrics)
+    async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
+        return await self._reader.read(reads.metrics, project)
 
     async def formats(self) -> list[FormatTally]:
         return await self._reader.read(reads.formats)
 
-    async def spent(self, agent: str, at: float, *, but: str = "") -> Spending:
-        return await self._reader.read(reads.spent, agent, day_of(at), but)
+    async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
+        return await self._reader.read(reads.spent, project, agent, day_of(at), but)
 
     async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
         return await self._writer.write(partial(purses.draw, root=root, purse=purse, question=question, most=most))
@@ -231,7 +231,7 @@ class SqliteStore:
         """A new turn as a row. A history that is the thread's own is kept by reference, so that threads stay small."""
         history, upto = history_of(turn), 0
         if history and turn.thread:
-            said, ended = await self._reader.read(reads.whole_thread, turn.thread)
+            said, ended = await self._reader.read(reads.whole_thread, turn.project, turn.thread)
             upto = ended if said == history else 0
         kept = history_json(history) if history and not upto else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)

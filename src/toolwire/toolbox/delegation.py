@@ -23,6 +23,7 @@ from toolwire.protocol.tools import Effect, Grant, Tier
 from toolwire.protocol.turns import Budget, Purse, Spending, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, Store
+from toolwire.record.projects import of_project
 from toolwire.toolbox.workers import (
     Errand,
     Work,
@@ -183,8 +184,9 @@ class Crew:
         if _is_wary(errand.context.grant):
             return True
         try:
-            asking = await self.store.turn(errand.context.turn_id)
-            before = await self.store.turn(errand.after) if errand.after else None
+            store = of_project(self.store, errand.context.project)
+            asking = await store.turn(errand.context.turn_id)
+            before = await store.turn(errand.after) if errand.after else None
         except NotKept:
             return True
         return (

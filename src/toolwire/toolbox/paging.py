@@ -1,7 +1,7 @@
 """The tool that reads on in an output that was too long to be shown at once."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, cast
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -14,6 +14,8 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.record.contract import Store
+from toolwire.record.projects import of_project
 
 LARGEST_PAGE = 60_000
 USUAL_PAGE = 12_000
@@ -43,10 +45,13 @@ class Keeper(Protocol):
 
 
 class Bodies:
-    """The kept bodies of a store, and where they came from."""
+    """The kept bodies of a store, and where they came from. What another project keeps is not found."""
 
     def __init__(self, store: Keeper) -> None:
         self._store = store
+
+    def of(self, project: str) -> "Bodies":
+        return Bodies(of_project(cast(Store, self._store), project))
 
     async def __call__(self, handle: str, offset: int, length: int) -> bytes:
         return await self._store.fetch(handle, offset=offset, length=length)
@@ -91,14 +96,15 @@ def more_tool(fetch: Fetch) -> Tool:
             offset: The byte to begin at; begin with the one that the cut names.
             limit: How many bytes to read at most.
         """
+        bodies = fetch.of(context.project) if isinstance(fetch, Bodies) else fetch
         try:
-            body = await fetch(handle, offset, limit + 4)
+            body = await bodies(handle, offset, limit + 4)
         except NotKept:
             raise ToolFailure(f"nothing is kept under {handle!r}", code=Code.NOT_FOUND) from None
         except StoreUnavailable as error:
             raise ToolFailure(str(error), code=Code.UNAVAILABLE) from None
-        if isinstance(fetch, Bodies) and context is not _NOWHERE:
-            for place in await fetch.strangers(handle, context.turn_id):
+        if isinstance(bodies, Bodies) and context is not _NOWHERE:
+            for place in await bodies.strangers(handle, context.turn_id):
                 context.read_from(place)
         return _page(handle, offset, body, limit)
 

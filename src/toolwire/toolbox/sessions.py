@@ -16,6 +16,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.record.contract import Store, TurnSummary
+from toolwire.record.projects import of_project
 from toolwire.toolbox.delegation import Crew
 from toolwire.toolbox.kinds import listening
 from toolwire.toolbox.workers import pass_on
@@ -155,13 +156,13 @@ def sessions_history_tool(store: Store) -> Tool:
 async def summaries(store: Store, context: Context) -> dict[str, list[TurnSummary]]:
     """The newest turns of the project by their session, newest first."""
     found: dict[str, list[TurnSummary]] = {}
-    for turn in await store.turns(limit=MOST_TURNS):
-        if turn.project == context.project:
-            found.setdefault(turn.thread or turn.id, []).append(turn)
+    for turn in await of_project(store, context.project).turns(limit=MOST_TURNS):
+        found.setdefault(turn.thread or turn.id, []).append(turn)
     return found
 
 
 async def _messages(store: Store, context: Context, session: str) -> Sequence[Message]:
+    store = of_project(store, context.project)
     kept = await summaries(store, context)
     if session not in kept:
         raise no_session(session)
