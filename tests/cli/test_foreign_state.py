@@ -570,13 +570,33 @@ def test_T74_a_plan_of_the_users_own_counts_only_where_it_was_written(tmp_path: 
     assert [(root / "a.txt").exists() for root in (first, second)] == [True, False]
 
 
+def test_T74_the_key_that_signs_is_shown_by_no_tool(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it a command could sign a state folder of its own making below the workspace."""
+    monkeypatch.chdir(victim.home)
+    key = victim.home / ".local" / "state" / "toolwire" / "key"
+    key.parent.mkdir(parents=True)
+    key.write_bytes(b"needle".ljust(32, b"."))
+    (victim.home / "link").symlink_to(key.parent)
+    (victim.home / "needle.txt").write_text("needle\n")
+    for path in (".local/state/toolwire/key", ".local/State/toolwire./key", "link/key", str(key)):
+        told = victim.run("call", "read", f"path={path}", "--tools", "read_only", "--allow", "file_read", "--yes")
+        assert (told.code, "needle" in told.out) == (Exit.FAILED, False), path
+    found = victim.run("call", "grep", "pattern=needle", "--tools", "read_only", "--allow", "file_read", "--json").out
+    assert ("needle.txt" in found, "toolwire/key" in found) == (True, False)
+    words = ("--tools", "shell", "--tier", "run", "--allow", "shell", "--yes")
+    for text in ("cat .local/state/toolwire/key", "cat .local/state/toolwire/key; touch made"):
+        told = victim.run("call", "bash", f"command={text}", *words)
+        assert "needle" not in told.out
+    assert (victim.home / "made").exists()
+
+
 def git(folder: Path, *words: str) -> None:
     named = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "protocol.file.allow=always")
     subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture
-def pulled(victim: Victim) -> Callable[[Callable[[Path], None]], None]:
+def pulled(victim: Victim) -> Callable[[Callable[[Path], object]], None]:
     """A project that the user has worked in, and whose next pull brings what `plant` puts into its state folder."""
     upstream = victim.project.parent / "upstream"
     git(victim.project.parent, "init", "-q", str(upstream))
@@ -589,7 +609,7 @@ def pulled(victim: Victim) -> Callable[[Callable[[Path], None]], None]:
     own(victim)
     assert victim.run(*WRITE).code == Exit.DONE
 
-    def pull(plant: Callable[[Path], None]) -> None:
+    def pull(plant: Callable[[Path], object]) -> None:
         (upstream / ".toolwire").mkdir()
         plant(upstream / ".toolwire")
         git(upstream, "add", "-Af")
@@ -599,12 +619,12 @@ def pulled(victim: Victim) -> Callable[[Callable[[Path], None]], None]:
     return pull
 
 
-Pull = Callable[[Callable[[Path], None]], None]
+Pull = Callable[[Callable[[Path], object]], None]
 
 
 def test_T76_control_a_pull_replaces_what_lies_in_an_ignored_folder(victim: Victim, pulled: Pull) -> None:
     before = (victim.state / "store.db").read_bytes()
-    pulled(lambda state: (state / "store.db").write_bytes(b"theirs") and None)
+    pulled(lambda state: (state / "store.db").write_bytes(b"theirs"))
     assert (victim.state / "store.db").read_bytes() == b"theirs" != before
 
 
@@ -623,7 +643,7 @@ def test_T76_a_plan_that_a_pull_brings_is_not_carried_out(victim: Victim, pulled
 def test_T76_a_store_that_a_pull_brings_is_refused(victim: Victim, pulled: Pull, tmp_path: Path) -> None:
     stranger = Stage(tmp_path, {"HOME": str(tmp_path / "stranger"), "TOOLWIRE_TRUST": ""})
     assert stranger.run("call", "echo", "message=hi", "--home", "theirs").code == Exit.DONE
-    pulled(lambda state: shutil.copy(tmp_path / "theirs" / "store.db", state) and None)
+    pulled(lambda state: shutil.copy(tmp_path / "theirs" / "store.db", state))
     told = victim.run("call", "echo", "message=hi")
     assert (told.code, "toolwire trust" in told.err) == (Exit.USAGE, True)
 

@@ -43,11 +43,12 @@ async def test_reading_needs_no_yes_and_writing_does(workspace: Path, box: Sandb
 
 @pytest.mark.threat("T67")
 async def test_T67_what_is_kept_from_commands_is_kept_from_those_that_only_read(workspace: Path, box: Sandbox) -> None:
-    for name in (".toolwire", ".ssh"):
-        (workspace / name).mkdir()
+    for name in (".toolwire", ".ssh", ".local/state/toolwire"):
+        (workspace / name).mkdir(parents=True)
         (workspace / name / "key").write_text("canary")
 
-    result = await run(workspace, box, "cat .toolwire/key .ssh/key; ls -A .toolwire .ssh")
+    reading = "cat .toolwire/key .ssh/key .local/state/toolwire/key; ls -A .toolwire .ssh .local/state/toolwire"
+    result = await run(workspace, box, reading)
 
     assert result.ok, result.text
     assert "canary" not in result.text

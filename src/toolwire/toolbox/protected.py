@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolwire.protocol.files import Protected
-from toolwire.protocol.obeyed import OWN_STATE, Obeyed, class_of, is_own_state
+from toolwire.protocol.obeyed import OWN_STATE, Obeyed, class_of, is_own_state, plain_name
 
 __all__ = ["OWN_STATE", "asks_about", "asks_about_path", "is_own_state", "refuse_own_state", "refuse_protected"]
+
+# With the user's key a tool could sign a state folder, and the plan in it, somewhere below.
+_USER_KEY = ("state", "toolwire", "key")
 
 
 def refuse_protected(path: str, *, approved: bool = False) -> None:
@@ -21,9 +24,12 @@ def refuse_protected(path: str, *, approved: bool = False) -> None:
 
 def refuse_own_state(path: str) -> None:
     """Raise `Protected` if the path leads into what toolwire itself keeps, which no tool may read."""
-    for part in path.split("/"):
+    parts = path.split("/")
+    for part in parts:
         if is_own_state(part):
             raise Protected(part)
+    if len(parts) >= len(_USER_KEY) and tuple(map(plain_name, parts[-3:])) == _USER_KEY:
+        raise Protected(parts[-1])
 
 
 def asks_about_path(arguments: Mapping[str, Any], roots: tuple[str, ...]) -> str:

@@ -34,7 +34,7 @@ PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
 """Names that are protected as paths from the top; all others are known by their last part (`protocol/obeyed.py`)."""
 
 _LOCKED_FOR_S = 2.0
-SECRET = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker"})
+SECRET = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".local/state/toolwire"})
 """Names at the top that are not even to be read in a box."""
 
 _SECRET_ANYWHERE = frozenset({".toolwire", ".ssh", ".gnupg"})
