@@ -21,6 +21,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Code
 from toolwire.settings import load
 from toolwire.testing import ScriptedModel
+from toolwire.toolbox.search import Found, search_tool
 from toolwire.toolbox.shell import bash_tool
 from toolwire.toolbox.web import webfetch_tool
 
@@ -145,6 +146,29 @@ async def test_T81_a_command_that_is_given_a_secret_reaches_its_host_only(
             command = f"curl -s -H 'X-Key: {KEY}' http://{host}:{net.server.port}/"
             await agent.call("bash", {"command": command})
             assert net.hosts_that_got_it == (["good.test"] if reaches else [])
+
+
+class Searched:
+    """A search engine that remembers what it was asked."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.queries: list[str] = []
+
+    async def search(self, query: str, _count: int) -> list[Found]:
+        self.queries.append(query)
+        return []
+
+
+@pytest.mark.parametrize(("query", "asked"), [(KEY, 0), ("tea", 1)])
+async def test_T81_a_secret_is_no_part_of_a_search(query: str, asked: int) -> None:
+    """The search engine has an address of its own, which the model does not choose."""
+    engine, grant = Searched(), Grant(permissions=frozenset({"network"}))
+    secrets = Secrets({"GOODKEY": Secret(VALUE, frozenset({"websearch"}), {"websearch": ["good.test"]})})
+    async with Agent(ScriptedModel(), [search_tool(engine)], grant=grant, secrets=secrets) as agent:
+        result = await agent.call("websearch", {"query": query})
+    assert (result.ok, len(engine.queries)) == (bool(asked), asked)
 
 
 @pytest.mark.parametrize(

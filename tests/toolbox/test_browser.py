@@ -67,9 +67,16 @@ class Visit:
         self._tools = {True: browser_tool(chromium, evaluate=True), False: browser_tool(chromium)}
 
     async def __call__(
-        self, action: str, *, who: str = "t1", scripts: bool = False, timeout_s: float = 20, **arguments: Any
+        self,
+        action: str,
+        *,
+        who: str = "t1",
+        scripts: bool = False,
+        timeout_s: float = 20,
+        more: tuple[str, ...] = (),
+        **arguments: Any,
     ) -> Any:
-        grant = Grant(network=(f"good.example:{self.server.port}",))
+        grant = Grant(network=(f"good.example:{self.server.port}", *more))
         context = Context(turn_id=who, grant=grant, timeout_s=timeout_s)
         async with asyncio.timeout(60):
             return await self._call(self._tools[scripts], context, action=action, **arguments)
@@ -299,3 +306,28 @@ def test_without_chromium_or_a_box_the_tool_says_what_is_missing() -> None:
         browser_box.found("no-such-program")
     with pytest.raises(SandboxUnavailable, match="in a box or not at all"):
         browser_box._needed("no-such-program", "x")
+
+
+async def test_T81_a_browser_that_was_given_a_secret_stays_with_its_host(visit: Visit) -> None:
+    """Pages keep what is typed into them, so later calls are held too, until the browser is closed."""
+    other = f"other.example:{visit.server.port}"
+    limit = f"&good.example:{visit.server.port}"
+    await visit("navigate", who="s1", url=f"{visit.root}/", more=(other,))
+    typed = await visit("type", who="s1", selector="input[name=kind]", text="hunter2", submit=True, more=(other, limit))
+    assert typed.structured["title"] == "Thanks"
+    with pytest.raises(ToolFailure, match="may go to"):
+        await visit("navigate", who="s1", url=f"http://{other}/", more=(other,))
+    await visit("close", who="s1", more=(other,))
+    assert (await visit("navigate", who="s1", url=f"http://{other}/", more=(other,))).structured["title"] == "Tea shop"
+
+
+async def test_T81_a_browser_that_has_been_elsewhere_is_given_no_secret(visit: Visit) -> None:
+    other = f"other.example:{visit.server.port}"
+    limit = f"&good.example:{visit.server.port}"
+    await visit("navigate", who="s2", url=f"http://{other}/", more=(other,))
+    await visit("navigate", who="s2", url=f"{visit.root}/", more=(other,))
+    with pytest.raises(ToolFailure, match="close it and begin again"):
+        await visit("type", who="s2", selector="input[name=kind]", text="hunter2", more=(other, limit))
+    await visit("close", who="s2", more=(other,))
+    await visit("navigate", who="s2", url=f"{visit.root}/", more=(other,))
+    await visit("type", who="s2", selector="input[name=kind]", text="hunter2", more=(other, limit))

@@ -17,7 +17,7 @@ from toolwire.decide.pinned import pinned
 from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell, runs_others
 from toolwire.decide.trying import may_be_tried, only_looks
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
-from toolwire.protocol.tools import Effect, Grant, Tier, Tool
+from toolwire.protocol.tools import LIMIT, Effect, Grant, Tier, Tool
 from toolwire.protocol.values import quick
 
 SHELL, FILE_READ = "shell", "file_read"
@@ -250,7 +250,7 @@ def _shared_roots(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, 
 
 def _shared_hosts(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     """The hosts that both name, and everything that either of them closes."""
-    closed = [host for host in (*some, *others) if host.startswith(("!", "&"))]
+    closed = [host for host in (*some, *others) if host.startswith(("!", LIMIT))]
     return tuple(dict.fromkeys([*(host for host in others if host in some), *closed]))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from toolwire.deliver.redaction import Redaction
 from toolwire.deliver.url_passwords import NAME as URL_PASSWORD
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
+from toolwire.protocol.tools import LIMIT
 from toolwire.protocol.values import changed
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
@@ -62,7 +63,7 @@ class Secrets:
         """Network rules that a call with these placeholders is held to, beside those of its grant: one a secret."""
         names = {name for text in _texts(allowed.arguments) for name in _PLACEHOLDER.findall(text)}
         used = [self._known[name] for name in sorted(names) if name in self._known]
-        return tuple(f"&{','.join(one.hosts.get(allowed.tool.name, ()))}" for one in used if not one.anywhere)
+        return tuple(f"{LIMIT}{','.join(one.hosts.get(allowed.tool.name, ()))}" for one in used if not one.anywhere)
 
     def scrubbed(self, result: ToolResult) -> ToolResult:
         """The result without any secret in it."""

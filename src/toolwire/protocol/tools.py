@@ -1,6 +1,6 @@
 """What a tool is, and what a caller may do with tools."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -118,3 +118,12 @@ class Grant:
     autonomy: Autonomy = Autonomy.SUPERVISED
     rules: tuple[Rule, ...] = ()
     wary: bool = True
+
+
+LIMIT = "&"
+"""Begins an entry of a grant's `network` that limits one call to some hosts and allows nothing."""
+
+
+def limits_of(network: Iterable[str]) -> tuple[str, ...]:
+    """The limits among network rules; a call that carries a secret has some."""
+    return tuple(entry for entry in network if entry.startswith(LIMIT))

@@ -17,7 +17,7 @@ from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Effect, Tier, Tool, limits_of
 from toolwire.protocol.values import changed
 
 LONGEST_MESSAGE = 200_000
@@ -168,6 +168,8 @@ def asking_tool(
             temperature: How freely to answer, from 0 to 2.
             max_tokens: How many tokens the answer may have.
         """
+        if limits_of(context.grant.network):
+            raise ToolFailure("a secret is never sent to another model", code=Code.PERMISSION_DENIED)
         chosen = for_agents.get(context.agent) or for_agents.get(ANYONE)
         if chosen is None:
             raise ToolFailure(

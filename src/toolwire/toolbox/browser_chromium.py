@@ -4,6 +4,7 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -11,9 +12,11 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.egress.caps import Caps, Noted
 from toolwire.execute.egress.connector import Connector
 from toolwire.execute.egress.proxy import EgressProxy
+from toolwire.execute.egress.rules import beyond_limits
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.sandbox.engines import cgroups
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import limits_of
 from toolwire.protocol.traffic import Traffic
 from toolwire.toolbox.browser_box import PROXY, Box
 from toolwire.toolbox.browser_contract import Tab, Visitor
@@ -87,8 +90,10 @@ class Chromium:
     async def _open(self, visitor: Visitor) -> Opened:
         async with self._starting:
             known = self._opened.pop(visitor.owner, None)
-            if known is not None and known.visitor == visitor and known.browser.is_connected():
+            same = known is not None and known.visitor.without_limits() == visitor.without_limits()
+            if known is not None and same and known.browser.is_connected():
                 self._opened[visitor.owner] = known  # last in the dict is the one used last
+                _hold(known, visitor)
                 return known
             if known is not None:
                 await known.stack.aclose()
@@ -126,7 +131,7 @@ class Chromium:
             wanted: set[str] = set()
             context.on("request", lambda request: _want(wanted, request.url))
             context.on("request", lambda request: ruled.notice(request.url))
-            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log, ruled)
+            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log, ruled, proxy)
         raise AssertionError("the block above returns or raises")
 
     async def _launched(self, playwright: Any, box: Box) -> Any:
@@ -150,6 +155,16 @@ class Chromium:
             self._errors = api.Error
             self._playwright = await self._driver.enter_async_context(api.async_playwright())
         return self._playwright
+
+
+def _hold(opened: Opened, visitor: Visitor) -> None:
+    """Hold a browser to the hosts of a secret that it is given, from now on: its pages keep what was typed."""
+    limits = [limit for limit in limits_of(visitor.network) if limit not in opened.visitor.network]
+    if elsewhere := beyond_limits(limits, opened.log.places):
+        reason = f"a secret of this call may not come near {elsewhere}, which this browser has reached"
+        raise ToolFailure(f"{reason}; close it and begin again", code=Code.PERMISSION_DENIED)
+    opened.proxy.tighten(limits)
+    opened.visitor = replace(opened.visitor, network=(*opened.visitor.network, *limits))
 
 
 async def _close_another(context: Any, page: Any) -> None:

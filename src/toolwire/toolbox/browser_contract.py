@@ -1,11 +1,12 @@
 """What the browser tool needs of a browser: a tab for each conversation, reaching what its grant allows."""
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from toolwire.decide.address_rules import AddressRules
 from toolwire.execute.egress.traffic import TrafficLog
+from toolwire.protocol.tools import limits_of
 from toolwire.protocol.traffic import Traffic
 
 
@@ -16,6 +17,11 @@ class Visitor:
     owner: str
     network: tuple[str, ...]
     rules: AddressRules = AddressRules()
+
+    def without_limits(self) -> "Visitor":
+        """The same between calls that carry a secret."""
+        limits = limits_of(self.network)
+        return replace(self, network=tuple(entry for entry in self.network if entry not in limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from toolwire.decide.address_rules import AddressRules
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.places import BadUrl, read_url
+from toolwire.execute.egress.proxy import EgressProxy
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Rule
@@ -55,6 +56,7 @@ class Opened:
     stack: AsyncExitStack
     log: TrafficLog
     ruled: Ruled
+    proxy: EgressProxy
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     status: int | None = None
 

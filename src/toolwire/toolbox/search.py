@@ -18,7 +18,7 @@ from toolwire.execute.egress.web import Web
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import WebOps, WebRequest
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.tools import Effect, Tier, Tool, limits_of
 
 NAMES = ("websearch", "web-search", "web_search")
 MOST_RESULTS = 20
@@ -215,6 +215,8 @@ def search_tool(backend: SearchBackend, name: str = "websearch") -> Tool:
             query: The words to search for.
             max_results: How many results to give at most.
         """
+        if limits_of(context.grant.network):
+            raise ToolFailure("a secret is never part of a search", code=Code.PERMISSION_DENIED)
         found = await backend.search(query, max_results)
         for one in found:
             context.read_from(one.url)

@@ -73,6 +73,12 @@ class EgressProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.meter = Meter(self._caps)
 
+    def tighten(self, limits: Iterable[str]) -> None:
+        """Hold what is asked for from now on to these limits as well."""
+        more, broken = _read_rules(limits)
+        self._rules = Rules(self._rules.rules, (*self._rules.limits, *more.limits))
+        self._broken = self._broken or broken
+
     async def __aenter__(self) -> "EgressProxy":
         self._listener = _listening(self._path, self._mode)
         asyncio.get_running_loop().add_reader(self._listener, self._accept)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from toolwire.execute.egress.addresses import why_not_public
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
+from toolwire.protocol.tools import LIMIT, limits_of
 
 USUAL_PORTS = {"https": 443, "http": 80}
 MOST_RULES = 1000
-LIMIT = "&"
 _METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE TRACE".split())
 
 
@@ -126,6 +126,17 @@ def read_limit(text: str) -> tuple[Rule, ...]:
     if wrong := next((rule.text for rule in rules if rule.deny or rule.methods), ""):
         raise BadRule(f"{wrong[:80]!r} must be a host, without ! and without methods")
     return rules
+
+
+def beyond_limits(network: Iterable[str], places: Iterable[str]) -> str:
+    """The first of these places (`host:port`) that a limit among the rules leaves out; empty if there is none."""
+    limits = Rules.of(limits_of(network)).limits
+    for place in places:
+        host, _, port = place.rpartition(":")
+        asked = Asked(read_host(host), int(port), "https" if port == "443" else "http")
+        if any(not any(rule.covers(asked) for rule in limit) for limit in limits):
+            return place
+    return ""
 
 
 def read_rule(text: str) -> Rule:
