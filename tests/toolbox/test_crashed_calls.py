@@ -1,13 +1,20 @@
 """A call that changes files and whose process dies: afterwards it has happened once, and the model is told so."""
 
 import asyncio
+import hashlib
+import os
 import sys
+import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from toolwire import Agent, Grant, SqliteStore, Status, Tier
+from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage
+from toolwire.protocol.files import Change
+from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox import LocalFiles, edit_tool
 
@@ -44,11 +51,64 @@ async def test_an_edit_whose_process_dies_takes_effect_once_and_the_turn_goes_on
     tmp_path: Path, workspace: Path, steps: int
 ) -> None:
     """The protocol demands it of transactional tools. Doing it twice would leave three letters."""
-    (workspace / "a.txt").write_text("a")
     home = tmp_path / "home"
+    await die_in_an_edit(workspace, home, steps)
+    result = await resumed(workspace, home)
+    assert result.status is Status.SUCCESS, result.text
+    assert result.structured["replacements"] == 1
+    assert (workspace / "a.txt").read_text() == "aa"
+
+
+async def test_a_call_without_a_result_is_remembered_however_many_changes_come_after_it(
+    tmp_path: Path, workspace: Path
+) -> None:
+    home = tmp_path / "home"
+    await die_in_an_edit(workspace, home, steps=4)
+    assert (workspace / "a.txt").read_text() == "aa"
+    change_often(workspace, 4_200)
+    result = await resumed(workspace, home)
+    assert result.status is Status.SUCCESS, result.text
+    assert (workspace / "a.txt").read_text() == "aa"
+
+
+async def test_where_old_notes_were_removed_the_outcome_of_a_call_without_a_result_is_unknown(
+    tmp_path: Path, workspace: Path
+) -> None:
+    """Without the mark that notes are gone, the edit would be made again: three letters."""
+    home = tmp_path / "home"
+    await die_in_an_edit(workspace, home, steps=4)
+    change_often(workspace, 4_200)
+    long_ago = time.time() - 40 * 86_400
+    done = workspace / ".toolwire" / "changes" / "done"
+    for number, note in enumerate(sorted(done.iterdir(), key=lambda path: path.stat().st_mtime_ns)):
+        os.utime(note, (long_ago + number, long_ago + number))
+    change_often(workspace, 1, first=next(n for n in count() if digest(f"late/{n}").startswith("00")), prefix="late")
+    assert len(list(done.iterdir())) == 4_096
+    result = await resumed(workspace, home)
+    assert (result.status, result.error and result.error.code) == (Status.FAILED, Code.OUTCOME_UNKNOWN), result.text
+    assert (workspace / "a.txt").read_text() == "aa"
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def change_often(workspace: Path, times: int, *, first: int = 0, prefix: str = "other") -> None:
+    files = LocalFiles(sync=lambda _: None)
+    for number in range(first, first + times):
+        files.change(str(workspace), [Change("b.txt", b"b")], key=f"{prefix}/{number}", note="{}")
+
+
+async def die_in_an_edit(workspace: Path, home: Path, steps: int) -> None:
+    """A process that is gone after so many steps of its edit, without a result on record."""
+    (workspace / "a.txt").write_text("a")
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", DYING, str(workspace), str(home), str(steps))
     async with asyncio.timeout(60):
         assert await child.wait() == 9
+
+
+async def resumed(workspace: Path, home: Path) -> ToolResult:
+    """The result of the edit after another process has gone on with the turn."""
     async with await SqliteStore.at(home) as store:
         [left] = await store.turns(state="interrupted")
         grant = Grant(Tier.RUN, frozenset({"file_read", "file_write"}), (str(workspace),), confirmed=frozenset({"*"}))
@@ -57,6 +117,4 @@ async def test_an_edit_whose_process_dies_takes_effect_once_and_the_turn_goes_on
     [result] = [
         one for message in answer.turn.messages if isinstance(message, ResultsMessage) for one in message.results
     ]
-    assert result.status is Status.SUCCESS, result.text
-    assert result.structured["replacements"] == 1
-    assert (workspace / "a.txt").read_text() == "aa"
+    return result

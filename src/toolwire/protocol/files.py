@@ -33,6 +33,13 @@ class Stale(OSError):
         self.path = path
 
 
+class NoteForgotten(OSError):
+    """No note is kept under a key, but there may have been one: old ones were removed."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ENODATA, "notes of old changes were removed")
+
+
 class UntrustedState(OSError):
     """A folder of toolwire's own state cannot be taken for this user's; the sentence says why and what to do."""
 
@@ -101,5 +108,5 @@ class FileOps(Protocol):
         ...
 
     def note(self, root: str, key: str) -> str | None:
-        """The note of the change with this key, or None if no such change took effect."""
+        """The note of the change with this key, or None if no such change took effect. Raises NoteForgotten."""
         ...

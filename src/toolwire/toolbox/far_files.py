@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import orjson
 from typing_extensions import Buffer
 
-from toolwire.protocol.files import Change, Entry, NotAFile, Protected, Stale, UntrustedState
+from toolwire.protocol.files import Change, Entry, NotAFile, NoteForgotten, Protected, Stale, UntrustedState
 
 BLOCK = 256 * 1024
 MOST_ENTRIES = 50_000
@@ -148,6 +148,8 @@ def _error(failed: Any) -> OSError:
             return Stale(text[:4096])
         case {"kind": "UntrustedState", "text": str(text)}:
             return UntrustedState(text[:4096])
+        case {"kind": "NoteForgotten"}:
+            return NoteForgotten()
         case {"kind": "NotAFile"}:
             return NotAFile()
         case {"kind": str(kind), "errno": int(number), "text": str(text)}:

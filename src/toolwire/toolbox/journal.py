@@ -14,9 +14,9 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from toolwire.protocol.files import Change, Stale
+from toolwire.protocol.files import Change, NoteForgotten, Stale
 from toolwire.toolbox.beneath import BeneathDir, exchange, move
-from toolwire.toolbox.journal_folder import forget_oldest, locked, mend, own_folder
+from toolwire.toolbox.journal_folder import forget_oldest, has_forgotten, locked, mend, own_folder
 from toolwire.toolbox.plans import Plan, Swap, encode_plan, read_plan, slot_name
 from toolwire.toolbox.protected import refuse_protected
 
@@ -55,9 +55,13 @@ class Journal:
         self._lock = self._fd = -1
 
     def note(self, key: str) -> str | None:
-        """The note that was kept with the change of this key."""
+        """The note that was kept with the change of this key. Raises NoteForgotten where it may be gone."""
         plan = read_plan(self._fd, f"done/{_digest(key.encode())}", self._where)
-        return plan.note if plan is not None and plan.key == key else None
+        if plan is not None and plan.key == key:
+            return plan.note
+        if has_forgotten(self._fd):
+            raise NoteForgotten
+        return None
 
     def change(self, changes: Sequence[Change], key: str, note: str) -> None:
         """Make all changes or none."""
@@ -101,8 +105,10 @@ class Journal:
             self._take_back(plan)
             raise
         if plan.key:
-            name = f"done/{_digest(plan.key.encode())}"
-            os.rename("plan", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            name = _digest(plan.key.encode())
+            os.rename("plan", f"done/{name}", src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            with suppress(OSError):
+                forget_oldest(self._fd, name)
         self._sweep()
         self._sync(self._fd)
 
@@ -193,8 +199,6 @@ class Journal:
             if name.startswith(("new-", "plan")):
                 with suppress(OSError):
                     os.unlink(name, dir_fd=self._fd)
-        with suppress(OSError):
-            forget_oldest(self._fd)
 
     def _write(self, name: str, content: bytes, mode: int, *, owned: bool = False) -> int:
         """Write a file of the journal and bring it to the disk; its inode."""

@@ -15,7 +15,10 @@ _NAME = "changes"
 _DONE = "done"
 FOLDER = f"{OWN_STATE}/{_NAME}"
 LONGEST_WAIT_S = 4.0
+KEPT_DAYS = 30
 _MOST_DONE = 4096
+_FORGOTTEN = "forgotten"
+_LOOKS = ("00", "40", "80", "c0")  # names of notes are digests: one change in 64 looks through all of them
 
 
 def own_folder(place: BeneathDir) -> tuple[int, str]:
@@ -80,14 +83,35 @@ def mend(folder: int, slot: str) -> None:
             os.unlink(f"{slot}.old", dir_fd=folder)
 
 
-def forget_oldest(folder: int) -> None:
-    """Keep the number of notes about finished changes in bounds."""
-    done = os.open("done", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+def forget_oldest(folder: int, name: str) -> None:
+    """Remove notes that are both old and too many, now and then: `name` is that of the newest note.
+
+    A note of a call without a result is still needed, and the journal does not know which calls have one. So no note
+    goes before its time, however many there are, and a mark says that some are gone: see `has_forgotten`.
+    """
+    if not name.startswith(_LOOKS):
+        return
+    done = os.open(_DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         names = os.listdir(done)  # noqa: PTH208 - a descriptor, not a path
-        if len(names) > _MOST_DONE:
-            by_age = sorted(names, key=lambda name: os.stat(name, dir_fd=done, follow_symlinks=False).st_mtime_ns)
-            for name in by_age[: _MOST_DONE // 4]:
-                os.unlink(name, dir_fd=done)
+        if len(names) <= _MOST_DONE:
+            return
+        before = time.time() - KEPT_DAYS * 86_400
+        ages = {name: os.stat(name, dir_fd=done, follow_symlinks=False).st_mtime for name in names}
+        old = sorted((name for name in names if ages[name] < before), key=ages.__getitem__)[: len(names) - _MOST_DONE]
+        if old:
+            os.close(os.open(_FORGOTTEN, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder))
+            os.fsync(folder)
+        for name in old:
+            os.unlink(name, dir_fd=done)
     finally:
         os.close(done)
+
+
+def has_forgotten(folder: int) -> bool:
+    """Whether notes were ever removed, so that a missing one says nothing."""
+    try:
+        os.stat(_FORGOTTEN, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

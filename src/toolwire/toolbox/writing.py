@@ -12,7 +12,7 @@ from pydantic import Field
 from toolwire.decide.families import Reach
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Change, FileOps
+from toolwire.protocol.files import Change, FileOps, NoteForgotten
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed
@@ -165,6 +165,12 @@ def _earlier(files: FileOps, context: Context) -> str | None:
     for root in context.grant.roots:
         try:
             note = files.note(root, context.idempotency_key)
+        except NoteForgotten:
+            raise ToolFailure(
+                "it is not known whether an earlier attempt of this call took effect: its process died, and the notes "
+                "of old changes were removed. Look at the files before you repeat this.",
+                code=Code.OUTCOME_UNKNOWN,
+            ) from None
         except OSError as error:
             raise refusal(root, error) from None
         if note is not None:
