@@ -159,3 +159,122 @@ def test_a_denied_word_that_is_only_looked_for_is_not_asked_about(text: str) -> 
 def test_T94_control_a_table_without_options_would_take_git_grep_for_reading() -> None:
     assert only_reads(read_shell("git grep -n foo"))
     assert read_shell("git grep -Otouch foo").commands[0][:2] == ("git", "grep")
+
+
+READS_IT = [
+    *("find -L src", "rg -L x src", "tree -l src", "diff -r src x", "for i in 1 2; do cat k; cd secrets; done"),
+    *("cat secrets/k", "cat ./secrets/k", "cat SECRETS/k", "cat /w/secrets/k", "cat /workspace/secrets/k", "cat $x"),
+    *("cat ../workspace/secrets/k", "cat /proc/self/cwd/secrets/k", "cat /./proc/1/root/workspace/secrets/k"),
+    *(
+        "env -C secrets cat k",
+        "cd secrets && cat k",
+        "pushd secrets; cat k",
+        "(cd secrets; cat k)",
+        "cd x; cd -; cat k",
+    ),
+    *(
+        "date -f secrets/k",
+        "pgrep -F secrets/k",
+        "wc --files0-from=secrets/k",
+        "grep -fsecrets/k a",
+        "grep -nf secrets/k a",
+    ),
+    *("read x < secrets/k", "while read l; do echo $l; done < secrets/k", "exec 3<secrets/k", "echo $(<secrets/k)"),
+    *("git show HEAD:secrets/k", "git log -p", "git log -U3", "git log --binary", "git log --cc", "git log -S x"),
+    *(
+        "git diff",
+        "git grep x",
+        "git blame README.md",
+        "git status -v",
+        "git commit -v -m x",
+        "git add -p",
+        "git reflog -p",
+    ),
+    *(
+        "git cat-file -p HEAD:secrets/k",
+        "git archive HEAD",
+        "git stash show -p",
+        "git worktree add ../x",
+        "git clone . y",
+    ),
+    *(
+        "grep -r x .",
+        "grep -R x src",
+        "rg x",
+        "find . -name k",
+        "ls -R",
+        "tree",
+        "diff -r . src",
+        "grep -r x /",
+        "du -a .",
+    ),
+    *(
+        "ls secrets",
+        "ls -la secrets/",
+        "cp -r . x",
+        "cp -a . x",
+        "mv secrets x",
+        "ln -s secrets x",
+        "ln -s . x",
+        "tar cf x .",
+    ),
+    *(
+        "python3 x.py",
+        "make",
+        "npm test",
+        "awk 1 README.md",
+        "sed -f x README.md",
+        "xargs cat",
+        "sh x",
+        "source x",
+        "vim x",
+    ),
+    *("jq -L secrets 'import \"k\" as $d; $d' a", "cat s*/k", "cat {secrets,src}/k", "cat ~/k", "zcat secrets/k.gz"),
+]
+READS_OTHERS = [
+    *("grep -rl x src", "tree src"),
+    *(
+        "cat README.md",
+        "cat ./src/main.py",
+        "ls",
+        "ls -la",
+        "ls -ltr src",
+        "pwd",
+        "echo secrets",
+        "date +%F",
+        "wc -l a.txt",
+    ),
+    *("grep -rn x src", "grep x README.md", "rg x src", "find src -name k", "cd src && cat main.py", "sort -r a.txt"),
+    *("git status", "git status --short", "git log --oneline -5", "git log --stat", "git branch -a", "git add -A"),
+    *(
+        "git commit -m 'change it'",
+        "mkdir -p a/b",
+        "touch a.txt",
+        "rm a.txt",
+        "cp a.txt b.txt",
+        "head -n 5 src/main.py",
+    ),
+    *(
+        "cat < README.md",
+        "cat README.md 2>/dev/null",
+        "du -sh src",
+        "stat README.md",
+        "cat /etc/hostname",
+        "true < /dev/null",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", READS_IT)
+def test_T91_a_command_that_names_or_could_reach_a_denied_file_does_not_run_unasked(text: str) -> None:
+    offline = replace(ONLINE, network=(), permissions=frozenset({"shell", "network"}))
+    rule = Rule.parse("deny read where path is secrets/*")
+    assert ruling(BASH, {"command": text}, replace(offline, rules=(rule,))).verdict is not ALLOW
+    assert ruling(BASH, {"command": text}, offline).verdict is ALLOW, "the control: without the rule it runs"
+
+
+@pytest.mark.parametrize("text", READS_OTHERS)
+def test_a_command_that_cannot_reach_a_denied_file_runs_as_before(text: str) -> None:
+    rule = Rule.parse("deny read where path is secrets/*")
+    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    assert ruled.verdict is ALLOW, ruled.sentence

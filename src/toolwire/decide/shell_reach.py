@@ -21,8 +21,8 @@ from toolwire.protocol.tools import Grant
 # These open no file that a word of theirs names.
 _NO_FILES = frozenset(
     "echo printf true false : pwd seq expr sleep yes whoami id groups uname arch uptime free ps locale nproc tty "
-    "getconf lscpu pgrep cal factor numfmt exit break continue wait set type which whereis command test hostname "
-    "date basename dirname kill cd".split()
+    "getconf lscpu cal factor numfmt exit break continue wait set type which whereis command test basename dirname "
+    "kill cd".split()
 )
 # These show names and sizes, but nothing of what is in a file.
 _NAMES_ONLY = frozenset("ls dir vdir stat du df realpath readlink".split())
@@ -30,7 +30,7 @@ _NAMES_ONLY = frozenset("ls dir vdir stat du df realpath readlink".split())
 _OPENS_ITS_WORDS = frozenset(
     "cat tac nl rev head tail wc cut fold fmt expand unexpand paste join comm cmp od hexdump strings column cksum sum "
     "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum base64 base32 egrep fgrep jq bc sort uniq shuf xxd "
-    "file iconv sed tr grep tsort".split()
+    "file iconv sed tr grep tsort date hostname pgrep".split()
 )
 # These change what their words name, and show nothing.
 _CHANGES_ITS_WORDS = frozenset("touch mkdir rmdir rm tee truncate chmod chown unlink".split())
@@ -40,15 +40,33 @@ _GIT_TELLS_NO_CONTENT = frozenset(
     "status branch tag remote rev-parse describe config merge-base for-each-ref show-ref name-rev count-objects "
     "check-ignore version ls-files ls-tree rev-list shortlog add commit".split()
 )
-_GIT_PATCH = re.compile(r"-[a-zA-Z]*[pucSGL].*|--patch.*|--unified.*|--cc|--word-diff.*|--color-words.*|--raw.*")
+# What these are given may show differences.
+_GIT_SHOWS_CHANGES = re.compile(r"-[a-zA-Z]*[vpie].*|--(?:verbose|patch|interactive|edit).*")
+_GIT_LOG_TELLS_NO_CONTENT = re.compile(
+    r"-[0-9]+|-n[0-9]*|-i|--(?:oneline|graph|stat|shortstat|numstat|name-only|name-status|format|pretty|date|since|after"
+    r"|until|before|author|committer|grep|all|branches|tags|remotes|decorate|no-decorate|merges|no-merges|first-parent"
+    r"|reverse|abbrev-commit|follow|skip|max-count|color|no-color|topo-order|date-order)(?:=.*)?|[^-].*|--",
+    re.DOTALL,
+)
 _DEEP = {
     **dict.fromkeys(("ls", "dir", "vdir"), re.compile(r"-[a-zA-Z]*R.*|--recursive")),
     **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[a-zA-Z]*[rRd].*|--recursive|--d.*")),
+    "du": re.compile(r"-[a-zA-Z]*[aL].*|--all|--dereference.*"),
     "cp": re.compile(r"-[a-zA-Z]*[rRadP].*|--recursive|--archive|--no-d.*|--pre.*"),
     **dict.fromkeys(("rm", "chmod", "chown"), re.compile(r"-[a-zA-Z]*[rR].*|--recursive")),
 }
 # Through these a process reaches its own files by other names.
-_OTHER_NAMES = re.compile(r"^/+(?:\.*/+)*(?:proc|dev)/", re.IGNORECASE)
+_OTHER_NAMES = re.compile(r"^/+(?:\.*/+)*(?:proc|dev/fd)(?:/|$)", re.IGNORECASE)
+# Commands that follow links in folders, which lead anywhere, and the options that make them do so.
+_FOLLOWS_LINKS = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[a-zA-Z]*R.*|--dereference.*|--d.*")),
+    **dict.fromkeys(("rg", "du", "ls", "dir", "vdir"), re.compile(r"-[a-zA-Z]*L.*|--follow|--dereference.*")),
+    "find": re.compile(r"-L|-H|-follow"),
+    "tree": re.compile(r"-[a-zA-Z]*l.*"),
+    "cp": re.compile(r"-[a-zA-Z]*[LH].*|--dereference"),
+    "diff": re.compile(r".*", re.DOTALL),
+}
+_JQ_LOADS = re.compile(r"\b(?:import|include|input_filename)\b|^-[a-zA-Z]*[Lf]|^--(?:library-path|from-file)")
 _PIECES = re.compile(r"[=:,;@\s'\"()<>|&`]+")
 
 
@@ -57,7 +75,7 @@ def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> Fit:
     about = reach(rule)
     if Reach.PAGES in about:
         return _fetches(rule, reading, grant)
-    sight = _Sight(rule, grant, folder)
+    sight = _Sight(rule, grant, _Folders(folder, grant.roots, reading))
     found = Fit.NO
     if about & (Reach.CONTENT | Reach.NAMES):
         found = sight.shows(reading)
@@ -66,13 +84,11 @@ def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> Fit:
 
 def named_paths(reading: Reading, folder: str, roots: Sequence[str]) -> list[str]:
     """Every path that a shell text run in this folder may name plainly, as seen from the workspace."""
-    places = _Folders(folder, roots)
+    places = _Folders(folder, roots, reading)
     found: dict[str, None] = {}
-    for words in reading.commands:
-        for word in words:
-            for one in candidates(word) if UNKNOWN not in word else ():
-                found.update(dict.fromkeys(places.seen_from(one)))
-        places.enter(words)
+    for word in (word for words in reading.commands for word in words if UNKNOWN not in word):
+        for one in candidates(word):
+            found.update(dict.fromkeys(places.seen_from(one)))
     for word in (*reading.opened, *reading.written):
         found.update(dict.fromkeys(places.seen_from(word) if UNKNOWN not in word else ()))
     return list(found)
@@ -93,14 +109,19 @@ _LONGEST_CLUSTER = 20
 
 
 class _Folders:
-    """The folders in which a command may run, as seen from the workspace: `cd` may lead to one more, or fail."""
+    """The folders in which a command may run, as seen from the workspace.
 
-    def __init__(self, folder: str, roots: Sequence[str]) -> None:
+    A `cd` may lead to one more, or fail. In a loop it counts for what stands before it too.
+    """
+
+    def __init__(self, folder: str, roots: Sequence[str], reading: Reading) -> None:
         inner = _inner(folder, roots) if folder.startswith("/") else folder
         self._folders = ["" if inner in ("", ".") else inner]
         self.anywhere = False
+        for words in reading.commands:
+            self._enter(words)
 
-    def enter(self, words: Sequence[str]) -> None:
+    def _enter(self, words: Sequence[str]) -> None:
         if base_name(words[0]) in ("pushd", "popd"):
             self.anywhere = True
         if base_name(words[0]) != "cd":
@@ -125,26 +146,19 @@ def _joined(folder: str, path: str) -> str:
 class _Sight:
     """What a rule about a path means, as seen from the folders that a command may run in."""
 
-    def __init__(self, rule: Rule, grant: Grant, folder: str) -> None:
+    def __init__(self, rule: Rule, grant: Grant, folders: _Folders) -> None:
         self._pattern = rule.pattern
         self._roots = grant.roots
-        self._folders = _Folders(folder, grant.roots)
+        self._folders = folders
 
     def shows(self, reading: Reading) -> Fit:
         """Whether it could show what is in such a file."""
-        return max(self._each(reading, self._shown_by), *map(self._word, reading.opened), Fit.NO)
+        return max(_each(reading, self._shown_by), *map(self._word, reading.opened), Fit.NO)
 
     def changes(self, reading: Reading) -> Fit:
         """Whether it could change such a file."""
-        found = Fit.NO if only_reads(reading) else self._each(reading, self._changed_by)
+        found = Fit.NO if only_reads(reading) else _each(reading, self._changed_by)
         return max(found, *map(self._word, reading.written), Fit.NO)
-
-    def _each(self, reading: Reading, judge: Callable[[Sequence[str]], Fit]) -> Fit:
-        found = Fit.MAYBE if reading.doubt and not only_reads(reading) else Fit.NO
-        for words in reading.commands:
-            found = max(found, judge(words))
-            self._folders.enter(words)
-        return found
 
     def _shown_by(self, words: Sequence[str]) -> Fit:
         name, rest = base_name(words[0]), words[1:]
@@ -155,6 +169,8 @@ class _Sight:
             return plainly
         if name == "git" and _tells_no_content(rest):
             return Fit.NO
+        if name == "jq" and any(_JQ_LOADS.search(word) for word in rest):
+            return Fit.MAYBE
         if _goes_deeper(name, rest):
             return max(plainly, self._beneath(name, rest))
         if name in _NAMES_ONLY:
@@ -191,13 +207,19 @@ class _Sight:
 
     def _beneath(self, name: str, rest: Sequence[str]) -> Fit:
         """What a command may do that enters folders, or opens what it likes."""
-        if name not in _ENTERS_ITS_WORDS or self._folders.anywhere:
+        follows = name in _FOLLOWS_LINKS and any(map(_FOLLOWS_LINKS[name].fullmatch, rest))
+        if name not in _ENTERS_ITS_WORDS or self._folders.anywhere or follows:
             return Fit.MAYBE
         words = [*_plain_words(rest)]
         if len(words) < _ENTERS_ITS_WORDS[name]:
             words.append(".")
         places = [place for word in words for place in self._folders.seen_from(word)]
         return Fit.MAYBE if any(may_hold(place, self._pattern, self._roots) for place in places) else Fit.NO
+
+
+def _each(reading: Reading, judge: Callable[[Sequence[str]], Fit]) -> Fit:
+    found = Fit.MAYBE if reading.doubt and not only_reads(reading) else Fit.NO
+    return max(found, *map(judge, reading.commands), Fit.NO)
 
 
 def _goes_deeper(name: str, words: Sequence[str]) -> bool:
@@ -219,7 +241,9 @@ def _tells_no_content(words: Sequence[str]) -> bool:
     while rest[:1] and rest[0] in ("--no-pager", "-P", "-C"):
         rest = rest[2:] if rest[0] == "-C" else rest[1:]
     if rest[:1] in (["log"], ["reflog"]):
-        return not any(UNKNOWN in word or _GIT_PATCH.fullmatch(word) for word in rest[1:])
+        return all(UNKNOWN not in word and _GIT_LOG_TELLS_NO_CONTENT.fullmatch(word) for word in rest[1:])
+    if rest[:1] and rest[0] in ("status", "add", "commit"):
+        return not any(UNKNOWN in word[:1] or _GIT_SHOWS_CHANGES.fullmatch(word) for word in rest[1:])
     return bool(rest) and rest[0] in _GIT_TELLS_NO_CONTENT
 
 

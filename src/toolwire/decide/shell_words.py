@@ -10,7 +10,7 @@ UNKNOWN = "\0"
 _WRAPPERS = {
     "command": ("p", ""), "nohup": ("", ""), "time": ("p", ""), "builtin": ("", ""), "exec": ("cl", "a"),
     "setsid": ("cfw", ""), "stdbuf": ("", "ioe"), "nice": ("0123456789", "n"), "ionice": ("t", "cn"),
-    "timeout": ("v", "ks"), "env": ("i0v", "uC"),
+    "timeout": ("v", "ks"), "env": ("i0v", "u"),
 }  # fmt: skip
 _TAKES_AN_AMOUNT = {"timeout"}
 
