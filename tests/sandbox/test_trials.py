@@ -84,6 +84,7 @@ READING = {
     "arr=(a b c); echo ${#arr[@]}": "3",
     "python3 -c \"open('data.txt', 'r+').close(); print('unchanged')\"": "unchanged",
     "touch /tmp/x && rm /tmp/x && echo gone": "gone",
+    "d=$(mktemp -d) && echo hi > $d/a && cat $d/a && rm -r $d": "hi",
     "make -n": "echo made",
     "[[ $(head -1 data.txt) =~ one ]] && echo matches 2>/dev/stderr": "matches",
 }
@@ -116,6 +117,9 @@ WRITING = {
     "python3 -c \"import os; os.link('data.txt', 'x')\"": "'x'",
     "python3 -c \"import os; os.mkfifo('x')\"": "'x'",
     "make": "'made'",
+    "f=x; echo hi > $f": "'x'",
+    "f=data.txt; rm $f": "'data.txt'",
+    "rm *.txt": "'data.txt'",
     "env -S 'touch x'": "'x'",
     "python3 -c \"try: open('x', 'w')\nexcept OSError: pass\"; true": "'x'",
     'echo "touch x" | bash; echo fine': "'x'",
@@ -286,19 +290,22 @@ async def test_a_rule_that_asks_or_denies_counts_before_any_trial(project: Path,
     assert len(person.asked) == 1
 
 
-async def test_where_hosts_are_granted_a_trial_that_fails_is_asked_about(project: Path, box: Sandbox) -> None:
-    """It may have failed for want of a network, which an approved command has."""
+@pytest.mark.threat("T102")
+async def test_T102_where_hosts_are_granted_what_wants_to_reach_one_is_asked_about(project: Path, box: Sandbox) -> None:
+    """Also where the command itself makes nothing of it."""
     permissions = frozenset({"shell", "network"})
     granted = replace(grant(project), permissions=permissions, network=("a.example",))
     person = Person(granted=False)
-    reaching = "python3 -c \"import urllib.request as r; r.urlopen('http://a.example/')\""
+    reaching = "python3 -c \"import urllib.request as r; r.urlopen('http://a.example/')\" || true"
 
     await run(project, box, reaching, person, granted)
     fine = await run(project, box, "python3 -c 'print(42)'", person, granted)
+    failing = await run(project, box, "python3 -c 'raise SystemExit(3)'", person, granted)
 
     assert "42" in fine.text
+    assert failing.structured["exit_code"] == 3
     assert len(person.asked) == 1
-    assert "Tried without network, it ended with exit code 1" in person.asked[0]
+    assert "It would reach 'a.example:80'." in person.asked[0]
 
 
 async def test_the_question_after_a_trial_waits_on_record_and_the_command_runs_once(

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from toolwire.decide.git_reading import git_reads
 from toolwire.decide.reading import only_reads
-from toolwire.decide.shell import Reading, base_name, read_shell
+from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
 from toolwire.protocol.key_files import KEY_FOLDERS_IN, is_key_file
 
 _WRITERS = frozenset(
@@ -44,9 +44,14 @@ def only_looks(command: str) -> bool:
 
 def may_be_tried(reading: Reading, *, reaches: bool) -> bool:
     """Whether a trial can tell something: nothing in the text plainly writes or, where it `reaches` hosts, goes out."""
-    if any(not place.startswith(_PRIVATE) or "/.." in place for place in reading.written):
+    if any(map(_is_known_place, reading.written)):
         return False
     return not any(_plainly_writes(words) or (reaches and _plainly_reaches(words)) for words in reading.commands)
+
+
+def _is_known_place(path: str) -> bool:
+    """Whether a path that is written lies in the workspace for sure; where only running tells, a trial does."""
+    return not path.startswith((*_PRIVATE, UNKNOWN)) or "/.." in path
 
 
 def names_keys(command: str) -> bool:
@@ -61,7 +66,7 @@ def names_keys(command: str) -> bool:
 def _plainly_writes(words: Sequence[str]) -> bool:
     name, rest = base_name(words[0]), words[1:]
     if name in _WRITERS:
-        return not any(word.startswith("/tmp/") for word in rest)  # noqa: S108 - the box's own
+        return any(_is_known_place(word) for word in rest if not word.startswith("-")) or not rest
     if name == "git":
         return not _GIT_WRITES.isdisjoint(_git_command(rest)) and not git_reads(rest)
     if name in _PACKAGE_MANAGERS:

@@ -98,7 +98,8 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
             timeout_ms: How many milliseconds it may take; 30000 unless given, at most 300000.
         """
         if context.trial is not None:
-            return bash_output(await _tried(ops, _command(context, command, workdir), context, context.trial))
+            planned = _command(context, command, workdir)
+            return bash_output(await _tried(ops, outward, planned, context, context.trial))
         looks = confined and only_looks(command)
         planned = replace(_command(context, command, workdir), writable=not looks, hides_keys=looks)
         hosts = () if looks else granted_hosts(context)
@@ -123,17 +124,23 @@ def by_address_rules(outward: WayOut, context: Context) -> WayOut:
     return partial(cast("Callable[..., Any]", outward), refusal=rules.refusal) if rules.rules else outward
 
 
-async def _tried(ops: ExecOps, command: Command, context: Context, trial: Trial) -> Ran:
-    """Run a command so that it changes nothing, reaches nothing and sees no keys. Says in the trial what it wanted."""
+async def _tried(ops: ExecOps, outward: WayOut, command: Command, context: Context, trial: Trial) -> Ran:
+    """Run a command so that it changes nothing, reaches nothing and sees no keys. Says in the trial what it wanted.
+
+    Where hosts are granted, a proxy that leads nowhere hears whom it would have reached.
+    """
     planned = replace(command, writable=False, trial=True, hides_keys=True, env={**command.env, **_NO_CACHES})
+    hosts = _NOWHERE if granted_hosts(context) else ()
+    log = TrafficLog()
     try:
-        async with watched(context, planned):
-            ran = await ops.run(planned, _progress(context))
+        async with watched(context, planned), outward(planned, hosts, audit=log) as ready:
+            ran = await ops.run(ready, _progress(context))
     except SandboxUnavailable:
         trial.wanted = ""  # the question is put as if nothing had been tried
         raise
-    trial.wanted = _wanted(ran, granted_hosts(context))
-    context.ran_in(ran.engine, ran.profile)
+    traffic = log.take()
+    trial.wanted = _wanted(ran, tuple(host.place for host in traffic.refused))
+    context.ran_in(ran.engine, ran.profile, traffic)
     if ran.limit == "wall" and trial.wanted is None:
         raise _timed_out(command.argv[-1], ran)
     return ran
@@ -141,16 +148,17 @@ async def _tried(ops: ExecOps, command: Command, context: Context, trial: Trial)
 
 # Programs that would write beside what they read do without it.
 _NO_CACHES = {"GIT_OPTIONAL_LOCKS": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+_NOWHERE = ("trial.invalid",)  # a name that never leads anywhere (RFC 6761)
 
 
-def _wanted(ran: Ran, hosts: tuple[str, ...]) -> str | None:
+def _wanted(ran: Ran, refused: tuple[str, ...]) -> str | None:
     """What a trial would have needed; None where it had all that it wanted."""
     if ran.changes is None:
         return ""
     if ran.changes:
         return f"It would change {_listed(ran.changes)}."
-    if ran.exit_code != 0 and hosts:
-        return f"Tried without network, it ended with {_ending(ran)}."
+    if refused:
+        return f"It would reach {_listed(refused)}."
     denied = "ermission denied" in ran.stderr.text
     if ran.hidden and (ran.exit_code != 0 or (denied and any(name in ran.stderr.text for name in ran.hidden))):
         return f"Tried with {_listed(ran.hidden)} hidden, it ended with {_ending(ran)}."
