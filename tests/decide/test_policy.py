@@ -187,7 +187,7 @@ def test_the_real_shell_tools_are_judged_by_their_commands() -> None:
         assert ruling(tool, {"command": "rm -rf /"}, replace(FREE, autonomy=Autonomy.FULL)).verdict is DENY
 
 
-@pytest.mark.parametrize("text", ["curl x.org", "git clone x", "wget x; ls"])
+@pytest.mark.parametrize("text", ["curl x.org", "git clone https://x.test/y", "wget x; ls"])
 def test_a_command_that_wants_the_network_needs_that_permission(text: str) -> None:
     assert judged("bash", rule(ALLOW, "bash"), command=text) is Denied
     online = replace(FREE, permissions=FREE.permissions | {"network"})

@@ -59,6 +59,19 @@ class Place:
         process.stdin.close()
         return process
 
+    @contextmanager
+    def running(self, text: str) -> Iterator[None]:
+        """A command in a box that is open meanwhile. It ends when there is a file `go`, which is made at the end."""
+        waiting = f"touch started; {text}; until test -e go; do sleep 0.01; done"
+        with self.start(waiting) as process:
+            try:
+                self.shell("until test -e started; do sleep 0.01; done; rm started", self.workspace)
+                yield
+            finally:
+                self.shell("touch go", self.workspace)
+                assert process.stdout is not None
+                process.stdout.read()
+
     def boxed(self, text: str, engine: str = "bubblewrap", *, may_set_git: bool = False) -> dict[str, Any]:
         """What became of a command in a box, started by the user."""
         process = self.start(text, engine, may_set_git=may_set_git)

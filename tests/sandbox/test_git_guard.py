@@ -139,11 +139,9 @@ def test_T83_control_without_a_box_it_is(name: str) -> None:
 def test_T83_nothing_is_obeyed_while_the_box_is_open(place: Place) -> None:
     """A prompt or an editor asks git for the status whenever it likes."""
     planted = f"{EVIL} echo ../evil > .git/commondir; git config core.fsmonitor 'touch MARKER; false'"
-    running = place.start(f"{planted}; touch planted; until test -e go; do sleep 0.01; done")
-    with running:
+    with place.running(f"{planted}; touch planted"):
         place.shell("until test -e planted; do sleep 0.01; done; rm planted")
         said = place.looked_at()
-        place.shell("touch go")
 
     assert not place.marker.exists(), said
     assert "nothing to commit" in place.shell("git add -A .; git commit -qm all; git status").stdout
@@ -193,11 +191,8 @@ def test_T83_control_below_the_top_it_is_obeyed_without_a_box(name: str) -> None
 
 def test_below_the_top_git_works_outside_while_a_box_is_open_and_shows_nothing_of_ours(below: Place) -> None:
     below.shell("touch app/own; git add -A .; git commit -qm own")
-    running = below.start("touch started; until test -e go; do sleep 0.01; done")
-    with running:
-        below.shell("until test -e started; do sleep 0.01; done; rm started", below.workspace)
-        said = below.shell("git status --porcelain -- .git; git log -1 --format=%s", below.workspace)
-        below.shell("touch go", below.workspace)
+    with below.running("true"):
+        said = below.shell("git status --porcelain; git log -1 --format=%s", below.workspace)
 
     assert (said.stdout, said.stderr) == ("own\n", "")
     assert not (below.workspace / ".git").exists()

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolwire.decide.families import shows_key_files
 from toolwire.decide.fit import Fit
+from toolwire.decide.git_words import needs_network
 from toolwire.decide.loopback import stays_in_box
 from toolwire.decide.matching import SHELL_ARGUMENT, begins, concerns, exactly, meant
 from toolwire.decide.pinned import pinned
@@ -26,7 +27,6 @@ SHELL, FILE_READ = "shell", "file_read"
 _RUINOUS = frozenset("mkfs shutdown reboot halt poweroff fdisk parted wipefs".split())
 _WHOLE_DISK = {"/", f"/{UNKNOWN}", "/."}
 _WANTS_NETWORK = frozenset("curl wget nc ncat netcat ssh scp sftp rsync ftp telnet ping dig nslookup host".split())
-_GIT_NETWORK = frozenset("push pull fetch clone ls-remote submodule".split())
 
 
 @quick
@@ -226,10 +226,10 @@ def _missing(reading: Reading, grant: Grant, *, boxed: bool) -> str:
     if "network" in grant.permissions:
         return ""
     for words in reading.commands:
-        name, *rest = words
+        name = words[0]
         if boxed and stays_in_box(words):
             continue
-        if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and _GIT_NETWORK.intersection(rest[:1])):
+        if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and needs_network(words)):
             return base_name(name)
     return ""
 

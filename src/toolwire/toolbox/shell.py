@@ -5,18 +5,21 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Protocol, TypedDict, cast
 
 from pydantic import Field
 
 from toolwire.decide.address_rules import AddressRules
+from toolwire.decide.git_words import written_settings
+from toolwire.decide.shell import read_shell
 from toolwire.decide.trying import only_looks
 from toolwire.define.functions import tool
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import TrafficLog
+from toolwire.execute.sandbox.git_settings import Setting
 from toolwire.execute.watched import watched
 from toolwire.protocol.context import Context, Trial
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
@@ -102,6 +105,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
             return bash_output(await _tried(ops, outward, planned, context, context.trial))
         looks = confined and only_looks(command)
         planned = replace(_command(context, command, workdir), writable=not looks, hides_keys=looks)
+        planned = replace(planned, may_set_git=not looks and _only_sets_git(command, planned.workspace))
         hosts = () if looks else granted_hosts(context)
         log = TrafficLog()
         try:
@@ -171,6 +175,14 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _ending(ran: Ran) -> str:
     return f"signal {ran.signal}" if ran.exit_code is None else f"exit code {ran.exit_code}"
+
+
+def _only_sets_git(text: str, workspace: str) -> bool:
+    """Whether a command does nothing but set settings of git, and only such as start no program."""
+    settings = written_settings(read_shell(text))
+    top = str(Path(workspace).resolve())
+    # Which remotes there are is known when the box closes; here every name of one will do.
+    return bool(settings) and all(Setting(key, value, "").is_harmless(top, {value}) for key, value in settings or ())
 
 
 def granted_hosts(context: Context) -> tuple[str, ...]:

@@ -55,8 +55,11 @@ def read_beneath(root: int, path: str, most: int) -> bytes | None:
         return None
     finally:
         os.close(opened)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        return None
     with os.fdopen(file, "rb") as content:
-        return content.read(most) if stat.S_ISREG(os.fstat(file).st_mode) else None
+        return content.read(most)
 
 
 def lstat_beneath(root: int, path: str) -> os.stat_result | None:

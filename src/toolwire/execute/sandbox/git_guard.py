@@ -174,7 +174,10 @@ class GitGuard:
                     yield path, "is new among what git obeys"
         for path in [path for folder in self.baseline.folders for path in worktree_settings(self.root, folder)]:
             known = path in self.baseline.configs or path in self.baseline.files
-            if not known and refused_settings(self.root, path, None, self.baseline.workspace):
+            if known or lstat_beneath(self.root, path) is None:
+                continue
+            content = read_beneath(self.root, path, _LONGEST_SAVED + 1)
+            if refused_settings(content, None, self.baseline.workspace):
                 yield path, "has settings that git would obey"
 
     def _restore_links(self) -> None:
@@ -185,24 +188,25 @@ class GitGuard:
 
     def _restore_files(self) -> None:
         for path, saved in self.baseline.files.items():
-            if self._is_same(path) or read_beneath(self.root, path, _LONGEST_SAVED + 1) == saved.content:
-                continue
-            self._put_back(path, saved, "was changed, and git obeys it")
+            if self._seen.get(path) != signature_of(self.root, path) and not self._is_as_saved(path, saved):
+                self._put_back(path, saved, "was changed, and git obeys it")
         for path, saved in list(self.baseline.configs.items()):
-            if self._is_same(path):
+            # Looked at before the content is read: what is written meanwhile is then seen at the next look.
+            seen = signature_of(self.root, path)
+            if path in self._seen and self._seen[path] == seen:
                 continue
-            refused = refused_settings(self.root, path, saved, self.baseline.workspace)
+            content = read_beneath(self.root, path, _LONGEST_SAVED + 1)
+            refused = refused_settings(content, saved, self.baseline.workspace, is_there=seen is not None)
             if refused:
-                self._put_back(
-                    path, saved, f"was changed: {', '.join(refused)[:300]}; toolwire protects these settings"
-                )
+                reason = f"was changed ({', '.join(refused)[:300]}), and toolwire protects these settings"
+                self._put_back(path, saved, reason)
             else:
-                content = read_beneath(self.root, path, _LONGEST_SAVED + 1)
-                self.baseline.configs[path] = Saved(content, saved.mode)
-                self._seen[path] = signature_of(self.root, path)
+                self.baseline.configs[path], self._seen[path] = Saved(content, saved.mode), seen
 
-    def _is_same(self, path: str) -> bool:
-        return path in self._seen and self._seen[path] == signature_of(self.root, path)
+    def _is_as_saved(self, path: str, saved: Saved) -> bool:
+        facts = lstat_beneath(self.root, path)
+        same_mode = facts is not None and stat.S_IMODE(facts.st_mode) == saved.mode
+        return same_mode and read_beneath(self.root, path, _LONGEST_SAVED + 1) == saved.content
 
     def _put_back(self, path: str, saved: Saved, reason: str) -> None:
         def write() -> None:
@@ -295,7 +299,7 @@ def _seals_of(root: int, folder: str, *, has_pointer: bool) -> Iterator[Seal]:
     """What is sealed in one git folder."""
     within = f"{folder}/" if folder else ""
     for name in _OF_A_FOLDER:
-        yield Seal(within + name, make=True, content=b"" if name.startswith("config") else None)
+        yield Seal(within + name, make=True, content=None if name == "hooks" else b"")
     yield Seal(f"{within}commondir", make=has_pointer, content=POINTER)
     yield Seal(f"{within}gitdir")
     yield Seal(f"{within}objects/info/alternates")
@@ -355,20 +359,24 @@ def _saved(root: int, path: str) -> Saved:
     return Saved(read_beneath(root, path, _LONGEST_SAVED), stat.S_IMODE(facts.st_mode))
 
 
-def refused_settings(root: int, path: str, before: Saved | None, workspace: str) -> list[str]:
-    """The keys by which a file of settings differs and that a box may not set; empty where it may stay as it is."""
-    facts = lstat_beneath(root, path)
-    content = read_beneath(root, path, _LONGEST_SAVED + 1)
+def refused_settings(
+    content: bytes | None, before: Saved | None, workspace: str, *, is_there: bool = True
+) -> list[str]:
+    """The keys by which a file of settings differs and that a box may not set; empty where it may stay as it is.
+
+    Without content `is_there` tells something that is no file from nothing.
+    """
     was = before.content if before is not None else None
     if content is None:
-        return [] if facts is None and was is None else ["it is not a file any more"]
+        return [] if not is_there and was is None else ["it is not a file any more"]
     if content == (was or b""):
         return []
     now = parse_settings(content) if len(content) <= _LONGEST_SAVED else None
     old = parse_settings(was or b"")
     if now is None or old is None:
         return ["it cannot be read"]
-    kept, left = ([one for one in each if not one.is_harmless(workspace)] for each in (old, now))
+    remotes = {one.key[len("remote.") : -len(".url")] for one in now if one.key.endswith(".url")}
+    kept, left = ([one for one in each if not one.is_harmless(workspace, remotes)] for each in (old, now))
     return [] if kept == left else sorted({one.key for one in _difference(kept, left)} or {"their order"})
 
 

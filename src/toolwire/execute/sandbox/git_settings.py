@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -48,7 +48,8 @@ _HARMLESS = re.compile(
     |submodule\..+\.(active|url|branch|ignore)|lfs\.(locksverify|repositoryformatversion|.+\.(access|locksverify))""",
     re.VERBOSE | re.DOTALL,
 )
-_ADDRESS = re.compile(r"(remote|branch|submodule)\..+\.(url|pushurl|remote|pushremote)", re.DOTALL)
+_ADDRESS = re.compile(r"(remote|branch|submodule)\..+\.(url|pushurl|remote|pushremote)|remote\.pushdefault", re.DOTALL)
+_NAMES_REMOTE = re.compile(r"branch\..+\.(remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"(?!-)(?![a-z0-9][\w+.-]*::)[^\x00-\x1f\x7f]*", re.IGNORECASE)
 _REMOTE_ADDRESS = re.compile(r"(https?|ssh|git|git\+ssh|ssh\+git|ftps?)://[^/]|[^/:.][^/:]*:(?!:)", re.IGNORECASE)
 
@@ -61,10 +62,12 @@ class Setting:
     value: str
     file: str
 
-    def is_harmless(self, workspace: str) -> bool:
-        """Whether no value of this key can start a program; a box may then have set it."""
+    def is_harmless(self, workspace: str, remotes: Collection[str]) -> bool:
+        """Whether no value of this key can start a program, so that a box may set it. `remotes` are those there are."""
         if not _HARMLESS.fullmatch(self.key):
             return False
+        if _NAMES_REMOTE.fullmatch(self.key) and self.value in {".", *remotes}:
+            return True
         return not _ADDRESS.fullmatch(self.key) or is_plain_address(self.value, workspace)
 
 
@@ -132,12 +135,12 @@ def is_plain_address(value: str, workspace: str) -> bool:
     """
     if not _PLAIN_ADDRESS.fullmatch(value):
         return False
-    if _REMOTE_ADDRESS.match(value):
+    if _REMOTE_ADDRESS.match(value) and not value.lower().startswith("file:"):
         return True
-    path = value.removeprefix("file://")
+    path = value[len("file://") :] if value.lower().startswith("file://") else value
     places = {os.path.normpath(os.path.join(workspace, path)), os.path.realpath(os.path.join(workspace, path))}  # noqa: PTH118 - may be absolute
     inside = (workspace, "/workspace")
-    return not any(place == top or place.startswith(f"{top}/") for place in places for top in inside) or value == "."
+    return not any(place == top or place.startswith(f"{top}/") for place in places for top in inside)
 
 
 def parse_settings(content: bytes) -> list[Setting] | None:

@@ -23,6 +23,7 @@ _SENTENCES = {
     "masked": "toolwire does not let commands reach {path!r}, a socket or pipe of a program outside of the sandbox.",
     "keys": "toolwire hides {path!r}, which holds keys, from commands that were not approved.",
 }
+_OF_GIT = " Nothing but `git config KEY VALUE` or `git remote …` can set keys, by which git starts no program."
 _APPROVABLE = " The tools write, edit and apply_patch can, after approval."
 
 
@@ -41,8 +42,14 @@ def _found(errors: str, protected: Mapping[str, tuple[str, ...]]) -> Iterator[st
                 continue
             path = _named(short, protected.get(how, ()))
             if path:
-                yield _SENTENCES[how].format(path=path) + (_APPROVABLE if how == "sealed" and _may_ask(path) else "")
+                yield _SENTENCES[how].format(path=path) + _advice(how, path)
                 break
+
+
+def _advice(how: str, path: str) -> str:
+    if how != "sealed":
+        return ""
+    return _OF_GIT if path.endswith(".git/config") else _APPROVABLE if _may_ask(path) else ""
 
 
 def _may_ask(path: str) -> bool:
