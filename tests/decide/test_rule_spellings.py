@@ -278,3 +278,22 @@ def test_a_command_that_cannot_reach_a_denied_file_runs_as_before(text: str) -> 
     rule = Rule.parse("deny read where path is secrets/*")
     ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
     assert ruled.verdict is ALLOW, ruled.sentence
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "https://good.test/docs/../admin",
+            "https://good.test/docs/%2e%2e/admin",
+            "https://good.test/docs/..%2fadmin",
+        ),
+        *("https://good.test/docs/x/..", "https://good.test/docs//x", "https://good.test/docs\\..\\admin"),
+        *("https://me@good.test/docs/x", "https://good.test/docs/%252e%252e/admin"),
+    ],
+)
+def test_T92_a_rule_that_allows_some_addresses_does_not_allow_a_detour_out_of_them(url: str) -> None:
+    asks = replace(FETCH, requires_confirmation=True)
+    grant = replace(ONLINE, rules=(Rule.parse("allow webfetch where url is https://*good.test/docs*"),))
+    assert ruling(asks, {"url": url}, grant).verdict is ASK
+    assert ruling(asks, {"url": "https://good.test/docs/a/b.html?q=../x"}, grant).verdict is ALLOW

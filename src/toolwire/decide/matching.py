@@ -135,7 +135,15 @@ def exactly(value: str, pattern: str) -> bool:
     theirs, _, target = value.partition("://")
     their_host, their_slash, their_path = target.partition("/")
     whole = fits(their_path, path) if slash else not their_slash or host.endswith("*")
-    return fits(theirs, scheme) and fits(their_host, host) and whole
+    return fits(theirs, scheme) and fits(their_host, host) and whole and not _has_detours(their_host, their_path)
+
+
+def _has_detours(host: str, path: str) -> bool:
+    """Whether an address leads elsewhere than it seems to, for some server or browser."""
+    parts = path.partition("?")[0].partition("#")[0].casefold().split("/")
+    detour = "" in parts[:-1] or not {".", ".."}.isdisjoint(parts)
+    coded = any(code in part for part in parts for code in ("%2e", "%2f", "%5c", "%25"))
+    return detour or coded or "@" in host or "\\" in host + path
 
 
 def normal(text: str) -> str:
