@@ -47,14 +47,13 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    changed_at: int
-    folders: tuple[str, ...]
+    folders: tuple[tuple[str, bool], ...]
     names: tuple[tuple[str, Obeyed], ...]
     endpoints: tuple[str, ...]
     keys: tuple[str, ...]
 
 
-_remembered: dict[tuple[int, int], _Listing] = {}
+_remembered: dict[tuple[int, int, int], _Listing] = {}
 _alone = Lock()
 
 
@@ -71,7 +70,7 @@ def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
                 found.whole = False
                 return found
             listing = _listing(root, place, force=force)
-            if listing is not None:
+            if listing is not None and (listing.folders or listing.names or listing.endpoints or listing.keys):
                 _take(root, place, listing, found, deeper, obeys=obeys)
         waiting = deeper
     return found
@@ -84,20 +83,23 @@ def _take(
     found.endpoints += [prefix + name for name in listing.endpoints]
     found.keys += [prefix + name for name in listing.keys]
     sealed = set()
-    if obeys:
-        for name, kind in listing.names:
-            sighting = _sighting(root, prefix + name, kind)
-            if sighting is not None:
-                found.names[sighting.path] = sighting
-                sealed.add(name)
+    for name, kind in listing.names if obeys else ():
+        sighting = _sighting(root, prefix + name, kind)
+        if sighting is not None:
+            found.names[sighting.path] = sighting
+            sealed.add(name)
+    # Within what is sealed only sockets, pipes and keys count.
+    deeper += [(prefix + name, obeys and within and name not in sealed) for name, within in listing.folders]
+
+
+def _folders_of(place: str, names: list[str]) -> Iterator[tuple[str, bool]]:
+    """The folders to look into, and whether names count there: not in packages, nor in git's own folder."""
     inner = place.rpartition("/")[2]
-    for name in listing.folders:
-        if is_own_state(name) or (inner == _PACKAGES and not name.startswith(".")):
-            continue
-        if name == _OBJECTS and (inner == _GIT or f"/{_GIT}/" in f"/{place}/"):
-            continue
-        # Within what is sealed, in packages and in git's own folder only sockets and pipes count.
-        deeper.append((prefix + name, obeys and name not in sealed and name not in {_PACKAGES, _GIT}))
+    in_git = f"/{_GIT}/" in f"/{place}/"
+    for name in names:
+        is_package = inner == _PACKAGES and not name.startswith(".")
+        if not (is_own_state(name) or is_package or (in_git and name == _OBJECTS)):
+            yield name, name not in {_PACKAGES, _GIT}
 
 
 def _sighting(root: int, path: str, obeyed: Obeyed) -> Sighting | None:
@@ -114,14 +116,13 @@ def _listing(root: int, place: str, *, force: bool) -> _Listing | None:
     """What a folder holds that matters, read only if it has changed."""
     try:
         facts = os.stat(place or ".", dir_fd=root, follow_symlinks=False)
-        key = facts.st_dev, facts.st_ino
-        known = _remembered.get(key)
-        if known is not None and known.changed_at == facts.st_ctime_ns:
+        key = facts.st_dev, facts.st_ino, facts.st_ctime_ns
+        if (known := _remembered.get(key)) is not None:
             return known
         now = time.time_ns()
         if force and facts.st_mode & 0o700 != 0o700 and facts.st_uid == os.geteuid() != 0:
             make_accessible(root, place)
-        listing = _read(root, place, facts.st_ctime_ns)
+        listing = _read(root, place)
     except OSError:
         return None
     if now - facts.st_ctime_ns > _SETTLED_NS:
@@ -132,7 +133,7 @@ def _listing(root: int, place: str, *, force: bool) -> _Listing | None:
     return listing
 
 
-def _read(root: int, place: str, changed_at: int) -> _Listing:
+def _read(root: int, place: str) -> _Listing:
     folders, names, endpoints, keys = [], [], [], []
     inner = place.rpartition("/")[2]
     is_forge = plain_name(inner) == ".github"
@@ -153,7 +154,7 @@ def _read(root: int, place: str, changed_at: int) -> _Listing:
                     keys.append(name)
     finally:
         os.close(opened)
-    return _Listing(changed_at, tuple(folders), tuple(names), tuple(endpoints), tuple(keys))
+    return _Listing(tuple(_folders_of(place, folders)), tuple(names), tuple(endpoints), tuple(keys))
 
 
 def make_accessible(root: int, place: str) -> None:
