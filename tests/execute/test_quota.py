@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import inside
 from toolwire import Grant, MemoryStore, Tier, Toolbox, ToolCall
-from toolwire.execute.quota import QuotaExec, QuotaFiles
+from toolwire.execute.quota import QuotaExec, QuotaFiles, ShareExec, share_of
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.used_bytes import used_bytes
 from toolwire.protocol.calls import ToolResult
@@ -177,3 +177,61 @@ def test_the_settings_say_how_much(inside: Any, tmp_path: Path) -> None:
     assert over["structured"]["limit"] == "workspace"
     refused = inside("call", "write", "path=a.txt", f"content={'x' * 30_000}", "--json").json
     assert "may hold 20,000 bytes" in refused["error"]["message"]
+
+
+FILLS = {
+    "file after file": "i=0; while :; do i=$((i+1)); head -c 8M /dev/zero > f$i; done",
+    "files without a name": 'i=10; while :; do i=$((i+1)); eval "exec $i>u; rm u; head -c 8M /dev/zero >&$i"; done',
+    "one file": "exec head -c 900M /dev/zero > big",
+    "in the background": "(while :; do i=$((i+1)); head -c 8M /dev/zero > f$i; done) & wait",
+}
+
+
+async def shared(workspace: Path, text: str, share: float | None) -> Ran:
+    async with asyncio.timeout(60):
+        box = local_sandbox()
+        ops = box if share is None else ShareExec(box, share, engine=box.choice)
+        return await ops.run(Command(shell(text), str(workspace)))
+
+
+@pytest.mark.parametrize("fill", FILLS)
+async def test_T29_a_command_takes_its_share_of_the_disk_and_no_more(workspace: Path, fill: str) -> None:
+    """So small a share is the least that there always is."""
+    ended = await shared(workspace, FILLS[fill], 1e-9)
+
+    assert ended.limit == "disk"
+    assert used_bytes(str(workspace), 2048 * MIB) < 1024 * MIB
+    before = names(workspace) - {".git"}
+    await shared(workspace, "ls", None)
+    assert names(workspace) - {".git"} == before, "nothing of it goes on"
+
+
+async def test_T29_control_without_a_share_a_command_takes_what_it_wants(workspace: Path) -> None:
+    ended = await shared(workspace, "for i in 1 2 3 4 5; do head -c 40M /dev/zero > f$i; done", None)
+
+    assert (ended.limit, ended.exit_code) == ("", 0)
+    assert used_bytes(str(workspace), 400 * MIB) >= 200 * MIB
+
+
+async def test_ordinary_work_is_within_the_usual_share(workspace: Path) -> None:
+    ended = await shared(workspace, "head -c 20M /dev/zero > built; ls", 0.1)
+
+    assert (ended.limit, ended.exit_code, ended.stdout.text) == ("", 0, "built\n")
+
+
+def test_some_room_is_always_left_and_some_always_given() -> None:
+    assert share_of(1000 * MIB, 0.1) == 100 * MIB
+    assert share_of(200 * MIB, 0.1) == 64 * MIB
+    assert share_of(20 * MIB, 0.1) == 10 * MIB
+
+
+def test_T29_the_usual_settings_have_a_share_and_a_project_cannot_drop_it(inside: Any, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    settings = '[tools]\ngroups = ["shell"]\n{}[grant]\ntier = "run"\nroots = ["work"]\npermissions = ["shell"]\n'
+    (tmp_path / "toolwire.toml").write_text(settings.format("disk_share = 0.000000001\n") + 'confirmed = ["*"]\n')
+    over = inside("call", "bash", f"command={FILLS['file after file']}", "--json").json
+    told = [row for row in inside("doctor", "--json").json["findings"] if row["what"] == "disk share"]
+
+    assert over["structured"]["limit"] == "disk"
+    assert told[0]["state"] == "ok"
+    assert "64 of" in told[0]["said"]

@@ -28,6 +28,7 @@ from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
+from toolwire.execute.quota import share_of
 from toolwire.execute.sandbox.ops import DEFAULT
 from toolwire.models.providers import PROVIDERS
 from toolwire.models.weights import KNOWN
@@ -101,6 +102,7 @@ def _examined(home: str | None) -> Iterator[Finding]:
         yield from _home(place.home)
         yield from _store(place)
         yield _tools(place)
+        yield _disk(place)
         yield _keys(place)
         yield _ollama(place.environ.get("OLLAMA_HOST", ""))
     yield _local_model()
@@ -225,6 +227,18 @@ def _programs() -> Iterator[Finding]:
 def _which(name: str) -> str | None:
     """On PATH, or beside the interpreter, where Python packages put programs."""
     return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+
+
+def _disk(place: Place) -> Finding:
+    """How much of the disk one command may take."""
+    share, free = place.settings.tools.disk_share, shutil.disk_usage(place.cwd).free
+    if share is None:
+        return Finding(
+            "disk share", "warn", "a command may fill the disk", 'set tools.disk_share = 0.1 in place of "none"'
+        )
+    return Finding(
+        "disk share", "ok", f"one command may take {share_of(free, share) >> 20:,} of {free >> 20:,} MiB free"
+    )
 
 
 def _clock() -> Finding:

@@ -63,8 +63,8 @@ def sandbox_lines() -> Iterator[Line]:
     yield Line(
         "workspace",
         "warn",
-        "has no size limit that the kernel holds",
-        "set tools.workspace_bytes, or put workspaces on a filesystem with a quota",
+        "has no size limit that the kernel holds; one command takes at most tools.disk_share of what is free",
+        "set tools.workspace_bytes too, or put workspaces on a filesystem with a quota",
     )
 
 

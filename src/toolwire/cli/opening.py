@@ -175,7 +175,8 @@ def workplace_of(place: Place, store: Store | None = None) -> Workplace:
     return Workplace(
         chosen.engine, store, home=place.home, keeps=place.settings.store.lasts,
         search=lambda: _search_of(place), models=chosen.models, scripts=chosen.browser_scripts,
-        most_bytes=chosen.workspace_bytes, user_home=user_home(place.environ), path=place.environ.get("PATH", ""),
+        most_bytes=chosen.workspace_bytes, disk_share=chosen.disk_share,
+        user_home=user_home(place.environ), path=place.environ.get("PATH", ""),
         toolchains=chosen.toolchains, readable=_readable_of(place),
     )  # fmt: skip
 

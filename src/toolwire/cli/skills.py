@@ -60,7 +60,8 @@ class PlacedSkills:
 
     def sandbox(self) -> ExecOps:
         """What runs the programs of skills."""
-        ops: ExecOps = sandbox_of(self._settings.tools.engine, self._settings.tools.workspace_bytes)
+        chosen = self._settings.tools
+        ops: ExecOps = sandbox_of(chosen.engine, chosen.workspace_bytes, chosen.disk_share)
         return ops
 
     def _wanted(self, name: str) -> bool:

@@ -20,10 +20,13 @@ from toolwire.protocol.files import Change, Entry, FileOps
 from toolwire.protocol.operations import Command, ExecOps, Listener, Output, Ran
 
 LIMIT = "workspace"
+DISK_LIMIT = "disk"
 LOOK_EVERY_S = 0.25
 _GLANCE_EVERY_S = 0.05  # at what is free on the disk, which is told at once: when it shrinks too much, a look is due
 _PATIENCE = 20  # looking takes at most so small a part of the time while there seems to be room
 _KEPT = 64 * 1024
+_LEAST_SHARE = 64 * 1024 * 1024
+_SHARE_EVERY_S = 3_600.0
 
 Measure = Callable[[str, int], int]
 """How many bytes a folder holds; it may stop counting when there are more than `enough`."""
@@ -96,6 +99,55 @@ class QuotaExec:
         return f"\n[{what}: the workspace holds more than the {self._most:,} bytes that it may; remove something]\n"
 
 
+class ShareExec:
+    """Runs commands as `ops` does, and ends one that takes more than a `share` of what is free on the disk.
+
+    Only what is free is looked at, which costs nothing worth counting: so what others take meanwhile counts too, and
+    what a command writes into files without a name does as well. A long job has its share in every hour.
+    """
+
+    def __init__(self, ops: ExecOps, share: float, *, engine: Callable[[str], str] = str) -> None:
+        self._ops = ops
+        self._share = share
+        self._engine = engine
+
+    async def run(self, command: Command, listener: Listener | None = None) -> Ran:
+        if not command.workspace or not command.writable:
+            return await self._ops.run(command, listener)
+        free = _free_bytes(command.workspace)
+        room = share_of(free, self._share)
+        tight = room < command.limits.file_bytes
+        heard = _Heard(listener)
+        work = asyncio.ensure_future(self._ops.run(_cramped(command, room) if tight else command, heard))
+        try:
+            over = await self._watched(work, command.workspace, free)
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait((work,))
+        if over:
+            said = f"\n[ended: it took more than the {room:,} bytes of free disk space that one command may]\n"
+            return replace(heard.ended(said, DISK_LIMIT), engine=self._engine(command.engine))
+        ran = work.result()
+        return replace(ran, limit=DISK_LIMIT) if tight and ran.limit == "file_size" else ran
+
+    async def _watched(self, work: "asyncio.Future[Ran]", folder: str, free: int) -> bool:
+        """Wait for the work; True when more than the share is gone first."""
+        since = perf_counter()
+        while not (await asyncio.wait((work,), timeout=_GLANCE_EVERY_S))[0]:
+            left = await asyncio.to_thread(_free_bytes, folder)
+            if free - left > share_of(free, self._share):
+                return not work.done()
+            if perf_counter() - since > _SHARE_EVERY_S:
+                free, since = left, perf_counter()
+        return False
+
+
+def share_of(free: int, share: float) -> int:
+    """How much of what is free may be taken: some room in any case, and never more than half."""
+    return min(max(int(free * share), _LEAST_SHARE), free // 2)
+
+
 def _cramped(command: Command, room: int) -> Command:
     """The command with files no larger than there is room for. Said inside the box: engines write files as well."""
     return replace(command, argv=("/bin/sh", "-c", 'ulimit -f "$0" && exec "$@"', str(room // BLOCK), *command.argv))
@@ -127,9 +179,9 @@ class _Heard:
         if self._listener is not None:
             self._listener(stream, piece)
 
-    def ended(self, sentence: str) -> Ran:
+    def ended(self, sentence: str, limit: str = LIMIT) -> Ran:
         out, errors = (Output(b"", bytes(self._tails[name]), self._sizes[name]) for name in ("stdout", "stderr"))
-        return _told(Ran(None, signal.SIGKILL, out, errors, limit=LIMIT), sentence)
+        return _told(Ran(None, signal.SIGKILL, out, errors, limit=limit), sentence)
 
 
 def _told(ran: Ran, sentence: str) -> Ran:

@@ -268,6 +268,13 @@ class ToolSettings(Section):
     workspace_bytes: Annotated[int | None, Unlimited] = Field(
         default=None, ge=1, description="Bytes that a granted folder may hold before tools write no more."
     )
+    disk_share: Annotated[float | None, Unlimited] = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Share of the free disk space that one command may take.",
+    )
     models: Annotated[tuple[Annotated[str, AfterValidator(_asked_model)], ...], Field(strict=False)] = Field(
         default=(),
         description='Models that tools may ask: "openrouter vendor/model", "ollama_local qwen3 at http://host:11434".',

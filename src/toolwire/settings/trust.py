@@ -173,7 +173,7 @@ def _widens_tools(entry: Entry, before: Any) -> bool:
             return bool(before and not value)
         case "sandbox_engine":
             return ENGINES.index(value) < ENGINES.index(before)
-        case "timeout_s" | "workspace_bytes":
+        case "timeout_s" | "workspace_bytes" | "disk_share":
             return _is_more(value, before)
         case "models" | "secrets":
             return not set(value) <= set(before)

@@ -34,9 +34,9 @@ class Workplace:
 
     In `home` lie pages for the user and, if it `keeps`, plans for the next process. `search` gives what websearch asks,
     `models` are lines such as "openrouter vendor/model", `crew` gives the agents that can be set to work, `scripts` let
-    the browser run scripts of the model's own, a workspace holds at most `most_bytes`, and what has to be closed in the
-    end is put on `closing`. Commands may read the `toolchains` in `user_home`, found there and by the user's `path`,
-    and further `readable` folders.
+    the browser run scripts of the model's own, a workspace holds at most `most_bytes`, one command takes at most a
+    `disk_share` of what is free, and what has to be closed in the end is put on `closing`. Commands may read the
+    `toolchains` in `user_home`, found there and by the user's `path`, and further `readable` folders.
     """
 
     engine: str = USUAL_ENGINE
@@ -49,6 +49,7 @@ class Workplace:
     crew: Callable[[], Any] | None = None
     scripts: bool = False
     most_bytes: int | None = None
+    disk_share: float | None = None
     closing: AsyncExitStack | None = None
     user_home: Path | None = None
     path: str = ""
@@ -187,13 +188,18 @@ def _files(place: Workplace) -> Any:
 
 
 def _sandbox(place: Workplace) -> Any:
-    return sandbox_of(place.engine, place.most_bytes)
+    return sandbox_of(place.engine, place.most_bytes, place.disk_share)
 
 
-def sandbox_of(engine: str, most_bytes: int | None) -> Any:
-    """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes."""
-    ops = import_module("toolwire.execute.sandbox.engines").local_sandbox(floor=engine, default=engine)
-    return ops if most_bytes is None else _quota().QuotaExec(ops, most_bytes, engine=ops.choice)
+def sandbox_of(engine: str, most_bytes: int | None, disk_share: float | None) -> Any:
+    """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes.
+
+    One command takes at most this share of what is free on the disk.
+    """
+    box = ops = import_module("toolwire.execute.sandbox.engines").local_sandbox(floor=engine, default=engine)
+    if disk_share is not None:
+        ops = _quota().ShareExec(ops, disk_share, engine=box.choice)
+    return ops if most_bytes is None else _quota().QuotaExec(ops, most_bytes, engine=box.choice)
 
 
 def _with_toolchains(place: Workplace, ops: Any) -> Any:
