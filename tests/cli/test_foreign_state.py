@@ -290,6 +290,15 @@ def test_T74_a_model_is_not_even_asked_in_a_project_with_state_of_another_maker(
         assert victim.stage().run("ask", "What is in README?", *model.flags).out == "It is a project.\n"
 
 
+def test_T74_a_gateway_does_not_start_on_state_of_another_maker(victim: Victim) -> None:
+    through_a_path(victim)
+    before = victim.outside()
+    words = ("serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN")
+    told = victim.stage().run(*words, ANN="a-token-that-is-long-enough-0123456789")
+    assert (told.code, f"toolwire trust {victim.state}" in told.err) == (Exit.USAGE, True)
+    assert victim.outside() == before
+
+
 def own(victim: Victim) -> None:
     """The user has worked in this project before."""
     assert victim.run("call", "echo", "message=hi").code == Exit.DONE

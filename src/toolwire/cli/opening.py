@@ -223,7 +223,7 @@ async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[P
     State that another maker left is opened only to be read.
     """
     if not only_reads:
-        await _require_own_state(place)
+        await require_own_state(place)
     if not place.settings.store.lasts:
         yield of_project(MemoryStore(), place.project)
         return
@@ -235,7 +235,7 @@ async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[P
         await store.close_store()
 
 
-async def _require_own_state(place: Place) -> None:
+async def require_own_state(place: Place) -> None:
     """Whatever the store is, tools keep pages and plans in the home. Raises SettingsError and StoreUnavailable."""
     makes = place.settings.store.kind == "sqlite"
     if makes or place.has_home:

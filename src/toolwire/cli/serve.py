@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from toolwire.agent import run_sync
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, choice_for, here, store_of
+from toolwire.cli.opening import Place, choice_for, here, require_own_state, store_of
 from toolwire.cli.options import Model, Project
 from toolwire.cli.streams import LineFormatter
 from toolwire.cli.text import on_one_line
@@ -101,6 +102,8 @@ def _desk(place: Place, tokens: list[str]) -> tuple[Any, frozenset[str]]:
     people = frozenset(place.settings.approval.people)
     if unknown := sorted(people.difference(tokens)):
         raise SettingsError(f"approval.people names {unknown[0]}; give it as --token-env too, or leave it out")
+    if place.has_home:
+        run_sync(require_own_state(place))
 
     @asynccontextmanager
     async def open_store() -> AsyncIterator[Store | None]:
