@@ -385,6 +385,27 @@ def test_a_state_folder_with_nothing_in_it_is_taken(victim: Victim) -> None:
     assert stat.S_IMODE(victim.state.stat().st_mode) == 0o700
 
 
+def test_the_stand_in_of_an_open_sandbox_is_waited_for_and_not_called_foreign(victim: Victim) -> None:
+    victim.state.touch()
+    os.utime(victim.state, (1, 1))
+    with pytest.raises(BlockingIOError):
+        LocalFiles().change(str(victim.project), [Change("a.txt", b"x")])
+    victim.state.write_text("of someone")
+    with pytest.raises(UntrustedState, match="is not a folder"):
+        LocalFiles().change(str(victim.project), [Change("a.txt", b"x")])
+
+
+def test_without_a_folder_for_the_key_it_lies_in_a_temporary_one(victim: Victim, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    environ = {"XDG_STATE_HOME": "/proc/nowhere", "TMPDIR": str(tmp_path / "temporary")}
+    for _ in range(2):
+        assert victim.stage().run(*WRITE, **environ).code == Exit.DONE
+    [key] = (tmp_path / "temporary").rglob("key")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (key.parent, key)] == [0o700, 0o600]
+    os.chown(key.parent, 54_321, -1)
+    assert victim.stage().run(*WRITE, **environ).code == Exit.STORE
+
+
 def test_T75_a_state_folder_of_another_user_of_the_machine_is_refused(victim: Victim) -> None:
     own(victim)
     for mode in (0o777, 0o700):

@@ -40,6 +40,7 @@ _SIGNATURES = re.compile(r"signature(\.[0-9a-f]{16})?", re.ASCII)  # with those 
 _KEY = "key"
 _KEY_BYTES = 32
 _LONGEST_SIGNATURE = 128
+_STAND_IN_TIME = 1  # an open sandbox puts an empty file of this time where there is no state folder yet
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a folder is opened whose last part may not be a link."""
 
@@ -210,6 +211,8 @@ def _open_folder(folder: Path | str, above: int | None, where: str) -> int:
         if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
             raise
         about = os.stat(folder, dir_fd=above, follow_symlinks=False)
+        if stat.S_ISREG(about.st_mode) and not about.st_size and about.st_mtime == _STAND_IN_TIME:
+            raise BlockingIOError(errno.EAGAIN, "a command that runs in this folder holds the name") from None
         what = "a link" if stat.S_ISLNK(about.st_mode) else "not a folder"
         raise UntrustedState(f"{where} is {what}, so toolwire keeps nothing in it. Remove it.") from None
 
@@ -329,11 +332,11 @@ def _key() -> bytes:
     """The user's key, made if there is none. Where the state folder cannot be written, it lies in a temporary one."""
     folders = state_folder(), Path(tempfile.gettempdir()) / f"toolwire-{os.geteuid()}"
     for folder in folders:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        try:
             return _read_key(folder)
-    for folder in folders:
-        with suppress(OSError):
-            return _make_key(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            with suppress(OSError):
+                return _make_key(folder)
     raise OSError(errno.EACCES, f"no key can be kept in {folders[0]}; set XDG_STATE_HOME to a folder for it")
 
 
