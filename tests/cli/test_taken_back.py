@@ -96,6 +96,28 @@ def test_what_flags_granted_is_in_the_command_that_goes_on(painter: Inside, tmp_
     assert (tmp_path / "painted").read_text() == "red\n"
 
 
+def test_where_the_record_lies_is_in_the_commands_that_answer_and_go_on(painter: Inside) -> None:
+    waits = painter("call", "paint", "colour=red", "--home", "my record")
+    [asked] = painter("approvals", "--json", "--home", "my record").json
+    assert f"toolwire approve {asked['id']} --home 'my record'" in waits.err
+    yes = painter("approve", asked["id"], "--home", "my record")
+    line = f"toolwire call --resume {asked['turn_id']} --home 'my record'"
+    assert (line in waits.err, line in yes.err) == (True, True)
+
+
+def test_a_call_that_lacks_its_tool_is_not_settled(painter: Inside, tmp_path: Path) -> None:
+    """Whoever goes on without the flag that brought the tool can go on with it afterwards."""
+    (tmp_path / "toolwire.toml").write_text('[grant]\ntier = "run"\npermissions = ["file_write"]\n', encoding="utf-8")
+    write = ["call", "write", "path=a.txt", "content=hi", "--tools", "coding"]
+    assert painter(*write).code == Exit.WAITING
+    turn, asked = waiting(painter)
+    assert painter("approve", asked).code == Exit.DONE
+    told = painter("call", "--resume", turn)
+    assert (told.code, "give the --tools" in told.err, (tmp_path / "a.txt").exists()) == (Exit.USAGE, True, False)
+    assert painter("call", "--resume", turn, "--tools", "coding").code == Exit.DONE
+    assert (tmp_path / "a.txt").read_text() == "hi"
+
+
 def test_a_turn_goes_on_from_another_folder_of_the_project(stage: Stage) -> None:
     stage.module("brushwork", TOOLS)
     stage.settings(GRANTED)

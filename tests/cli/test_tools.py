@@ -49,6 +49,13 @@ def test_conformance_is_reported_and_errors_fail(inside: Inside) -> None:
     assert inside("tools", "validate", "echo").out == "✓ echo\n"
 
 
+def test_a_tool_of_a_group_that_is_not_chosen_can_be_excluded(inside: Inside) -> None:
+    Path("toolwire.toml").write_text('[tools]\nexclude = ["bash", "echo"]\n')
+    assert "echo" not in {each["name"] for each in inside("tools", "--json").json}
+    shown = {each["name"] for each in inside("tools", "--json", "--tools", "shell").json}
+    assert ("bash" in shown, "job_start" in shown) == (False, True)
+
+
 def test_include_and_exclude_choose_the_tools(inside: Inside) -> None:
     Path("toolwire.toml").write_text('[tools]\nexclude = ["timer"]\ninclude = ["timer", "echo"]\n')
     assert [tool["name"] for tool in inside("tools", "--json").json] == ["echo"]

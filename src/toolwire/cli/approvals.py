@@ -115,7 +115,7 @@ def approve(
         if card.state is ApprovalState.OPEN:
             screen.tell(_more_people(card), "dim")
         elif not revoke:
-            screen.tell(f"Go on with: {run_sync(_next_command(place, card.turn_id))}", "dim")
+            screen.tell(f"Go on with: {run_sync(_next_command(place, card.turn_id, home))}", "dim")
     return Exit.DONE
 
 
@@ -144,11 +144,11 @@ async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
         return await store.standing(limit=limit)
 
 
-async def _next_command(place: Place, turn_id: str) -> str:
+async def _next_command(place: Place, turn_id: str, home: str | None) -> str:
     """The command that takes up this turn."""
     now = resuming_grant(place, place.settings.granted_to(AGENT, place.settings.grant(place.cwd)))
     async with _kept(place) as store:
-        return resume_command_of((await store.turn(turn_id)).opening, now)
+        return resume_command_of((await store.turn(turn_id)).opening, now, home)
 
 
 async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalCard:

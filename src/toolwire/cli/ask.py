@@ -128,7 +128,7 @@ def _answered(
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
     except Suspended as waits:
         raise waits.saying(
-            f"{how_to_answer(waits, flags.project)}\nThen go on with: {flags.resume_line(waits.turn_id)}"
+            f"{how_to_answer(waits, flags.project, flags.home)}\nThen go on with: {flags.resume_line(waits.turn_id)}"
         ) from None
     except (ModelError, StoreUnavailable) as error:
         if not relay.turn_id or not place.settings.store.lasts:
@@ -151,5 +151,5 @@ async def _turn(
             raise SettingsError(f"turn {turn_id} is a single call; go on with: toolwire call --resume {turn_id}")
         choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
         async with agent_of(flags, place, store, person, choice) as agent:
-            await require_still_granted(agent, turn_id)
+            await require_still_granted(agent, turn_id, flags.home)
             return await agent.resume(turn_id, on_event=relay)

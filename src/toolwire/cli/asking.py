@@ -133,9 +133,9 @@ async def agent_of(
                 await agent.runtime.close()
 
 
-def how_to_answer(waits: Suspended, project: str) -> str:
+def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:
     """What to type so that a waiting turn can go on."""
-    whose = project_words(project)
+    whose = project_words(project, home)
     lines = [f"  toolwire approve {one}{whose}    (or --deny)" for one in waits.approvals]
     look = f"The turn waits for a person's word. Look at it with `toolwire approvals{whose}`, and answer:"
     return "\n".join([look, *lines])

@@ -66,7 +66,7 @@ def call(
             said = {"--home": home, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
             said["--project"] = named_project(project)
             line = resume_command("call", waits.turn_id, said)
-            raise waits.saying(f"{how_to_answer(waits, project)}\nThen go on with: {line}") from None
+            raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
     if as_json:
         screen.json(result_object(result))
     else:

@@ -43,6 +43,7 @@ from toolwire.settings import (
     user_folder,
 )
 from toolwire.toolbox import standard
+from toolwire.toolbox.built_in import BUILT_IN
 from toolwire.toolbox.outfits import Workplace, tools_of
 from toolwire.wire.format_tally import FormatTally
 
@@ -151,8 +152,10 @@ def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:
     own, skills = own_tools_of(place, given), place.skills
     every = own.plus(*skills.tools(own.names))
     withheld = [each.tool for each in skills.chosen(own.names).withheld]
-    for name in (*chosen.include, *chosen.exclude):
-        if name not in every and not any(tool.name == name for tool in withheld):
+    known = {*every.names, *(tool.name for tool in withheld)}
+    # A built-in tool of a group that is not chosen can be excluded: it is out already.
+    for name in (*chosen.include, *(name for name in chosen.exclude if name not in BUILT_IN)):
+        if name not in known:
             near = every.nearest(name)
             advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(every.names)}."
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")

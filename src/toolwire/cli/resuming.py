@@ -9,6 +9,7 @@ from toolwire.decide.policy import resumed
 from toolwire.disclose.offer import covers
 from toolwire.errors import SettingsError
 from toolwire.protocol.approvals import ApprovalState
+from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn
 from toolwire.record.projects import DEFAULT
@@ -22,9 +23,9 @@ def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
     return shlex.join(["toolwire", verb, "--resume", turn_id, *_words(flags)])
 
 
-def resume_command_of(turn: Turn, now: Grant) -> str:
+def resume_command_of(turn: Turn, now: Grant, home: str | None = None) -> str:
     """The same for a turn on record, with the flags that grant again what it had and the settings do not give."""
-    flags = {"--project": named_project(turn.project), **_granting(turn.grant, now)}
+    flags = {"--project": named_project(turn.project), "--home": home, **_granting(turn.grant, now)}
     return resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, flags)
 
 
@@ -33,9 +34,10 @@ def named_project(project: str) -> str | None:
     return None if project == DEFAULT else project
 
 
-def project_words(project: str) -> str:
-    """The flag that says which project a command is about; none for the default one."""
-    return "" if project == DEFAULT else f" --project {shlex.quote(project)}"
+def project_words(project: str, home: str | None = None) -> str:
+    """The flags that say which project a command is about, and where its record lies; none for the usual ones."""
+    words = shlex.join(_words({"--project": named_project(project), "--home": home}))
+    return f" {words}" if words else ""
 
 
 def _words(flags: Mapping[str, Any]) -> Iterator[str]:
@@ -57,22 +59,29 @@ def _granting(had: Grant, now: Grant) -> Mapping[str, Any]:
     }
 
 
-async def require_still_granted(agent: Agent, turn_id: str) -> None:
-    """Raise SettingsError where a call that waits could not run for want of a grant: it is not to be settled so.
+async def require_still_granted(agent: Agent, turn_id: str, home: str | None = None) -> None:
+    """Raise SettingsError where a call that waits could not run for want of a grant or a tool.
 
     Whoever forgot a flag would otherwise lose a call that was approved already.
     """
     had = (await agent.store.turn(turn_id)).opening
     left = resumed(had.grant, agent.grant)
     asked = await agent.store.approvals(turn_id=turn_id, limit=_MOST_LOOKED_AT)
-    waiting = {card.call_id: card for card in asked if card.state in _WAITS}
+    waiting = {card.call_id: card.id for card in asked if card.state in _WAITS}
     for card in await agent.store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT):
-        tool = agent.toolbox.get(card.call.name) if card.result is None and card.call.id in waiting else None
-        if tool is not None and covers(had.grant, tool) and not covers(left, tool):
-            missing = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
-            missing += sorted(tool.needs - left.permissions)
+        if card.result is None and card.call.id in waiting and (missing := _missing(agent, card.call, had.grant, left)):
             raise SettingsError(
-                f"{tool.name!r} waits in turn {turn_id} and needs {' and '.join(missing)}, which is not granted any "
-                f"more. Nothing was run. To grant it again: {resume_command_of(had, agent.grant)}\n"
-                f"To end the call: toolwire approve {waiting[card.call.id].id} --deny{project_words(had.project)}"
+                f"{card.call.name!r} waits in turn {turn_id}, and {missing}. Nothing was run. "
+                f"To go on with it: {resume_command_of(had, agent.grant, home)}\n"
+                f"To end the call: toolwire approve {waiting[card.call.id]} --deny{project_words(had.project, home)}"
             )
+
+
+def _missing(agent: Agent, call: ToolCall, had: Grant, left: Grant) -> str:
+    tool = agent.toolbox.get(call.name)
+    if tool is None:
+        return "there is no such tool now; give the --tools that the turn began with as well"
+    if covers(left, tool) or not covers(had, tool):
+        return ""
+    needs = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
+    return f"it needs {' and '.join([*needs, *sorted(tool.needs - left.permissions)])}, which is not granted any more"
