@@ -14,12 +14,12 @@ from toolwire.protocol.operations import Command
 
 NOT_GIVEN = {
     "bubblewrap": set(),
-    "podman": set(),
-    "firejail": {"full_tmp", "many_names"},
+    "podman": {"mounts"},
+    "firejail": {"full_tmp", "many_names", "mounts"},
     "none": {
         "accounts", "datagram", "disks", "full_tmp", "host_file", "host_file_by_link", "host_name", "host_processes",
         "interfaces", "logs", "loopback", "many_names", "shared_memory", "shared_memory_hog", "shared_tmp", "sysfs",
-        "daemons",
+        "daemons", "mounts",
     },
 }  # fmt: skip
 """The most that an engine may lack; some of it depends on what the host has."""

@@ -306,3 +306,33 @@ async def test_T87_a_live_socket_is_not_disturbed_by_being_looked_at(box: Sandbo
         await run(box, workspace, "true")
         with pytest.raises(BlockingIOError):
             daemon.accept()
+
+
+MOUNTS = "cat /proc/mounts /proc/*/mount* /proc/*/task/*/mount* 2>/dev/null; true"
+
+
+async def test_T88_no_path_of_the_host_is_in_a_list_of_mounts(box: Sandbox, workspace: Path) -> None:
+    ran = await run(box, workspace, MOUNTS)
+
+    assert ran.exit_code == 0
+    assert str(workspace) not in ran.stdout.text
+    assert workspace.parent.name not in ran.stdout.text
+
+
+async def test_T88_control_in_another_engine_it_is(boxed_by: Callable[[str], Sandbox], workspace: Path) -> None:
+    ran = await run(boxed_by("podman"), workspace, MOUNTS)
+
+    assert workspace.parent.name in ran.stdout.text
+    assert any("mountinfo" in sentence for sentence in ran.weaker)
+
+
+async def test_what_needs_no_list_of_mounts_works_as_before(box: Sandbox, workspace: Path) -> None:
+    (workspace / ".npmrc").write_text("ours\n")
+    text = (
+        "pwd; df . >/dev/null && echo df; ps -e | grep -q ps && echo ps; cat /proc/self/status | grep -c Cap; "
+        "readlink /proc/self/cwd; cat <(echo fd); mv .npmrc x 2>/dev/null || echo sealed"
+    )
+
+    ran = await run(box, workspace, text)
+
+    assert ran.stdout.text.split() == ["/workspace", "df", "ps", "5", "/workspace", "fd", "sealed"]

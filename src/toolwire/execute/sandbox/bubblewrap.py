@@ -23,7 +23,7 @@ from toolwire.execute.sandbox.inside import (
     require,
 )
 from toolwire.execute.sandbox.limits import UNCOUNTED, apply, missing
-from toolwire.execute.sandbox.plan import SCRIPT, Plan, helper
+from toolwire.execute.sandbox.plan import LEAVING, SCRIPT, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.scratch import lay_over_as_user
 from toolwire.execute.sandbox.starter import Descriptors, memory
@@ -157,11 +157,12 @@ class Bubblewrap:
 
     def _inside(self, command: Command) -> Plan:
         """From bubblewrap to the command: where it works, what it may touch."""
-        plan = Plan().limit(resource.RLIMIT_NPROC, command.limits.processes)
+        plan = Plan().leave_namespace().limit(resource.RLIMIT_NPROC, command.limits.processes)
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         confine(plan, command, self._landlock)
-        return plan.set({**ENVIRONMENT, **command.env}).exec(command.argv)
+        plan.set({**ENVIRONMENT, **command.env})
+        return plan.no_new_privileges().seccomp(seccomp.program(machine())).exec(command.argv)
 
     def _arguments(
         self, command: Command, workspace: Workspace, held: Descriptors, *, has_base: bool
@@ -170,9 +171,12 @@ class Bubblewrap:
             "--unshare-all --unshare-user --disable-userns --die-with-parent --new-session --cap-drop ALL --clearenv"
         )
         words: list[str | int] = [*flags.split(), "--hostname", "sandbox"]
+        words += [word for capability in LEAVING for word in ("--cap-add", capability)]
         words += ["--uid", str(INSIDE_USER), "--gid", str(INSIDE_USER)]
         words += ["--ro-bind", BASE, "/"] if has_base else self._system(held)
         words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
+        # Its first process is bubblewrap, which stays in the namespace whose mounts would show paths of the host.
+        words += ["--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
         words += ["--dev-bind", DEVICES, "/dev"] if has_base else _DEVICES
         words += ["--size", str(HOME_BYTES), "--tmpfs", HOME]
         if os.geteuid() == 0:
@@ -185,7 +189,7 @@ class Bubblewrap:
             words += ["--bind", command.door, DOOR]
         words += _mounts(command, workspace)
         words += [] if has_base else ["--remount-ro", "/"]
-        return [*words, "--seccomp", held.keep(memory(seccomp.program(machine()), "seccomp"))]
+        return words
 
     def _system(self, held: Descriptors) -> list[str | int]:
         """Programs and made-up files, where no base has them."""

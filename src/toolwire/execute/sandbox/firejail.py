@@ -11,7 +11,7 @@ from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, PROGRAMS, join, profile, require
-from toolwire.execute.sandbox.limits import apply, missing
+from toolwire.execute.sandbox.limits import SHOWN_PATHS, apply, missing
 from toolwire.execute.sandbox.plan import Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
@@ -32,6 +32,7 @@ from toolwire.protocol.operations import Command
 NOT_GIVEN = (
     "firejail is a setuid program with a history of its own",
     "what is not hidden by name is readable",
+    SHOWN_PATHS,
     "names and bytes in the folder for temporary files are bounded by memory alone",
 )
 _FLAGS = (

@@ -25,6 +25,7 @@ def no_core() -> int:
 
 
 UNCOUNTED = "names in the folder for temporary files are not counted (only root can limit them)"
+SHOWN_PATHS = "the path of the workspace on this machine shows in /proc/self/mountinfo"
 
 
 def missing(cgroups: Cgroups, landlock: int) -> tuple[str, ...]:

@@ -12,7 +12,11 @@ PERL = "/usr/bin/perl"
 SCRIPT = (Path(__file__).parent / "enter.pl").read_text(encoding="utf-8")
 
 _NO_NEW_PRIVILEGES, _DEATH_SIGNAL, _SECCOMP, _DROP_CAPABILITY = 38, 1, 22, 24
+_AMBIENT, _CLEAR_ALL, _CAPABILITY_VERSION = 47, 4, 0x20080522
 _CLOSE_ON_EXEC = 4
+LEAVING = {"CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_SETPCAP": 8}
+"""What it takes to leave a namespace, given up at once; the last is what it takes to give the others up."""
+
 _LAST_FD = 2**31 - 1
 
 
@@ -55,6 +59,18 @@ class Plan:
         for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
             self.call("prctl", _DROP_CAPABILITY, capability, 0, 0, 0)
         return self
+
+    def leave_namespace(self) -> "Plan":
+        """Stay where everything is mounted and belong to another mount namespace, so that `/proc` lists no mounts.
+
+        What is listed is what can be reached in the process's own namespace; where its root is does not matter to it.
+        The namespace that is left lives for as long as another process of the box is in it.
+        """
+        self._step("leave_namespace", str(number("unshare", machine())))
+        for capability in LEAVING.values():
+            self.call("prctl", _DROP_CAPABILITY, capability, 0, 0, 0)
+        self.call("prctl", _AMBIENT, _CLEAR_ALL, 0, 0, 0)
+        return self.call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
 
     def no_new_privileges(self) -> "Plan":
         return self.call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)

@@ -13,7 +13,7 @@ from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import PREFIX, Group, own_name, owner_lives
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, HOME_BYTES, NAMES, TOOLCHAIN, confine, profile, require
-from toolwire.execute.sandbox.limits import UNCOUNTED, no_core
+from toolwire.execute.sandbox.limits import SHOWN_PATHS, UNCOUNTED, no_core
 from toolwire.execute.sandbox.plan import Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
@@ -58,7 +58,7 @@ class Podman:
         self._runtime = runtime or ("runc" if shutil.which("runc", path=_PATH) else "")
         self._rootfs = rootfs or _usual_place()
         self._landlock = landlock.abi()
-        self.weaker: tuple[str, ...] = () if os.geteuid() == 0 else (UNCOUNTED,)
+        self.weaker: tuple[str, ...] = (SHOWN_PATHS, *(() if os.geteuid() == 0 else (UNCOUNTED,)))
 
     def probe(self) -> Report:
         if self._program:

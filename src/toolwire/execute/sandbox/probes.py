@@ -181,6 +181,12 @@ PROCESSES = (
         "T27",
     ),
     Probe(
+        "mounts",
+        "read host paths in lists of mounts",
+        _tries("cat /proc/mounts /proc/*/mount* /proc/*/task/*/mount* 2>/dev/null | grep -qa {host_path}"),
+        "T88",
+    ),
+    Probe(
         "descriptors",
         "inherit descriptors",
         'perl -e \'opendir D, "/proc/self/fd"; @open = grep { /\\d/ && $_ > 2 } readdir D; '

@@ -18,6 +18,7 @@ _SAME = {
 _EACH: Mapping[str, tuple[int, int | None]] = {
     "chmod": (90, None), "creat": (85, None), "fchmod": (91, 52), "fchmodat": (268, 53), "mknod": (133, None),
     "mknodat": (259, 33), "open": (2, None), "openat": (257, 56),
+    "capset": (126, 91),
     "acct": (163, 89), "add_key": (248, 217), "adjtimex": (159, 171), "bpf": (321, 280), "chroot": (161, 51),
     "clock_adjtime": (305, 266), "clock_settime": (227, 112), "clone": (56, 220), "create_module": (174, None),
     "dup3": (292, 24), "delete_module": (176, 106), "fanotify_init": (300, 262), "finit_module": (313, 273),
