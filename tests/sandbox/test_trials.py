@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwire import Agent, Approval, Grant, SqliteStore, Tier
+from toolwire import Agent, Approval, Grant, SqliteStore, Tier, tool
+from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.errors import Suspended
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
@@ -367,6 +368,38 @@ async def test_a_machine_that_cannot_try_commands_asks_as_before(project: Path, 
 
     assert len(person.asked) == 2
     assert not (project / "x").exists()
+
+
+@pytest.mark.threat("T102")
+@pytest.mark.parametrize("text", ["echo {{secret:KEY}} | rev", "python3 -c 'print(\"{{secret:KEY}}\"[::-1])'"])
+async def test_T102_a_secret_is_given_to_no_command_without_a_question(project: Path, box: Sandbox, text: str) -> None:
+    """What a command makes of it, such as its letters turned around, could be shown to the model."""
+    person = Person(granted=False)
+    secrets = Secrets({"KEY": Secret("hunter2hunter2", frozenset({"bash"}))})
+    tools = [bash_tool(box)]
+    async with Agent(ScriptedModel(), tools, grant=grant(project), approve=person, secrets=secrets) as agent:
+        result = await agent.call("bash", {"command": text})
+
+    assert len(person.asked) == 1
+    assert "2retnuh" not in result.text
+
+
+@pytest.mark.threat("T102")
+async def test_T102_a_tool_that_knows_no_trials_is_not_run_before_the_question(project: Path) -> None:
+    ran: list[str] = []
+
+    @tool(tier=Tier.RUN, needs={"shell"})
+    def other_shell(command: str) -> str:
+        """Run a command."""
+        ran.append(command)
+        return "done"
+
+    person = Person(granted=False)
+    tools = [replace(other_shell, reading_box=True)]
+    async with Agent(ScriptedModel(), tools, grant=grant(project), approve=person) as agent:
+        await agent.call("other_shell", {"command": "python3 -c 'print(1)'"})
+
+    assert (ran, len(person.asked)) == ([], 1)
 
 
 async def test_a_workspace_is_left_as_it_was_and_nothing_is_left_behind(project: Path, box: Sandbox) -> None:

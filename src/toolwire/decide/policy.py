@@ -66,7 +66,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
         return _by_autonomy(tool, grant, shows_keys=shows_keys)
     reading = _reading(tool, arguments)
     looks = tool.reading_box and reading is not None and only_looks(arguments[SHELL_ARGUMENT])
-    tries = _may_try(tool, reading, grant) and not looks
+    tries = _may_try(tool, arguments, reading, grant) and not looks
     readonly = grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE and not looks
     if readonly and not tries:
         return Ruling(Verdict.DENY, f"{tool.name!r} changes things, and this turn may only look.")
@@ -144,11 +144,11 @@ def resumed(grant: Grant, now: Grant) -> Grant:
     return replace(narrowed(grant, now), roots=roots)
 
 
-def _may_try(tool: Tool, reading: Reading | None, grant: Grant) -> bool:
+def _may_try(tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant) -> bool:
     """Whether a call may be run where it changes and reaches nothing, before anybody is asked about it."""
-    if reading is None or not tool.reading_box or tool.requires_confirmation:
+    if reading is None or not tool.trial_box or tool.requires_confirmation:
         return False
-    return may_be_tried(reading, reaches="network" in grant.permissions)
+    return may_be_tried(arguments[SHELL_ARGUMENT], reaches="network" in grant.permissions)
 
 
 def _by_autonomy(tool: Tool, grant: Grant, *, shows_keys: bool = False) -> Ruling:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from toolwire.decide.git_reading import git_reads
 from toolwire.decide.reading import only_reads
-from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell
+from toolwire.decide.shell import UNKNOWN, base_name, read_shell
 from toolwire.protocol.key_files import KEY_FOLDERS_IN, is_key_file
 
 _WRITERS = frozenset(
@@ -33,18 +33,23 @@ _REACHES = frozenset(
     "curl wget nc ncat netcat ssh scp sftp ftp telnet ping dig nslookup host whois traceroute gh glab aws gcloud az "
     "npx bunx uvx".split()
 )
+_SECRET = "{{secret:"  # where the value of a secret takes its place
 _PRIVATE = ("/tmp/", "/dev/")  # noqa: S108 - the box's own, gone with it
 _NAMES = re.compile(r"[^\s'\"=:;|&<>(){}$`,]+")
 
 
 def only_looks(command: str) -> bool:
     """Whether a text only reads, and names no file with keys: it runs where nothing can be written, and keys hide."""
-    return only_reads(read_shell(command)) and not names_keys(command)
+    return only_reads(read_shell(command)) and not names_keys(command) and _SECRET not in command
 
 
-def may_be_tried(reading: Reading, *, reaches: bool) -> bool:
-    """Whether a trial can tell something: nothing in the text plainly writes or, where it `reaches` hosts, goes out."""
-    if any(map(_is_known_place, reading.written)):
+def may_be_tried(command: str, *, reaches: bool) -> bool:
+    """Whether a trial can tell something: nothing in the text plainly writes or, where it `reaches` hosts, goes out.
+
+    A text with a secret is not tried either: what is done with the secret would reach the model without a question.
+    """
+    reading = read_shell(command)
+    if _SECRET in command or any(map(_is_known_place, reading.written)):
         return False
     return not any(_plainly_writes(words) or (reaches and _plainly_reaches(words)) for words in reading.commands)
 

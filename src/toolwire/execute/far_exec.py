@@ -148,7 +148,7 @@ def read_command(message: Any) -> Command:
     return Command(
         tuple(message["argv"]), message["workspace"], message["cwd"], message["writable"] is True,
         base64.b64decode(message["stdin"], validate=True), message["env"], limits, message["engine"],
-        trial=message["trial"] is True, hides_keys=message["hides_keys"] is True,
+        trial=message.get("trial") is True, hides_keys=message.get("hides_keys") is True,
     )  # fmt: skip
 
 
@@ -169,18 +169,22 @@ def write_ran(ran: Ran) -> dict[str, Any]:
     }
 
 
+def _names(value: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, value)) if isinstance(value, list) else None
+
+
 def _read_ran(ran: dict[str, Any]) -> Ran:
     match ran:
         case {
             "exit_code": int() | None as exit_code, "signal": int() | None as signal, "elapsed_s": float(elapsed_s),
             "limit": str(limit), "engine": str(engine), "profile": str(profile), "weaker": list(weaker),
-            "stdout": dict(stdout), "stderr": dict(stderr), "changes": list() | None as changes, "hidden": list(hidden),
+            "stdout": dict(stdout), "stderr": dict(stderr),
         }:  # fmt: skip
             out, err = _read_output(stdout), _read_output(stderr)
             notes = tuple(map(str, ran.get("notes") or ()))
             return Ran(
                 exit_code, signal, out, err, elapsed_s, limit, engine, profile, tuple(map(str, weaker)), notes,
-                None if changes is None else tuple(map(str, changes)), tuple(map(str, hidden)),
+                _names(ran.get("changes")), _names(ran.get("hidden")) or (),
             )  # fmt: skip
         case _:
             raise Lost("the far end gave an answer that makes no sense")

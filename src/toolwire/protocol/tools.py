@@ -59,8 +59,8 @@ class Tool:
 
     A `journaled` transactional tool keeps a journal by `Context.idempotency_key`: run again after a crash, it does
     nothing that it has done before and gives the same answer. A shell tool with a `reading_box` runs a command that
-    only reads where nothing can be written and nothing reached, and tries others where they change nothing, so that
-    a person is asked only about those that write.
+    only reads where nothing can be written and nothing reached, so that nobody need be asked about it. One with a
+    `trial_box` can run any command so that it changes and reaches nothing, where its context has a `trial`.
     `must_ask(arguments, roots)` says why a call needs approval whatever is confirmed; "" where it does not.
     """
 
@@ -90,6 +90,7 @@ class Tool:
     validator: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     target: Any = None
     reading_box: bool = False
+    trial_box: bool = False
     must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

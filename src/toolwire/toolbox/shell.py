@@ -119,7 +119,7 @@ def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblew
             raise _timed_out(command, ran)
         return bash_output(ran)
 
-    return replace(bash, reading_box=confined)
+    return replace(bash, reading_box=confined, trial_box=confined)
 
 
 def by_address_rules(outward: WayOut, context: Context) -> WayOut:
