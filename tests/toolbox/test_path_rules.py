@@ -309,6 +309,22 @@ async def test_T91_letters_of_another_unicode_form_name_the_same_file(project: P
     assert MARK not in result.text
 
 
+@pytest.mark.parametrize("pattern", ["secrets/*", "*/k"])
+async def test_T91_a_hard_link_is_another_name_of_the_same_file(project: Path, pattern: str) -> None:
+    (project / "hard").hardlink_to(project / "secrets" / "k")
+    (project / "other").hardlink_to(project / "README.md")
+    rule = f"deny read where path is {pattern}"
+    for tool, arguments in (
+        ("read", {"path": "hard"}),
+        ("grep", {"pattern": "TOP|ordinary"}),
+        ("bash", {"command": "cat hard"}),
+    ):
+        assert MARK in (await call(project, tool, arguments)).text, "the control: without the rule it is shown"
+        assert MARK not in (await call(project, tool, arguments, rule)).text
+    assert "ordinary" in (await call(project, "read", {"path": "other"}, rule)).text
+    assert "ordinary" in (await call(project, "bash", {"command": "cat other"}, rule)).text
+
+
 async def test_T91_a_link_on_another_machine_is_followed_there(project: Path) -> None:
     far = FarFiles(lambda message: answer(LocalFiles(), [str(project)], message))
     rules = (Rule.parse(READ),)

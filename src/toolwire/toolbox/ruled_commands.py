@@ -10,6 +10,7 @@ from toolwire.decide.shell import read_shell
 from toolwire.decide.shell_reach import named_paths
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
+from toolwire.toolbox.hard_links import Twins
 from toolwire.toolbox.places import denied
 from toolwire.toolbox.ruled_files import LOOKS, reason
 
@@ -25,12 +26,13 @@ def check_links(context: Context, text: str, workdir: str) -> None:
     rules = PathRules.of(context.grant, LOOKS if only_reads(reading) else LOOKS | Reach.CHANGES)
     if not rules.rules:
         return
+    twins = Twins(rules)
     for path in named_paths(reading, workdir, roots):
-        if (failure := _refused(rules, Path(roots[0]), path)) is not None:
+        if (failure := _refused(rules, twins, Path(roots[0]), path)) is not None:
             raise failure
 
 
-def _refused(rules: PathRules, workspace: Path, path: str) -> ToolFailure | None:
+def _refused(rules: PathRules, twins: Twins, workspace: Path, path: str) -> ToolFailure | None:
     inner = PurePosixPath(path)
     for top in (str(workspace), BOX_ROOT):
         if inner.is_absolute() and inner.is_relative_to(top):
@@ -40,9 +42,10 @@ def _refused(rules: PathRules, workspace: Path, path: str) -> ToolFailure | None
         if inner.is_absolute() or not where.is_relative_to(whole):
             return None
         real = str(where.relative_to(whole))
-        rule = rules.against_folder(real) if where.is_dir() else rules.against(real)
+        twin = twins.rule_about(str(workspace), where.stat()) if where.is_file() else None
+        rule = rules.against_folder(real) if where.is_dir() else rules.against(real) or twin
     except (OSError, ValueError, RuntimeError):  # no name of a file, or links in a circle
         return None
-    if rule is None or real == plain(str(inner)):
+    if rule is None or (real == plain(str(inner)) and rule is not twin):
         return None
     return denied(f"{path!r} leads to {real!r}: {reason(rule, real, path)}.")

@@ -1,6 +1,7 @@
 """Files as the rules of a grant leave them: what is really opened is compared, whatever name led there."""
 
 import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -10,6 +11,7 @@ from toolwire.decide.path_rules import KEYS, PathRules
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, Entry, FileOps, RuledOut
 from toolwire.protocol.policy import Rule, Verdict
+from toolwire.toolbox.hard_links import Twins
 
 LOOKS = Reach.CONTENT | Reach.NAMES
 CHANGES = Reach.CONTENT | Reach.CHANGES
@@ -32,6 +34,7 @@ class RuledFiles:
     def __init__(self, files: FileOps, rules: PathRules) -> None:
         self._files = files
         self._rules = rules
+        self._twins = Twins(rules)
         self._kept_back: set[str] = set()
         self._with_keys: set[str] = set()
         self._tops: dict[str, str] = {}
@@ -48,7 +51,7 @@ class RuledFiles:
         file = self._files.open(root, path)
         try:
             where = self._opened(root, path, file)
-            self._refuse(self._rules.against(where), where, path)
+            self._refuse(self._rules.against(where) or self._rule_of_twin(root, file), where, path)
         except OSError:
             file.close()
             raise
@@ -92,6 +95,12 @@ class RuledFiles:
             return self._files.real(root, path)
         top = self._tops.get(root) or self._tops.setdefault(root, str(Path(root).resolve()))
         return where[len(top) :].lstrip("/") if f"{where}/".startswith(f"{top.rstrip('/')}/") else where
+
+    def _rule_of_twin(self, root: str, file: BinaryIO) -> Rule | None:
+        try:
+            return self._twins.rule_about(root, os.fstat(file.fileno()))
+        except (OSError, ValueError):  # a file of another machine has no descriptor here
+            return None
 
     def _refuse(self, rule: Rule | None, path: str, shown: str) -> None:
         if rule is not None:
