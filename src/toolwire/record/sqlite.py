@@ -101,7 +101,7 @@ class SqliteStore:
 
     async def begin(self, turn: Turn) -> None:
         row = await self._opening_row(turn)
-        await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row))
+        await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row), _whose(turn))
 
     async def resume(self, turn_id: str) -> KeptTurn:
         me, alive = self._owners.name, self._owners.alive
@@ -117,31 +117,33 @@ class SqliteStore:
         await self._say(turn, note, (), ())
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
-        return await self._writer.write(self._opening(card, audit))
+        return await self._writer.write(self._opening(card, audit), _whose(card))
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
-        return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)))
+        return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)), _whose(card))
 
     async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
         at = self._clock()
         row = result_row(card, result, at)
         return await self._writer.write(
-            partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at)
+            partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at), _whose(card)
         )
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
-        await self._writer.write(partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock()))
+        await self._writer.write(
+            partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock()), _whose(turn)
+        )
 
     async def release(self, turn: Turn) -> None:
-        await self._writer.write(partial(changes.release, turn=turn, at=self._clock()))
+        await self._writer.write(partial(changes.release, turn=turn, at=self._clock()), _whose(turn))
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         await self._writer.write(partial(changes.append, audit=audit_rows(rows)))
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         return await self._writer.write(
-            partial(changes.ask_people, card=card, audit=audit_rows(audit), at=self._clock())
+            partial(changes.ask_people, card=card, audit=audit_rows(audit), at=self._clock()), _whose(card)
         )
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
@@ -245,7 +247,8 @@ class SqliteStore:
         at = self._clock()
         row, sums = said_row(turn, message, at), sums_with(turn, message)
         await self._writer.write(
-            partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), sums=sums, at=at)
+            partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), sums=sums, at=at),
+            _whose(turn),
         )
 
     def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:
@@ -258,6 +261,10 @@ class SqliteStore:
             return await asyncio.to_thread(work)
         except OSError as error:
             raise translated(error, self._artifacts.folder) from error
+
+
+def _whose(of: Turn | CallCard | ApprovalCard) -> tuple[str, str]:
+    return of.project, of.agent
 
 
 def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> None:

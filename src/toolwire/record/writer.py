@@ -15,11 +15,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
 from toolwire.record.page import Known, Page
 from toolwire.record.rows import Row
+from toolwire.record.turnstile import SHARE, Turnstile
 
 T = TypeVar("T")
 Change = Callable[[Page], Any]
@@ -36,9 +38,17 @@ class Writer:
     """Applies changes from any number of event loops."""
 
     def __init__(
-        self, path: Path | str, connect: Callable[[], sqlite3.Connection], audited: Audited, *, near: bool = True
+        self,
+        path: Path | str,
+        connect: Callable[[], sqlite3.Connection],
+        audited: Audited,
+        *,
+        near: bool = True,
+        share: int = SHARE,
     ) -> None:
-        """`near` says that a commit is quick enough for the loop to wait for it."""
+        """`near` says that a commit is quick enough for the loop to wait for it; `share` is what an agent may write."""
+        self._share = share
+        self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile] = WeakKeyDictionary()
         self._path = path
         self._far = _Pen(connect, audited)
         self._near = _Pen(connect, audited)
@@ -53,9 +63,23 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="toolwire-store-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, change: Callable[[Page], T | StoreError]) -> T:
-        """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused."""
+    async def write(self, change: Callable[[Page], T | StoreError], whose: Any = None) -> T:
+        """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused.
+
+        Of the changes of one agent only so many are handed on at once; `whose` names it.
+        """
         loop = asyncio.get_running_loop()
+        turnstile = self._turnstiles.get(loop)
+        if turnstile is None:
+            turnstile = self._turnstiles[loop] = Turnstile(self._share)
+        if (place := turnstile.enter(whose)) is not None:
+            await turnstile.wait(whose, place)
+        try:
+            return await self._write(change, loop)
+        finally:
+            turnstile.leave(whose)
+
+    async def _write(self, change: Callable[[Page], T | StoreError], loop: asyncio.AbstractEventLoop) -> T:
         future: asyncio.Future[T] = loop.create_future()
         with self._lock:
             if self._closed:
