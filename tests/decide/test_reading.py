@@ -212,3 +212,15 @@ def test_an_explanation_says_that_it_only_reads() -> None:
     climb = explain(Case(ToolCall("bash", {"command": "ls | wc -l"}), Toolbox.of(BASH), FREE))
     [rung] = [one for one in climb if one.rule == "confirmation"]
     assert (rung.verdict, "only reads" in rung.sentence) == ("passed", True)
+
+
+@pytest.mark.parametrize("text", ["curl --version", "ssh -V", "rsync --help", "rsync -a src/ copy/"])
+def test_a_network_command_that_reaches_nothing_is_not_refused_for_want_of_a_network(text: str) -> None:
+    assert judged(text) is NeedsApproval  # this tool knows no trials
+
+
+@pytest.mark.parametrize(
+    "text", ["curl http://a.example", "curl --version http://a.example", "rsync -a src/ a:b", "ssh a"]
+)
+def test_control_one_that_wants_to_reach_something_is(text: str) -> None:
+    assert judged(text) is Denied

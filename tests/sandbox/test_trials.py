@@ -87,6 +87,10 @@ READING = {
     "touch /tmp/x && rm /tmp/x && echo gone": "gone",
     "d=$(mktemp -d) && echo hi > $d/a && cat $d/a && rm -r $d": "hi",
     "make -n": "echo made",
+    "test -w data.txt && echo writable": "writable",
+    "[ -w data.txt ] && echo writable": "writable",
+    "find . -name data.txt -writable": "data.txt",
+    "f=data.txt; cp --version > /dev/null; head -1 $f": "one 1",
     "[[ $(head -1 data.txt) =~ one ]] && echo matches 2>/dev/stderr": "matches",
 }
 
@@ -414,6 +418,7 @@ async def test_a_workspace_is_left_as_it_was_and_nothing_is_left_behind(project:
     assert _left_open() == opened
 
 
-def _left_open() -> tuple[int, str]:
-    """How many descriptors this process has, and what it sees mounted."""
-    return len(list(Path("/proc/self/fd").iterdir())), Path("/proc/self/mountinfo").read_text()
+def _left_open() -> tuple[int, list[str]]:
+    """How many descriptors this process has, and what it sees of the mounts of boxes."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return len(list(Path("/proc/self/fd").iterdir())), [line for line in mounts if "/run/toolwire" in line]

@@ -26,6 +26,7 @@ SHELL, FILE_READ = "shell", "file_read"
 # Commands that no policy means to allow by being silent about them. A hint: the sandbox is what holds.
 _RUINOUS = frozenset("mkfs shutdown reboot halt poweroff fdisk parted wipefs".split())
 _WHOLE_DISK = {"/", f"/{UNKNOWN}", "/."}
+_ABOUT_ITSELF = frozenset("--version -V --help".split())
 _WANTS_NETWORK = frozenset("curl wget nc ncat netcat ssh scp sftp rsync ftp telnet ping dig nslookup host".split())
 
 
@@ -227,11 +228,18 @@ def _missing(reading: Reading, grant: Grant, *, boxed: bool) -> str:
         return ""
     for words in reading.commands:
         name = words[0]
-        if boxed and stays_in_box(words):
+        if _tells_of_itself(words) or (boxed and stays_in_box(words)):
             continue
         if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and needs_network(words)):
             return base_name(name)
     return ""
+
+
+def _tells_of_itself(words: Sequence[str]) -> bool:
+    """Whether a network command is only asked for its version or help, or copies from one local folder to another."""
+    if base_name(words[0]) == "rsync" and not any(":" in word or UNKNOWN in word for word in words[1:]):
+        return True
+    return bool(words[1:]) and _ABOUT_ITSELF.issuperset(words[1:])
 
 
 def _said(rule: Rule) -> str:

@@ -14,33 +14,34 @@ from toolwire.decide.shell import UNKNOWN, base_name, read_shell
 from toolwire.protocol.key_files import KEY_FOLDERS_IN, is_key_file
 
 _WRITERS = frozenset(
-    "rm rmdir mv cp touch mkdir mkfifo mknod tee ln link unlink chmod chown chgrp install truncate shred dd split "
-    "csplit rsync patch sponge rename apt apt-get dpkg dnf yum apk brew snap systemctl service useradd passwd mount "
-    "umount crontab docker podman kubectl helm terraform ansible-playbook".split()
+    "rm rmdir mv cp touch mkdir mkfifo mknod tee ln link unlink chmod chown chgrp truncate shred sponge rename".split()
 )
 _GIT_WRITES = frozenset(
-    "add am apply checkout cherry-pick clean clone commit fetch filter-branch gc init merge mv notes pull push rebase "
-    "reset restore revert rm submodule switch update-index update-ref worktree bisect config remote stash tag branch "
-    "replace prune repack lfs".split()
+    "add am apply checkout cherry-pick clean clone commit fetch filter-branch gc init merge mv prune pull push rebase "
+    "repack reset restore revert rm stash switch update-index update-ref".split()
 )
-# What these package managers only tell; everything else they are asked for, they do.
-_TELLS = frozenset(
-    "list ls show freeze tree outdated view info why check version help env search explain audit doc metadata root "
-    "prefix bin config ping whoami fund query pkgid locate-project --version -V -v --help -h --list".split()
+_PACKAGE_MANAGERS = frozenset("npm pnpm yarn pip pip3 pipx uv poetry conda cargo gem bundle composer go".split())
+_INSTALLS = frozenset(
+    "install i ci add remove rm uninstall update upgrade up init create link unlink publish dedupe prune sync lock new "
+    "fetch vendor clean download tidy get build wheel venv".split()
 )
-_PACKAGE_MANAGERS = frozenset("npm pnpm yarn pip pip3 pipx uv poetry conda cargo gem bundle composer".split())
+_DRY = frozenset("-n --dry-run --check --stat --numstat --summary --version --help -h".split())
 _REACHES = frozenset(
     "curl wget nc ncat netcat ssh scp sftp ftp telnet ping dig nslookup host whois traceroute gh glab aws gcloud az "
     "npx bunx uvx".split()
 )
 _SECRET = "{{secret:"  # where the value of a secret takes its place
 _PRIVATE = ("/tmp/", "/dev/")  # noqa: S108 - the box's own, gone with it
+# Where nothing can be written, no file is writable: a trial has the right answer.
+_ASKS_ABOUT_WRITING = re.compile(r"(?:\[|\btest\b)[^\]\n]*\s-w\s|\s-writable\b")
 _NAMES = re.compile(r"[^\s'\"=:;|&<>(){}$`,]+")
 
 
 def only_looks(command: str) -> bool:
     """Whether a text only reads, and names no file with keys: it runs where nothing can be written, and keys hide."""
-    return only_reads(read_shell(command)) and not names_keys(command) and _SECRET not in command
+    if _SECRET in command or _ASKS_ABOUT_WRITING.search(command):
+        return False
+    return only_reads(read_shell(command)) and not names_keys(command)
 
 
 def may_be_tried(command: str, *, reaches: bool) -> bool:
@@ -71,11 +72,12 @@ def names_keys(command: str) -> bool:
 def _plainly_writes(words: Sequence[str]) -> bool:
     name, rest = base_name(words[0]), words[1:]
     if name in _WRITERS:
-        return any(_is_known_place(word) for word in rest if not word.startswith("-")) or not rest
+        return any(_is_known_place(word) for word in rest if not word.startswith("-"))
     if name == "git":
-        return not _GIT_WRITES.isdisjoint(_git_command(rest)) and not git_reads(rest)
+        return not _GIT_WRITES.isdisjoint(_git_command(rest)) and _DRY.isdisjoint(rest) and not git_reads(rest)
     if name in _PACKAGE_MANAGERS:
-        return bool(rest) and _TELLS.isdisjoint(rest[:2])
+        task = next((word for word in rest if not word.startswith("-")), "")
+        return task in _INSTALLS and _DRY.isdisjoint(rest)
     if name in ("sed", "gsed"):
         return any(word.startswith("--in-place") or _SED_IN_PLACE.match(word) for word in rest)
     return name == "find" and "-delete" in rest
