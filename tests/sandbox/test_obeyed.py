@@ -1,10 +1,12 @@
 """Names that other programs obey, in boxes of every engine: sealed where they are, held back where they are new."""
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -306,6 +308,28 @@ async def test_T87_a_live_socket_is_not_disturbed_by_being_looked_at(box: Sandbo
         await run(box, workspace, "true")
         with pytest.raises(BlockingIOError):
             daemon.accept()
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "none"])
+def test_T23_what_is_planted_is_held_back_for_an_ordinary_user_too(engine: str) -> None:
+    """Also behind modes that shut its owner out. Only root can seal names in the engine none: there changes are told."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
+        workspace = Path(home, "workspace")
+        (workspace / "pkg").mkdir(parents=True)
+        (workspace / "pkg/.npmrc").write_text("ours\n")
+        for path in (Path(home), workspace, *below(workspace)):
+            os.chown(path, *([60_001] * 2 if os.geteuid() == 0 else [-1] * 2))
+        text = f"{WAYS['behind modes']}; echo x > toolwire.toml; echo evil >> pkg/.npmrc; true"
+        words = [sys.executable, "-m", "tests.sandbox.ordinary_user", str(60_001 if os.geteuid() == 0 else 0), engine]
+        done = subprocess.run([*words, str(workspace)], input=text, capture_output=True, text=True, check=True)
+        told = json.loads(done.stdout)
+
+        assert len(told["held"]) == 2, told
+        assert not (workspace / "toolwire.toml").exists()
+        assert not (workspace / "s/.vscode").exists()
+        assert any("'pkg/.npmrc'" in note for note in told["notes"])
+        if engine == "bubblewrap":
+            assert (workspace / "pkg/.npmrc").read_text() == "ours\n"
 
 
 MOUNTS = "cat /proc/mounts /proc/*/mount* /proc/*/task/*/mount* 2>/dev/null; true"

@@ -11,7 +11,7 @@ from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, PROGRAMS, join, profile, require
-from toolwire.execute.sandbox.limits import SHOWN_PATHS, apply, missing
+from toolwire.execute.sandbox.limits import SHOWN_PATHS, UNSEALED, apply, missing
 from toolwire.execute.sandbox.plan import Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
@@ -54,7 +54,8 @@ class Firejail:
         self._cgroups = cgroups
         self._program = shutil.which(program, path=PROGRAMS) or ""
         self._landlock = landlock.abi()
-        self.weaker = (*NOT_GIVEN, *missing(cgroups, self._landlock))
+        unsealed = () if os.geteuid() == 0 else (UNSEALED,)
+        self.weaker = (*NOT_GIVEN, *unsealed, *missing(cgroups, self._landlock))
 
     def probe(self) -> Report:
         return examined(self, self._program, "firejail is not installed (Debian: apt install firejail)")

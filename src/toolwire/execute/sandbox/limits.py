@@ -25,6 +25,10 @@ def no_core() -> int:
 
 
 UNCOUNTED = "names in the folder for temporary files are not counted (only root can limit them)"
+UNSEALED = (
+    "names that other programs obey can be changed where they are there, and sockets in the workspace be reached "
+    "(only root can mount over them); what is new is moved aside, and what was changed is told"
+)
 SHOWN_PATHS = "the path of the workspace on this machine shows in /proc/self/mountinfo"
 
 

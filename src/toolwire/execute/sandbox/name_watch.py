@@ -42,6 +42,7 @@ class NameWatch:
     failed: list[str] = field(default_factory=list)
     told: dict[str, bool] = field(default_factory=dict)
     whole: bool = True
+    sealed: bool = True
     _spared: set[tuple[int, int]] = field(default_factory=set)
     _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
     _was: object = None
@@ -66,7 +67,7 @@ class NameWatch:
         """The last look, when nothing of the box lives any more."""
         now = scan(self.root, force=True)
         self._move_aside([one for one in self._new(now) if not self._was_users(one)])
-        self.told |= {one.path: is_new for one, is_new in told_names(self.before, now)}
+        self.told |= {one.path: is_new for one, is_new in told_names(self.before, now, sealed=self.sealed)}
         self.whole = now.whole
         for path in self.dangling:
             self._move(path)
@@ -135,9 +136,9 @@ def _is_exempt(one: Sighting) -> bool:
     return name in _UNMOVED or is_own_state(name)
 
 
-def watch_names(root: int) -> NameWatch:
+def watch_names(root: int, *, sealed: bool = True) -> NameWatch:
     """Look at a workspace as it is before a box is opened on it."""
-    return NameWatch(root, scan(root))
+    return NameWatch(root, scan(root), sealed=sealed)
 
 
 def link_target(workspace: str, path: str) -> str:

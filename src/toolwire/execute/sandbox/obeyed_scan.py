@@ -180,9 +180,13 @@ def new_names(before: Scan, now: Scan) -> Iterator[Sighting]:
             yield one
 
 
-def told_names(before: Scan, now: Scan) -> Iterator[tuple[Sighting, bool]]:
-    """Documents that agents read, and the like: those that are new (True) or changed (False)."""
+def told_names(before: Scan, now: Scan, *, sealed: bool) -> Iterator[tuple[Sighting, bool]]:
+    """Documents that agents read, and the like: those that are new (True) or changed (False).
+
+    Where names could not be sealed, all that were changed.
+    """
     known = {one.identity: one.times for one in before.names.values()}
     for one in now.names.values():
-        if one.obeyed is Obeyed.TOLD and known.get(one.identity) != one.times:
-            yield one, one.identity not in known
+        is_known = one.identity in known
+        if known.get(one.identity) != one.times and (one.obeyed is Obeyed.TOLD or (is_known and not sealed)):
+            yield one, not is_known

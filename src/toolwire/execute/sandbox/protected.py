@@ -145,6 +145,8 @@ def guard(
                 _seal_git(found, found.git)
         if names:
             _seal_everywhere(found, workspace, make=make)
+        elif git and make:  # nothing can be mounted here: what is new is moved aside, and what was changed is told
+            found.watch = watch_names(found.root, sealed=False)
     except BaseException:
         found.close()
         raise

@@ -8,7 +8,7 @@ from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import Cgroups, Group
 from toolwire.execute.sandbox.contract import Box, Report
 from toolwire.execute.sandbox.inside import ENVIRONMENT, join, profile
-from toolwire.execute.sandbox.limits import apply, missing
+from toolwire.execute.sandbox.limits import UNSEALED, apply, missing
 from toolwire.execute.sandbox.plan import SCRIPT, Plan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
@@ -47,6 +47,7 @@ class Unconfined:
         self._landlock = landlock.abi()
         alive = () if cgroups.holds else ("a process that leaves its session survives the command (no cgroup)",)
         near = (*(() if self._landlock >= _SCOPED else (UNSCOPED,)), *(() if os.geteuid() == 0 else (SHARED,)))
+        near = (*near, *(() if os.geteuid() == 0 else (UNSEALED,)))
         self.weaker = (*NOT_GIVEN, *near, *alive, *missing(cgroups, self._landlock))
 
     def _protected(self) -> tuple[str, ...]:
