@@ -14,7 +14,7 @@ import pytest
 
 from tests.sandbox.conftest import ENGINES, Open, git, names
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
-from toolwire.execute.sandbox.engines import cgroups
+from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, ExecOps, Ran, shell
 
@@ -208,6 +208,26 @@ def test_T23_nothing_of_ours_is_seen_after_a_process_was_killed(workspace: Path)
     assert git_status(workspace / "sub") == git_status(workspace) == ""
 
 
+def test_T23_what_a_box_planted_whose_process_was_killed_is_held_back_by_the_next(workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    script = (
+        "import asyncio, os, sys\n"
+        "from toolwire.execute.sandbox.engines import local_sandbox\n"
+        "from toolwire.protocol.operations import Command, shell\n"
+        "text = 'mkdir sub/.vscode; echo x > .envrc; echo up; sleep 100'\n"
+        "ended = lambda _stream, piece: os.kill(os.getpid(), 9)\n"
+        "asyncio.run(local_sandbox().run(Command(shell(text), sys.argv[1]), ended))\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(workspace)], check=False)
+    assert (workspace / ".envrc").exists()
+
+    ran = asyncio.run(local_sandbox().run(Command(("/bin/true",), str(workspace))))
+
+    assert not (workspace / ".envrc").exists()
+    assert not (workspace / "sub/.vscode").exists()
+    assert len([note for note in ran.notes if "toolwire release" in note]) == 2
+
+
 LINKS = ("missing", "../outside", "/etc", "kept", ".")
 
 
@@ -312,7 +332,7 @@ async def test_T87_a_live_socket_is_not_disturbed_by_being_looked_at(box: Sandbo
 
 @pytest.mark.parametrize("engine", ["bubblewrap", "none"])
 def test_T23_what_is_planted_is_held_back_for_an_ordinary_user_too(engine: str) -> None:
-    """Also behind modes that shut its owner out. Only root can seal names in the engine none: there changes are told."""
+    """Also behind modes that shut its owner out. Where only root can seal names, changes are told."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
         workspace = Path(home, "workspace")
         (workspace / "pkg").mkdir(parents=True)

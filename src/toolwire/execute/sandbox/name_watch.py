@@ -15,6 +15,7 @@ from time import monotonic
 
 from toolwire.execute.sandbox.held_back import HeldBack, move_aside, restore_link
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
+from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
 from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
 
 _GRACE_S = 1.0  # a command that is about to end should find what it has made where it made it
@@ -43,6 +44,7 @@ class NameWatch:
     told: dict[str, bool] = field(default_factory=dict)
     whole: bool = True
     sealed: bool = True
+    note: OpenBoxNote | None = None
     _spared: set[tuple[int, int]] = field(default_factory=set)
     _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
     _was: object = None
@@ -53,24 +55,33 @@ class NameWatch:
     def look(self) -> bool:
         """Move aside what has appeared, while the box is open; whether the same has appeared once more."""
         began = monotonic()
+        if self.note is not None:
+            self.note.touch()
         if began < self._due:
             return False
         active = self.activity()
         now = scan(self.root, force=True)
         planted = [one for one in self._new(now) if not self._is_users(one) and self._is_due(one, began)]
         self._was = active
-        self._move_aside(planted)
+        self.move_aside(planted)
         self._due = monotonic() + _PATIENCE * (monotonic() - began)
         return any(self._times[one.path] > 1 for one in planted)
 
     def close(self) -> None:
         """The last look, when nothing of the box lives any more."""
         now = scan(self.root, force=True)
-        self._move_aside([one for one in self._new(now) if not self._was_users(one)])
+        self.move_aside([one for one in self._new(now) if not self._was_users(one)])
         self.told |= {one.path: is_new for one, is_new in told_names(self.before, now, sealed=self.sealed)}
         self.whole = now.whole
         for path in self.dangling:
             self._move(path)
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the note about the box."""
+        if self.note is not None:
+            self.note.close()
+            self.note = None
 
     def notes(self) -> list[str]:
         """What to tell about it, one sentence each."""
@@ -112,7 +123,7 @@ class NameWatch:
     def _was_users(self, one: Sighting) -> bool:
         return one.identity in self._spared
 
-    def _move_aside(self, planted: list[Sighting]) -> None:
+    def move_aside(self, planted: list[Sighting]) -> None:
         for one in planted:
             self._move(one.path)
             replaced = self.before.names.get(one.path)
@@ -136,9 +147,20 @@ def _is_exempt(one: Sighting) -> bool:
     return name in _UNMOVED or is_own_state(name)
 
 
+def look_at_names(root: int) -> NameWatch:
+    """What lies in a workspace that a box cannot change."""
+    return NameWatch(root, scan(root))
+
+
 def watch_names(root: int, *, sealed: bool = True) -> NameWatch:
-    """Look at a workspace as it is before a box is opened on it."""
-    return NameWatch(root, scan(root), sealed=sealed)
+    """Look at a workspace as it is before a box is opened on it, and see to what a killed process left there."""
+    watch = NameWatch(root, scan(root), sealed=sealed)
+    left = [one for one in planted_by_the_dead(root, watch.before) if not _is_exempt(one)]
+    if left:
+        watch.move_aside(left)
+        watch.before = scan(root)
+    watch.note = note_open_box(root, watch.before)
+    return watch
 
 
 def link_target(workspace: str, path: str) -> str:

@@ -22,7 +22,7 @@ from toolwire.execute.sandbox.beneath import open_folder, read_beneath, remove_b
 from toolwire.execute.sandbox.endpoints import is_answered
 from toolwire.execute.sandbox.git_guard import POINTER, STAND_IN_TIME, GitGuard, open_git_guard
 from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
-from toolwire.execute.sandbox.name_watch import NameWatch, link_target, watch_names
+from toolwire.execute.sandbox.name_watch import NameWatch, link_target, look_at_names, watch_names
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
 
 _ALWAYS = ".git/hooks .git/config .toolwire"
@@ -169,7 +169,8 @@ def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
 
     Where nothing can be written only the names that must not be read count.
     """
-    watch = watch_names(found.root)
+    watch = watch_names(found.root) if make else look_at_names(found.root)
+    found.watch = watch if make else None
     found.key_names = tuple(watch.before.keys)
     dangling = []
     for one in watch.before.names.values():
@@ -191,9 +192,7 @@ def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
     hidden = tuple(f"{name}/" for name in found.hidden)
     reachable = (path for path in watch.before.endpoints if not path.startswith(hidden))
     found.masked = [path for path in reachable if is_answered(found.root, path)]
-    if make:
-        watch.dangling = tuple(dangling)
-        found.watch = watch
+    watch.dangling = tuple(dangling)
 
 
 def _lock(root: int) -> None:
