@@ -1,6 +1,11 @@
 """Commands are tried where they change and reach nothing; a person is asked about those that want more."""
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +25,7 @@ from toolwire.toolbox.shell import bash_tool
 from .conftest import git
 
 CANARY = "canary-7f3a"
+_USER = 54_321
 
 
 class Person:
@@ -356,6 +362,33 @@ async def test_every_engine_that_confines_tries_commands(
     assert CANARY not in reads.stderr.text
     assert writes.changes == ("x",)
     assert content(project) == before
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "podman"])
+def test_an_ordinary_user_tries_commands_with_bubblewrap_and_is_safe_elsewhere(tmp_path: Path, engine: str) -> None:
+    """Only bubblewrap can lay something over a workspace for an ordinary user; others show it read-only."""
+    folder = tmp_path / "ordinary"
+    workspace = folder / "a,b:c"
+    workspace.mkdir(parents=True)
+    (workspace / "data.txt").write_text("one\n")
+    (workspace / ".env").write_text(CANARY)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, _USER, _USER)
+    for above in (*tmp_path.parents, tmp_path):
+        if above.is_relative_to(tempfile.gettempdir()) and above != Path(tempfile.gettempdir()):
+            above.chmod(0o755)
+
+    words = [sys.executable, "-m", "tests.sandbox.ordinary_user", str(_USER), engine, str(workspace), "trial"]
+    text = "cat data.txt .env; python3 -c \"open('data.txt', 'a').write('evil')\"; echo done"
+    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=True)
+    told = json.loads(done.stdout)
+
+    assert CANARY not in done.stdout
+    assert (workspace / "data.txt").read_text() == "one\n"
+    if engine == "bubblewrap":
+        assert (told["out"], told["changes"]) == ("one\ndone\n", ["data.txt"])
+    left = Path(tempfile.gettempdir()).glob("toolwire-*-trial")
+    assert [path for path in left if path.lstat().st_uid == _USER] == []
 
 
 async def test_a_machine_that_cannot_try_commands_asks_as_before(project: Path, box: Sandbox) -> None:

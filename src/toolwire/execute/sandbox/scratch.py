@@ -12,16 +12,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
+from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.plan import Plan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
 
 MOST_CHANGES = 5
 UPPER, WORK = "upper", "work"
+_ENDING = "-trial"
 # Programs keep them beside what they look at, make them again at any time, and mean nothing by them.
 _CACHES = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache"})
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
@@ -52,9 +55,7 @@ class Scratch:
     def close(self) -> None:
         os.close(self.root)
         if self.path:
-            with suppress(OSError):  # the kernel leaves a folder there that its owner cannot enter
-                Path(self.path, WORK, "work").chmod(0o700)
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove(Path(self.path))
 
 
 def open_scratch(workspace: int, user: int, group: int, held: Descriptors, most_bytes: int) -> Scratch:
@@ -74,11 +75,27 @@ def open_scratch(workspace: int, user: int, group: int, held: Descriptors, most_
 
 
 def _in_a_folder(mode: int) -> Scratch:
-    path = tempfile.mkdtemp(prefix="toolwire-trial-")
+    _sweep()
+    path = str(Path(tempfile.gettempdir(), own_name() + _ENDING))
+    Path(path).mkdir(mode=0o700)
     for name in (UPPER, WORK):
         Path(path, name).mkdir()
         Path(path, name).chmod(mode)
     return Scratch(os.open(path, _FOLDER), path=path)
+
+
+@cache
+def _sweep() -> None:
+    """Remove, once, what the trials of processes have left behind that were killed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*{_ENDING}"):
+        if left.lstat().st_uid == os.geteuid() and not left.is_symlink() and not owner_lives(left.name):
+            _remove(left)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):  # the kernel leaves a folder there that its owner cannot enter
+        (folder / WORK / "work").chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _in_memory(most_bytes: int) -> int:
