@@ -308,7 +308,7 @@ NAMES = (
     "logs owners artifacts canvas todos changes store.db store.db-wal store.db-shm store.db-journal audit.key "
     "errors.log history signature .gitignore"
 ).split()
-LOOKING = (["logs"], ["status"], ["metrics"], ["approvals"], ["audit", "verify"], ["doctor"])
+LOOKING = (["logs"], ["approvals"], ["audit", "verify"])
 WORKING = (["call", "echo", "message=hi"], ["audit", "checkpoint"])
 
 
@@ -350,6 +350,14 @@ def test_T75_a_state_folder_that_is_a_link_is_refused(victim: Victim, target: st
         assert words in LOOKING or told.code in {Exit.USAGE, Exit.NOT_FOUND, Exit.FAILED}, (words, told)
     assert "is a link" in victim.run("call", "echo", "message=hi").err
     assert victim.outside() == before
+
+
+def test_T75_the_doctor_tells_of_a_state_folder_that_is_a_link_and_tries_nothing_in_it(victim: Victim) -> None:
+    victim.state.symlink_to(victim.home / "empty")
+    before, changed_at = victim.outside(), (victim.home / "empty").stat().st_mtime_ns
+    found = {one["what"]: one["state"] for one in victim.run("doctor", "--json").json["findings"]}
+    assert (found["home"], found["store"]) == ("ok", "broken")
+    assert (victim.outside(), (victim.home / "empty").stat().st_mtime_ns) == (before, changed_at)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o770])
@@ -397,13 +405,14 @@ def test_the_stand_in_of_an_open_sandbox_is_waited_for_and_not_called_foreign(vi
 
 def test_without_a_folder_for_the_key_it_lies_in_a_temporary_one(victim: Victim, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
-    environ = {"XDG_STATE_HOME": "/proc/nowhere", "TMPDIR": str(tmp_path / "temporary")}
+    stage = victim.stage()
+    stage.environ |= {"XDG_STATE_HOME": "/proc/nowhere", "TMPDIR": str(tmp_path / "temporary")}
     for _ in range(2):
-        assert victim.stage().run(*WRITE, **environ).code == Exit.DONE
+        assert stage.run(*WRITE).code == Exit.DONE
     [key] = (tmp_path / "temporary").rglob("key")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (key.parent, key)] == [0o700, 0o600]
     os.chown(key.parent, 54_321, -1)
-    assert victim.stage().run(*WRITE, **environ).code == Exit.STORE
+    assert stage.run(*WRITE).code == Exit.STORE
 
 
 def test_T75_a_state_folder_of_another_user_of_the_machine_is_refused(victim: Victim) -> None:
