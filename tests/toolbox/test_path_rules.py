@@ -350,10 +350,14 @@ async def test_T91_a_link_that_is_swapped_while_it_is_read_shows_nothing(project
     assert (project / "link").readlink() == Path("README.md"), "the control: it was swapped"
 
 
-async def test_T91_a_difference_shows_a_denied_file_only_after_a_yes(project: Path) -> None:
+async def test_T91_a_difference_leaves_a_denied_file_out(project: Path) -> None:
     (project / "secrets" / "k").write_text("changed", encoding="utf-8")
     (project / "README.md").write_text("other words\n", encoding="utf-8")
     assert MARK in (await call(project, "git_diff", {})).text, "the control"
-    assert MARK not in (await call(project, "git_diff", {}, READ)).text
+    shown = await call(project, "git_diff", {}, READ)
+    assert MARK not in shown.text
+    assert "secrets" not in shown.structured["patch"]
+    assert "other words" in shown.structured["patch"]
+    assert shown.structured["note"] == "Left out by rule: 1 file."
     assert MARK not in (await call(project, "git_diff", {"paths": ["secrets/k"]}, READ)).text
     assert "other words" in (await call(project, "git_diff", {"paths": ["README.md"]}, READ)).text

@@ -24,7 +24,7 @@ _SAME_TOOL = (
 )
 SHOWING = frozenset("read read_file grep search_code codesearch image git_diff".split())
 SHOWING_FOLDERS = frozenset(("git_diff",))
-"""Tools that show the content of whole folders and cannot leave a file out."""
+"""Tools that show the content of whole folders."""
 LISTING = frozenset("list list_dir glob find stat".split())
 CHANGING = frozenset("write write_file edit edit_block apply_patch".split())
 FETCHING = frozenset("webfetch browser".split())

@@ -21,7 +21,7 @@ from toolwire.decide.families import (
 )
 from toolwire.decide.fit import Fit
 from toolwire.decide.globs import fits
-from toolwire.decide.paths import fold, may_hold, path_fits
+from toolwire.decide.paths import fold, path_fits
 from toolwire.decide.reading import only_reads, runs_nothing_else
 from toolwire.decide.shell import UNKNOWN, Reading, base_name
 from toolwire.decide.shell_reach import reaches
@@ -59,12 +59,10 @@ def meant(rule: Rule, tool: Tool, arguments: Mapping[str, Any], reading: Reading
 
 
 def _means_folders(rule: Rule, arguments: Mapping[str, Any], roots: Sequence[str]) -> Fit:
-    """Whether a tool that shows everything in some folders could show what a rule is about."""
+    """Whether a tool that shows whole folders is asked for what a rule is about; what lies deeper it leaves out."""
     top = str(arguments.get("repository") or ".")
     inside = [normpath(join(top, str(path))) for path in _values(rule, arguments)] or [top]
-    if any(path_fits(one, rule.pattern, roots) for one in inside):
-        return Fit.YES
-    return Fit.MAYBE if any(may_hold(one, rule.pattern, roots) for one in inside) else Fit.NO
+    return Fit.YES if any(path_fits(one, rule.pattern, roots) for one in inside) else Fit.NO
 
 
 def _values(rule: Rule, arguments: Mapping[str, Any]) -> list[Any]:

@@ -29,6 +29,7 @@ from toolwire.toolbox.git_reading import (
 )
 from toolwire.toolbox.git_running import MOST_PATHS, inner_paths, open_repository, revision, said
 from toolwire.toolbox.places import wrong
+from toolwire.toolbox.ruled_diff import without_ruled_out
 
 MOST_ENTRIES = 1000
 USUAL_CHARS = 30_000
@@ -71,6 +72,7 @@ class DiffOutput(TypedDict):
     patch: Annotated[str, Field(description="The differences as a unified diff, from start on.")]
     total_chars: Annotated[int, Field(description="Characters in the whole patch.")]
     truncated: Annotated[bool, Field(description="Whether the patch goes on; read on with start.")]
+    note: Annotated[str, Field(description="What was left out and why; empty if nothing.")]
 
 
 class LogOutput(TypedDict):
@@ -165,7 +167,9 @@ def git_diff_tool(ops: ExecOps) -> Tool:
         words = _diff_words(commit, base, staged=staged)
         shape = (*_NO_PROGRAMS, "-M", "--numstat", "-z", "--patch", f"-U{context_lines}", "--end-of-options")
         ran = await asked.git(*words[0], *shape, *words[1], "--", *inner_paths(paths, context, repository))
-        return _diff_output(said(ran), start, max_chars, cut=ran.stdout.truncated)
+        cut = ran.stdout.truncated
+        shown = without_ruled_out(*read_diff(said(ran)), context, repository, paths, cut=cut)
+        return _diff_output(*shown, start, max_chars, cut=cut)
 
     return git_diff
 
@@ -180,8 +184,7 @@ def _diff_words(commit: str, base: str, *, staged: bool) -> tuple[list[str], lis
     return ["diff", *(["--cached"] if staged else [])], places
 
 
-def _diff_output(text: str, start: int, max_chars: int, *, cut: bool) -> DiffOutput:
-    files, patch = read_diff(text)
+def _diff_output(files: list[FileDiff], patch: str, note: str, start: int, max_chars: int, *, cut: bool) -> DiffOutput:
     if start and start >= len(patch):
         raise wrong(f"the patch has {len(patch)} characters, so nothing begins at {start}")
     end = start + max_chars
@@ -191,6 +194,7 @@ def _diff_output(text: str, start: int, max_chars: int, *, cut: bool) -> DiffOut
         "patch": patch[start:end],
         "total_chars": len(patch),
         "truncated": cut or end < len(patch),
+        "note": note,
     }
 
 
