@@ -238,7 +238,9 @@ def test_a_record_that_the_user_names_counts_as_their_own(stage: Stage) -> None:
     """A program of the user's may have made it."""
     asyncio.run(made_at(stage.folder / "mine"))
     with closing(sqlite3.connect(stage.folder / "mine" / "store.db")) as store, store:
-        store.execute("INSERT INTO spending (agent, day, calls, tokens, cost_usd) VALUES ('mine', 1, 1, 1, 1.0)")
+        store.execute(
+            "INSERT INTO spending (project, agent, day, calls, tokens, cost_usd) VALUES ('default', 'mine', 1, 1, 1, 1)"
+        )
     assert stage.run("call", "echo", "message=hi", "--home", "mine", TOOLWIRE_TRUST="").code == Exit.DONE
     assert "echo" in stage.run("logs", "--home", "mine", TOOLWIRE_TRUST="").out
 
@@ -270,7 +272,7 @@ def test_a_record_whose_maker_died_before_it_held_anything_is_the_users_own(
     "more",
     [
         "CREATE TRIGGER sly AFTER INSERT ON turns BEGIN DELETE FROM approvals; END",
-        "INSERT INTO spending (agent, day, calls, tokens, cost_usd) VALUES ('cli', 1, 1, 1, 1.0)",
+        "INSERT INTO spending (project, agent, day, calls, tokens, cost_usd) VALUES ('default', 'cli', 1, 1, 1, 1.0)",
     ],
 )
 def test_T23_a_record_that_only_looks_empty_is_not_taken_for_the_users_own(
