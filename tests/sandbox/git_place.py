@@ -50,6 +50,7 @@ class Place:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.sandbox.ordinary_user", *words],
             cwd=_OUR_FOLDER,
+            env={**os.environ, "HOME_OF_USER": str(self.folder)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

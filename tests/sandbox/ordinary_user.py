@@ -35,7 +35,7 @@ async def boxed(engine: str, workspace: str, text: str, how: str) -> Mapping[str
 
 
 def main(user: int, engine: str, workspace: str, how: str = "") -> None:
-    home = Path(workspace).parent
+    home = Path(os.environ.get("HOME_OF_USER") or Path(workspace).parent)
     os.environ.update(HOME=str(home), XDG_STATE_HOME=str(home / "state"))
     if user:
         os.setgroups([])

@@ -14,6 +14,7 @@ from toolwire.execute.sandbox.cgroups import Cgroups
 from toolwire.execute.sandbox.contract import Report
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.examination import Finding, examined
+from toolwire.execute.sandbox.git_notes import recover
 from toolwire.execute.sandbox.ops import DEFAULT, STRENGTH
 from toolwire.execute.sandbox.probes import PROBES, QUICK, Probe
 from toolwire.execute.sandbox.syscalls import known
@@ -60,12 +61,27 @@ def sandbox_lines() -> Iterator[Line]:
     yield _kernel()
     yield _limits(cgroups())
     yield _user()
+    yield _left_behind()
     yield Line(
         "workspace",
         "warn",
         "has no size limit that the kernel holds; one command takes at most tools.disk_share of what is free",
         "set tools.workspace_bytes too, or put workspaces on a filesystem with a quota",
     )
+
+
+def _left_behind() -> Line:
+    """What killed boxes have left for git; held back by looking."""
+    found = recover()
+    if not found:
+        return Line("left behind", "ok", "no command that was killed has left anything that git would obey")
+    more = tuple(f"{one.workspace}: {text}" for one in found for text in (*one.held, *one.failed))
+    failed = any(one.failed for one in found)
+    said = "commands that were killed have left what git would obey"
+    advice = (
+        "remove what could not be moved aside" if failed else "it was moved aside; look at it before you release it"
+    )
+    return Line("left behind", "unsafe" if failed else "warn", said, advice, more)
 
 
 def examine_all() -> list[Examined]:

@@ -20,6 +20,8 @@ def open_folder(root: int, path: str) -> int | None:
     here = os.dup(root)
     try:
         for part in [part for part in path.split("/") if part]:
+            if part == "..":
+                raise FileNotFoundError(path)
             deeper = _open(part, _FOLDER, here)
             os.close(here)
             here = deeper

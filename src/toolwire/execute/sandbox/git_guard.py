@@ -9,7 +9,7 @@ note (`git_notes.py`), so that the next box finds what a killed toolwire could n
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,6 +25,7 @@ from toolwire.execute.sandbox.beneath import (
 from toolwire.execute.sandbox.git_settings import Obeyed, Repository, Setting, obeyed_by_git, parse_settings
 from toolwire.execute.sandbox.git_state import unsafe_steps
 from toolwire.execute.sandbox.nested import find_submodules, git_folder_at, inside, is_bare_workspace
+from toolwire.protocol.obeyed import HELD_BACK
 
 STAND_IN_TIME = 1
 """When stand-ins were changed last, which is how they are known."""
@@ -87,6 +88,7 @@ class Baseline:
     trees: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -99,17 +101,26 @@ class GitGuard:
     held: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    _names: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def is_below_top(self) -> bool:
         """Whether the workspace is a folder of a repository whose top is further up."""
         return bool(self.baseline.repositories) and self.baseline.repositories[0].top != self.baseline.workspace
 
-    def check(self) -> bool:
-        """Hold back what git would obey and is not in the baseline; whether there was something."""
+    def check(self, differing: Iterable[tuple[str, str]] = ()) -> bool:
+        """Hold back what git would obey and is not in the baseline, and what is `differing`; whether there was any."""
         before = len(self.held)
         self.failed = {}
-        for path, reason in (*self._planted(), *self._states(), *self._pointers(), *self._legacy(), *self._changed()):
+        self._names = {folder: frozenset(names_beneath(self.root, folder)) for folder in self.baseline.folders}
+        for path, reason in (
+            *differing,
+            *self._planted(),
+            *self._states(),
+            *self._pointers(),
+            *self._legacy(),
+            *self._changed(),
+        ):
             self._hold_back(path, reason)
         self._restore_links()
         self._restore_files()
@@ -139,7 +150,7 @@ class GitGuard:
 
     def _states(self) -> Iterator[tuple[str, str]]:
         for folder in self.baseline.folders:
-            for path, lines in unsafe_steps(self.root, folder).items():
+            for path, lines in unsafe_steps(self.root, folder, self._names[folder]).items():
                 new = [line for line in lines if line not in self.baseline.unsafe.get(path, ())]
                 if new:
                     yield path, f"would have git run {new[0][:200]!r}"
@@ -147,7 +158,7 @@ class GitGuard:
     def _pointers(self) -> Iterator[tuple[str, str]]:
         """Files by which git finds its settings or objects elsewhere."""
         for folder in self.baseline.folders:
-            for path, usual in pointers_of(self.root, folder):
+            for path, usual in pointers_of(self.root, folder, self._names[folder]):
                 facts = lstat_beneath(self.root, path)
                 if facts is None:
                     continue
@@ -158,7 +169,7 @@ class GitGuard:
 
     def _legacy(self) -> Iterator[tuple[str, str]]:
         for folder in self.baseline.folders:
-            for path in legacy_of(self.root, folder):
+            for path in legacy_of(self.root, folder, self._names[folder]):
                 if path not in self.baseline.legacy:
                     yield path, "names a remote in an old way that is not looked into"
 
@@ -170,10 +181,11 @@ class GitGuard:
                 yield path, "was made, and git would obey it"
         for tree in self.baseline.trees:
             for path in files_below(self.root, tree):
-                if path not in self.baseline.files:
+                if path not in self.baseline.files and path not in self.baseline.known:
                     yield path, "is new among what git obeys"
-        for path in [path for folder in self.baseline.folders for path in worktree_settings(self.root, folder)]:
-            known = path in self.baseline.configs or path in self.baseline.files
+        having = [folder for folder in self.baseline.folders if "worktrees" in self._names[folder]]
+        for path in [path for folder in having for path in worktree_settings(self.root, folder)]:
+            known = any(path in each for each in (self.baseline.configs, self.baseline.files, self.baseline.known))
             if known or lstat_beneath(self.root, path) is None:
                 continue
             content = read_beneath(self.root, path, _LONGEST_SAVED + 1)
@@ -240,9 +252,10 @@ def open_git_guard(root: int, workspace: str, *, sealed: bool, may_set: bool = F
     )
     _add_seals(guard, obeyed, found.populated)
     for folder in own.folders:
-        own.unsafe |= unsafe_steps(root, folder)
-        own.legacy |= frozenset(legacy_of(root, folder))
-        read = {path: read_beneath(root, path, _LONGEST_POINTER) for path, _ in pointers_of(root, folder)}
+        names = frozenset(names_beneath(root, folder))
+        own.unsafe |= unsafe_steps(root, folder, names)
+        own.legacy |= frozenset(legacy_of(root, folder, names))
+        read = {path: read_beneath(root, path, _LONGEST_POINTER) for path, _ in pointers_of(root, folder, names)}
         own.pointers |= {path: content for path, content in read.items() if content is not None}
     _save(guard, obeyed, sealed=sealed)
     if may_set:
@@ -385,19 +398,20 @@ def _difference(some: list[Setting], others: list[Setting]) -> Iterator[Setting]
     yield from (one for one in others if one not in some)
 
 
-def pointers_of(root: int, folder: str) -> Iterator[tuple[str, bytes]]:
+def pointers_of(root: int, folder: str, names: frozenset[str]) -> Iterator[tuple[str, bytes]]:
     """Files in a git folder that lead elsewhere, each with what it may say if a box has made it."""
     within = f"{folder}/" if folder else ""
-    yield f"{within}commondir", POINTER.strip()
+    if "commondir" in names:
+        yield f"{within}commondir", POINTER.strip()
     yield f"{within}objects/info/alternates", b""
-    for worktree in names_beneath(root, f"{within}worktrees"):
+    for worktree in names_beneath(root, f"{within}worktrees") if "worktrees" in names else ():
         yield f"{within}worktrees/{worktree}/commondir", b"../.."
 
 
-def legacy_of(root: int, folder: str) -> Iterator[str]:
+def legacy_of(root: int, folder: str, names: frozenset[str]) -> Iterator[str]:
     within = f"{folder}/" if folder else ""
-    for name in _LEGACY:
-        yield from (f"{within}{name}/{one}" for one in names_beneath(root, within + name) if "held-back" not in one)
+    for name in names.intersection(_LEGACY):
+        yield from (f"{within}{name}/{one}" for one in names_beneath(root, within + name) if HELD_BACK not in one)
 
 
 def worktree_settings(root: int, folder: str) -> Iterator[str]:
@@ -419,7 +433,7 @@ def files_below(root: int, tree: str) -> list[str]:
             facts = lstat_beneath(root, path)
             if facts is not None and stat.S_ISDIR(facts.st_mode):
                 waiting.append(path)
-            elif facts is not None and "held-back" not in name:
+            elif facts is not None and HELD_BACK not in name:
                 found.append(path)
     return found[:_MOST_SAVED]
 

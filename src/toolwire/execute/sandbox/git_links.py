@@ -10,7 +10,9 @@ _DEEPEST = 40
 def trace(workspace: str, path: str) -> tuple[str, dict[str, str]]:
     """Where a path leads in the end, and the links in the workspace that it goes through, with their targets."""
     links: dict[str, str] = {}
-    done, waiting, followed = "", [part for part in path.split("/") if part], 0
+    # The workspace itself is a real path, so that no link is on the way to it.
+    done, rest = (workspace, path[len(workspace) :]) if path.startswith(f"{workspace}/") else ("", path)
+    waiting, followed = [part for part in rest.split("/") if part], 0
     while waiting and followed <= _DEEPEST:
         part = waiting.pop(0)
         if part in {".", ".."}:

@@ -6,7 +6,7 @@ program of their own are told apart instead.
 
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, read_beneath
 
@@ -23,10 +23,15 @@ _QUOTED = re.compile(r"(\s|'[^']*'|\\'|\\!)*")
 _TERMS = re.compile(r"[\w/.-]*\s+[\w/.-]*\s*")
 
 
-def unsafe_steps(root: int, git: str) -> dict[str, tuple[str, ...]]:
-    """For each operation in a git folder that has been begun: what in it starts a program. Empty ones are left out."""
+def unsafe_steps(root: int, git: str, names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """For each operation in a git folder that has been begun: what in it starts a program. Empty ones are left out.
+
+    `names` are those in the folder.
+    """
     found: dict[str, list[str]] = {}
     for operation, file, check in _LOOKED_AT:
+        if operation not in names:
+            continue
         path = f"{git}/{operation}" if git else operation
         unsafe = _unsafe(root, path, file, check)
         if unsafe:

@@ -21,6 +21,7 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.beneath import open_folder, read_beneath, remove_beneath
 from toolwire.execute.sandbox.endpoints import is_answered
 from toolwire.execute.sandbox.git_guard import POINTER, STAND_IN_TIME, GitGuard, open_git_guard
+from toolwire.execute.sandbox.git_notes import recover, remove_note, write_note
 from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
 from toolwire.execute.sandbox.name_watch import NameWatch, link_target, look_at_names, watch_names
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
@@ -61,6 +62,7 @@ class Guard:
     watch: NameWatch | None = None
     git: GitGuard | None = None
     faults: list[str] = field(default_factory=list)
+    note: Path | None = None
     _alone: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def look(self) -> bool:
@@ -106,6 +108,8 @@ class Guard:
             if self.git is not None:
                 self.git.check()
                 self.faults += self.git.failed.values()
+                if not self.git.failed:
+                    remove_note(self.note)
             if self.watch is not None:
                 self.watch.close()
             fcntl.flock(self.root, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,9 +144,7 @@ def guard(
             if not name.startswith(".git/"):
                 _look(found, name.split("/"), make=make and name not in spared)
         if git and make:
-            found.git = open_git_guard(found.root, os.path.realpath(workspace), sealed=bool(names), may_set=may_set)
-            if names:
-                _seal_git(found, found.git)
+            _guard_git(found, os.path.realpath(workspace), sealed=bool(names), may_set=may_set)
         if names:
             _seal_everywhere(found, workspace, make=make)
         elif git and make:  # nothing can be mounted here: what is new is moved aside, and what was changed is told
@@ -151,6 +153,21 @@ def guard(
         found.close()
         raise
     return found
+
+
+def _guard_git(found: Guard, workspace: str, *, sealed: bool, may_set: bool) -> None:
+    """Have what git obeys looked at, after what killed boxes have left in this workspace."""
+    left = recover(workspace)
+    failed = [text for one in left for text in one.failed]
+    if failed:
+        raise SandboxUnavailable(
+            f"a command that was killed has left {', '.join(failed)}, which git obeys; remove it before you go on"
+        )
+    found.git = open_git_guard(found.root, workspace, sealed=sealed, may_set=may_set)
+    found.git.held += [text for one in left for text in one.held]
+    found.note = write_note(found.git, sealed=sealed and not may_set)
+    if sealed:
+        _seal_git(found, found.git)
 
 
 def _seal_git(found: Guard, git: GitGuard) -> None:
