@@ -10,7 +10,7 @@ from toolwire.protocol.values import changed
 
 __all__ = ["visible", "visible_result"]
 
-_ESCAPED = ("\\u00", "\\b", "\\f", "\\r", "\x7f")  # how JSON writes control characters
+_ESCAPED = (b"\\u00", b"\\b", b"\\f", b"\\r", b"\x7f")  # how JSON writes control characters
 
 
 def visible_result(result: ToolResult) -> ToolResult:
@@ -39,8 +39,8 @@ def _holds_only_plain_text(value: Any) -> bool:
     if isinstance(value, (int, float)):
         return True
     try:
-        written = orjson.dumps(value).decode()
-    except (orjson.JSONEncodeError, UnicodeDecodeError):
+        written = orjson.dumps(value)
+    except orjson.JSONEncodeError:
         return False
     return written.isascii() and not any(mark in written for mark in _ESCAPED)
 
