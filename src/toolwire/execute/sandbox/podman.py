@@ -142,6 +142,8 @@ class Podman:
         if limits.cpu_s:
             words += ["--ulimit", f"cpu={limits.cpu_s}:{limits.cpu_s + 1}"]
         words += ["--tmpfs", f"{HOME}:size={HOME_BYTES},mode=1777"]
+        # Podman leaves a folder in the root for whatever was ever lent from root's home.
+        words += ["--mount", "type=tmpfs,destination=/root,notmpcopyup,tmpfs-size=64k,tmpfs-mode=0711"]
         words += ["--user", f"{workspace.user}:{workspace.group}"]
         if os.geteuid() == 0:
             words += ["--volume", f"{STAGED_TMP}:{TMP}"]
