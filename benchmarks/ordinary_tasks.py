@@ -12,6 +12,7 @@ programs that could have written, such as `python3 -c`.
 import asyncio
 import csv
 import json
+import os
 import random
 import shutil
 import sys
@@ -68,7 +69,8 @@ def sample(count: int, seed: int) -> list[Task]:
 
 def toolbox() -> list[Tool]:
     usual = {tool.name: tool for tool in standard()}
-    return [*({tool.name: tool for tool in tools_of(GROUPS, Workplace())} | usual).values()]
+    place = Workplace(user_home=Path.home(), path=os.environ.get("PATH", ""))
+    return [*({tool.name: tool for tool in tools_of(GROUPS, place)} | usual).values()]
 
 
 class Willing:

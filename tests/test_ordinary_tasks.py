@@ -3,14 +3,11 @@
 import asyncio
 
 import pytest
-from benchmarks.developer_tasks import DeveloperTask, all_tried, developer_report, developer_tasks, is_possible
+from benchmarks.developer_tasks import all_tried, developer_report, developer_tasks, is_possible
 from benchmarks.ordinary_tasks import Task, all_done, report, sample, tasks
 
 BY_CHOICE = ["200 + 10%", "1,000 + 1", "2 pi"]
 """What is answered with advice instead, since it can mean two things."""
-
-NOT_YET = ["cargo --version", ".venv/bin/python"]
-"""Tasks of a developer that do not work yet."""
 
 
 def is_refused_by_choice(task: Task) -> bool:
@@ -35,10 +32,6 @@ async def test_ordinary_tasks_work_under_the_default_policy_in_a_granted_workspa
     assert [one for one in outcomes if one.trouble] == [], report(outcomes)
 
 
-def works(task: DeveloperTask) -> bool:
-    return is_possible(task) and not any(one in repr(task.task.arguments) for one in NOT_YET)
-
-
 def test_a_developers_day_has_sixty_tasks_of_which_twenty_six_only_read() -> None:
     found = developer_tasks()
 
@@ -48,7 +41,7 @@ def test_a_developers_day_has_sixty_tasks_of_which_twenty_six_only_read() -> Non
 
 @pytest.mark.parametrize("reads", [True, False])
 async def test_a_developers_tasks_work_and_those_that_only_read_run_unasked(reads: bool) -> None:
-    chosen = [one for one in developer_tasks() if one.reads is reads and works(one)]
+    chosen = [one for one in developer_tasks() if one.reads is reads and is_possible(one)]
 
     async with asyncio.timeout(120):
         tried = await all_tried(chosen)
