@@ -28,6 +28,7 @@ Faults = Callable[[Any], tuple[str, ...]]
 _FLAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SHOWN_ERRORS = 2_000
 _LONGEST_ERRORS = 65_536
+_LONGEST_OUTPUT = 10 * 1024 * 1024
 # Whoever calls must still be there to hear that time is up.
 _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
@@ -71,7 +72,7 @@ def command_for(program: Program, arguments: Mapping[str, Any], place: Path, con
         workspace,
         writable=program.writes,
         stdin=b"" if by_flags else orjson.dumps(dict(arguments)),
-        limits=replace(LIMITS["bash"], wall_s=wall_s),
+        limits=replace(LIMITS["bash"], wall_s=wall_s, output_bytes=_LONGEST_OUTPUT),
         engine=program.engine,
         readable=(str(place),),
     )

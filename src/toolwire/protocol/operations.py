@@ -27,7 +27,7 @@ LIMITS: Mapping[str, ExecLimits] = {
     "file": ExecLimits(5, 5, 1, 256 * MIB, 8, 64, 100 * MIB, 16 * MIB, 5_000, 10 * MIB),
     "web": ExecLimits(30, 10, 1, 256 * MIB, 8, 64, 256 * MIB, 64 * MIB, 5_000, 10 * MIB),
     "bash": ExecLimits(30, output_bytes=MIB // 2),
-    "git": ExecLimits(60, processes=64, output_bytes=MIB // 2),
+    "git": ExecLimits(60, processes=64),
     "browser": ExecLimits(60, cores=2, memory_bytes=2048 * MIB, processes=256, open_files=1024, tmp_bytes=512 * MIB),
 }
 LONGEST_WALL_S: Mapping[str, float] = {"file": 30, "web": 120, "bash": 300, "git": 300, "browser": 300}
