@@ -174,10 +174,16 @@ def _is_endpoint(entry: "os.DirEntry[str]") -> bool:
 
 def new_names(before: Scan, now: Scan) -> Iterator[Sighting]:
     """What can be obeyed now and could not before. Something that was only moved with its folder is not new."""
-    known = {(one.identity, one.kind, one.target) for one in before.names.values()}
+    known = {_same(one) for one in before.names.values() if one.obeyed is not Obeyed.TOLD}
     for one in now.names.values():
-        if one.obeyed is not Obeyed.TOLD and (one.identity, one.kind, one.target) not in known:
+        if one.obeyed is not Obeyed.TOLD and _same(one) not in known:
             yield one
+
+
+def _same(one: Sighting) -> tuple[object, ...]:
+    """What is the same of a name whose folder was moved. A link that was moved leads elsewhere, so it is another."""
+    where = one.path if stat.S_ISLNK(one.kind) else one.path.rpartition("/")[2]
+    return one.identity, one.kind, where, one.target
 
 
 def told_names(before: Scan, now: Scan, *, sealed: bool) -> Iterator[tuple[Sighting, bool]]:
