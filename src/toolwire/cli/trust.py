@@ -29,7 +29,7 @@ def trust(
 
     Tools that a project's file names, what it grants, and addresses it sets count only once it is trusted; the tools
     and instructions of a skill are offered only then. Neither holds any longer when something changes. A folder with
-    a record, such as .toolwire, is trusted too: one that somebody else made is not opened otherwise.
+    a record, such as .toolwire, is trusted too: one of another maker is refused otherwise.
     """
     at = Path(folder or ".").absolute()
     if is_state(at):
