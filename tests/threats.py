@@ -10,7 +10,7 @@ from tests.marks import TESTS, carriers, every_test
 
 PAGE = TESTS.parent / "docs" / "threats.md"
 _MOST_SHOWN = 4
-_NUMBERED = re.compile(r"test_((?:T[0-9]{1,2}_)+)")
+_NUMBERED = re.compile(r"test_((?:T[0-9]{1,3}_)+)")
 Tests = Mapping[str, list[str]]
 
 

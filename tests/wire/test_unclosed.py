@@ -1,5 +1,7 @@
 """Beginnings of calls: without arguments and without an end they call nothing, however many and whatever the tool."""
 
+import re
+
 import pytest
 
 from toolwire.protocol.chat import Reply
@@ -90,6 +92,12 @@ def test_T97_a_flood_of_unclosed_tags_calls_nothing(begin: str) -> None:
     assert runnable(reply) == []
     assert "truncated" in {problem.code for problem in reply.problems}
     assert len(reply.problems) < 10_000
+
+
+def test_T97_control_a_reader_that_takes_the_end_of_the_text_for_an_end_tag_finds_a_call() -> None:
+    lenient = re.compile(r'<tool_call>\{"name": "(\w+)".*?(?:</tool_call>|\Z)', re.DOTALL)
+
+    assert lenient.findall(FLOODS[0]) == ["now"]
 
 
 @pytest.mark.parametrize("count", [1, 3])
