@@ -75,6 +75,9 @@ def jobs(groups: Iterable[str], seconds: float, *, peers: bool) -> Iterator[Job]
         yield from (Job(name, partial(starting.import_figures, sys.executable, name)) for name in ours)
         yield Job("toolwire", lambda: {"help_ms": starting.help_ms()})
         yield Job("interpreter", lambda: {"help_ms": starting.nothing_ms()})
+        for name in starting.CALLS:
+            yield Job("toolwire", partial(starting.call_figures, name))
+        yield Job("interpreter", starting.no_call_figures)
     if peers:
         yield from _peer_jobs(chosen, seconds)
 

@@ -138,7 +138,7 @@ def _loop(
 
 def _started(label: str, unit: str, figure: str, target: Target | None, ours: str = "toolwire") -> Measure:
     derive = _figure(figure)
-    peers = {name: Source(name, derive) for name in PEERS} if figure != "help_ms" else {}
+    peers = {name: Source(name, derive) for name in PEERS} if figure in ("import_ms", "rss_mib") else {}
     return Measure(label, unit, Source(ours, derive), "interpreter", Source("interpreter", derive), target, peers)
 
 
@@ -178,6 +178,9 @@ MEASURES = (
     _started("from toolwire import Agent, tool, CPU", "ms", "import_ms", None, "toolwire_agent"),
     _started("from toolwire import Agent, tool, memory", "MiB", "rss_mib", None, "toolwire_agent"),
     _started("toolwire --help, wall", "ms", "help_ms", Target("≤ 250 ms", 250)),
+    _started("toolwire call calculator, CPU", "ms", "call_calculator_ms", Target("≤ 300 ms", 300)),
+    _started("toolwire call read --tools coding, CPU", "ms", "call_read_ms", Target("≤ 300 ms", 300)),
+    _started("toolwire call bash --tools shell, CPU", "ms", "call_bash_ms", Target("≤ 300 ms", 300)),
     _checked("check of 1 kB of arguments, valid", "valid"),
     _checked("… with all faults told", "wrong"),
     _translated("50 tools + 40 messages to OpenAI, cold", "openai_cold", Target("≤ 150 µs", 150)),

@@ -1,7 +1,9 @@
 """What it costs to begin: an import in a fresh interpreter, and the first words of the command line."""
 
+import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -36,6 +38,33 @@ def help_ms() -> float:
     began = time.perf_counter()
     subprocess.run([_command(), "--help"], capture_output=True, check=True, timeout=120)
     return (time.perf_counter() - began) * 1000
+
+
+CALLS = {
+    "calculator": ["call", "calculator", "expression=1+1"],
+    "read": ["call", "read", "path=README.md", "--tools", "coding"],
+    "bash": ["call", "bash", "command=ls", "--tools", "shell", "--tier", "run", "--allow", "shell", "-y"],
+}
+
+
+def call_figures(name: str) -> dict[str, float]:
+    """Processor time of one `toolwire call`, with everything that it starts, in a folder of its own."""
+    return {f"call_{name}_ms": _cpu_ms([str(_command()), *CALLS[name]])}
+
+
+def no_call_figures() -> dict[str, float]:
+    """The same of an interpreter that does nothing."""
+    cpu_ms = _cpu_ms([sys.executable, "-c", "pass"])
+    return {f"call_{name}_ms": cpu_ms for name in CALLS}
+
+
+def _cpu_ms(command: list[str]) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "README.md").write_text("A project.\n")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=120)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
 
 
 def nothing_ms() -> float:

@@ -24,6 +24,7 @@ def test_an_import_is_measured_in_a_fresh_interpreter() -> None:
 def test_every_measure_finds_its_figures_and_has_a_line_in_the_table() -> None:
     collected = Collected({name: [figures(name, seconds=0)] for name in [*LOOPS, *OTHERS]})
     started = {"import_ms": 20.0, "rss_mib": 10.0, "help_ms": 70.0}
+    started |= {f"call_{name}_ms": 250.0 for name in starting.CALLS}
     for name in ("interpreter", "toolwire", "toolwire_agent"):
         collected.figures.setdefault(name, [{}])[0].update(started)
 

@@ -1,5 +1,7 @@
 """The door for the terminal. Importing it loads no command: `table` finds them when they are invoked."""
 
+import gc
+import os
 import sys
 from typing import Annotated
 
@@ -18,6 +20,7 @@ from toolwire.cli.table import COMMANDS, LOOK, Stub
 def main() -> None:
     """Run the command line given to this process, and end the process with its exit code."""
     prepare()
+    _hasten()
     try:
         try:
             program()(prog_name="toolwire")
@@ -29,6 +32,16 @@ def main() -> None:
         sys.exit(let_reader_go())
     except Exception as error:  # commands answer for themselves; this is for what cannot even be loaded
         sys.exit(unexpected(error))
+
+
+def _hasten() -> None:
+    """Spare the start of a command what only costs time.
+
+    Loading modules makes many objects and hardly any garbage; `command_at` has it looked for again once they are
+    loaded. Pydantic would read the metadata of every installed package to find plugins of its own.
+    """
+    gc.disable()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
 
 
 def program() -> TyperGroup:

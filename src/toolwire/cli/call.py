@@ -11,7 +11,7 @@ from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn
 from toolwire.cli.elsewhere import where_to_find
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, store_of, toolbox_of
+from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, require_needed, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
@@ -193,11 +193,12 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted) -> ToolResult:
-    grant = grant_of(place, granted, toolbox_of(place))  # before there is a store: a wrong flag leaves nothing behind
+    grant = grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     person = Person(screen, agrees=granted.yes)
     async with store_of(place) as store, teller_of(place) as tell:
         company = Company(store, person, grant, tell)
         async with equipped(place, company) as toolbox:
+            require_needed(granted, place.settings.grant(place.cwd), toolbox)
             agent = employing(place, company)(
                 NoModel(),
                 toolbox,

@@ -1,11 +1,15 @@
 """Where a tool that is not there could come from, for the one who types."""
 
+from typing import TYPE_CHECKING
+
 from toolwire.cli.opening import Place, own_tools_of, workplace_of
 from toolwire.toolbox.outfits import OUTFITS
-from toolwire.toolbox.skill_choice import Withheld
+
+if TYPE_CHECKING:
+    from toolwire.toolbox.skill_choice import Withheld
 
 
-def withheld_tools(place: Place) -> tuple[Withheld, ...]:
+def withheld_tools(place: Place) -> "tuple[Withheld, ...]":
     """The tools of skills that are not offered for reasons of their own."""
     return place.skills.chosen(own_tools_of(place).names).withheld
 

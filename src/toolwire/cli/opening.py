@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,7 +15,6 @@ from toolwire.cli.known_names import require_known_names
 from toolwire.cli.own_record import STORE_FILE, require_own
 from toolwire.cli.project_modules import importable
 from toolwire.cli.record_place import require_record_apart
-from toolwire.cli.skills import PlacedSkills
 from toolwire.cli.terminal_input import confirmed, someone_is_there
 from toolwire.cli.text import clean, distinct
 from toolwire.define.nearest import nearest
@@ -43,9 +42,12 @@ from toolwire.settings import (
     user_folder,
 )
 from toolwire.toolbox import standard
-from toolwire.toolbox.built_in import BUILT_IN
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.built_in import BUILT_IN, PERMISSIONS
+from toolwire.toolbox.outfits import Workplace, reads_skills, tools_of
 from toolwire.wire.format_tally import FormatTally
+
+if TYPE_CHECKING:
+    from toolwire.cli.skills import PlacedSkills
 
 AGENT = "cli"
 """The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
@@ -62,10 +64,22 @@ class Place:
     environ: Mapping[str, str]
     settings: Settings
     project: str = DEFAULT
-    skills: PlacedSkills = field(init=False, repr=False, compare=False)
+    _skills: "list[PlacedSkills]" = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "skills", PlacedSkills(self.settings, self.cwd, self.environ))
+    @property
+    def skills(self) -> "PlacedSkills":
+        """Its skills. What reads and runs them is loaded now: most places have none."""
+        if not self._skills:
+            placed: type[PlacedSkills] = import_module("toolwire.cli.skills").PlacedSkills
+            self._skills.append(placed(self.settings, self.cwd, self.environ))
+        return self._skills[0]
+
+    @property
+    def has_skills(self) -> bool:
+        """Whether any skill could be there, or the settings speak of them."""
+        chosen = self.settings.tools
+        folder = self.cwd / chosen.skills_path if chosen.skills_path else user_folder() / "skills"
+        return bool(os.path.lexists(folder) or chosen.versions or chosen.skills_path or reads_skills(chosen.groups))
 
     @property
     def home(self) -> Path:
@@ -122,11 +136,15 @@ def here(flags: Mapping[str, Any] | None = None, *, project: str = DEFAULT) -> P
     return place
 
 
-def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
-    """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs."""
+def grant_of(place: Place, granted: Granted, toolbox: Toolbox | None = None) -> Grant:
+    """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs.
+
+    Where no tools are given, they are made only for a permission that no built-in tool needs; whoever makes them later
+    asks `require_needed` about the others.
+    """
     grant = place.settings.granted_to(AGENT, place.settings.grant(place.cwd))
-    for name in granted.allow:
-        _require_permission(name, grant.permissions.union(*(tool.needs for tool in toolbox)))
+    if toolbox is not None or not PERMISSIONS.issuperset(granted.allow):
+        require_needed(granted, grant, toolbox or toolbox_of(place))
     confirmed = frozenset({"*"}) if granted.yes else grant.confirmed
     whole = replace(
         grant, permissions=grant.permissions | set(granted.allow), confirmed=confirmed, platform=sys.platform
@@ -134,6 +152,13 @@ def grant_of(place: Place, granted: Granted, toolbox: Toolbox) -> Grant:
     if place.settings.store.kind == "sqlite":
         require_record_apart(place.home, whole)
     return resuming_grant(place, whole) if granted.resumes else whole
+
+
+def require_needed(granted: Granted, grant: Grant, toolbox: Toolbox) -> None:
+    """Raises SettingsError for a permission that neither the grant has nor any tool needs."""
+    known = grant.permissions.union(*(tool.needs for tool in toolbox)) if granted.allow else ()
+    for name in granted.allow:
+        _require_permission(name, known)
 
 
 def resuming_grant(place: Place, grant: Grant) -> Grant:
@@ -149,9 +174,11 @@ def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:
     To be called and not only looked at, tools must be `given` what they hold: see `cli.equipment`.
     """
     chosen = place.settings.tools
-    own, skills = own_tools_of(place, given), place.skills
-    every = own.plus(*skills.tools(own.names))
-    withheld = [each.tool for each in skills.chosen(own.names).withheld]
+    own = every = own_tools_of(place, given)
+    withheld: list[Tool] = []
+    if place.has_skills:
+        every = own.plus(*place.skills.tools(own.names))
+        withheld = [each.tool for each in place.skills.chosen(own.names).withheld]
     known = {*every.names, *(tool.name for tool in withheld)}
     # A built-in tool of a group that is not chosen can be excluded: it is out already.
     for name in (*chosen.include, *(name for name in chosen.exclude if name not in BUILT_IN)):

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from rich.text import Text
-
 from toolwire.cli.asked_about import shown_pattern, spelled_out
 from toolwire.cli.identity import system_user
 from toolwire.cli.screen import Screen
@@ -55,8 +53,7 @@ class Person:
             like_it = shown_pattern(request.allowed.tool.name, request.allowed.arguments)
             if like_it:
                 covers = pattern_scope(request.allowed.arguments, like_it)
-                told = f"p says yes to all of {clean(like_it)!r} for a day: {covers}."
-                self._screen.err.print(Text(told, "dim"), soft_wrap=True)
+                self._screen.tell(f"p says yes to all of {clean(like_it)!r} for a day: {covers}.", "dim")
             return await self._decision(request.policy, like_it)
 
     async def _decision(self, policy: str, pattern: str) -> Approval:
@@ -75,14 +72,14 @@ class Person:
                 case "" | "n" | "no", _:
                     return Approval(granted=False, by=system_user(), reason=words.strip())
             also = ", or p (for all like it)" if pattern else ""
-            self._screen.err.print(Text(f"{_ANSWERS}{also}.", "yellow"), soft_wrap=True)
+            self._screen.tell(f"{_ANSWERS}{also}.", "yellow")
 
     async def answer(self, prompt: str, choices: Sequence[str]) -> str:
         """What the person says to a question of the model's. Raises ToolFailure when there is no answer."""
         async with self._one_at_a_time:
-            self._screen.err.print(Text(f"\n{clean(prompt)}", "yellow"), soft_wrap=True)
+            self._screen.tell(f"\n{clean(prompt)}", "yellow")
             for number, choice in enumerate(choices, 1):
-                self._screen.err.print(Text(f"{number}. {clean(choice)}"), soft_wrap=True)
+                self._screen.tell(f"{number}. {clean(choice)}")
             said = await self._asked("Your answer: ")
         if said is None:
             raise ToolFailure("the user left without an answer", code=Code.UNAVAILABLE)
@@ -105,14 +102,12 @@ class Person:
         """What is typed after the prompt is shown; nothing from before can be an answer to it."""
         if early := discard_typed_ahead():
             told = f"Discarded, since it was typed before this question: {one_line(early, 200)}"
-            self._screen.err.print(Text(told, "dim"), soft_wrap=True)
+            self._screen.tell(told, "dim")
             discard_typed_ahead()  # telling took a moment
-        self._screen.err.print(Text(prompt, "bold"), end="", soft_wrap=True)
+        self._screen.prompt(prompt)
         return await self._read_line()
 
     def _show(self, request: NeedsApproval) -> None:
         arguments = spelled_out(request.allowed.arguments)
-        self._screen.err.print(Text(f"\n{distinct(request.reason)}", "yellow"), soft_wrap=True)
-        self._screen.err.print(
-            Text.assemble((request.allowed.tool.name, "bold"), " ", clean(arguments)), soft_wrap=True
-        )
+        self._screen.tell(f"\n{distinct(request.reason)}", "yellow")
+        self._screen.tell_named(request.allowed.tool.name, arguments)

@@ -4,38 +4,52 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TextIO
 
 from toolwire.cli.plain import encoded
 from toolwire.cli.text import clean
 
 COLORS = {"auto": None, "always": True, "never": False}
-_NARROWEST = 40
+_FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """The door decides what becomes of a reader that went away."""
-        self.quiet = True
-        raise BrokenPipeError
-
-
-@dataclass(frozen=True, slots=True)
 class Screen:
-    """The two streams of a command. Text printed here is cleaned first, and never read as markup."""
+    """The two streams of a command. Text printed here is cleaned first, and never read as markup.
 
-    out: Console
-    err: Console
+    What draws (colours, tables) is loaded when something is drawn: a line that goes to no terminal needs none of it.
+    """
+
+    def __init__(self, wanted: bool | None) -> None:
+        self._wanted = wanted
+        self._consoles: dict[bool, Console] = {}
 
     @classmethod
     def of(cls, color: str = "auto", *, no_color: bool = False) -> "Screen":
         """Respects `--no-color`, the setting, NO_COLOR, and streams that are no terminals, in this order."""
-        return cls(*(_console(color, no_color, stderr=stderr) for stderr in (False, True)))
+        unwanted = no_color or (color == "auto" and os.environ.get("NO_COLOR"))
+        return cls(False if unwanted else COLORS[color])
+
+    @property
+    def out(self) -> "Console":
+        return self._console(stderr=False)
+
+    @property
+    def err(self) -> "Console":
+        return self._console(stderr=True)
+
+    def _console(self, *, stderr: bool) -> "Console":
+        if stderr not in self._consoles:
+            self._consoles[stderr] = _drawing().console(self._wanted, stderr=stderr)
+        return self._consoles[stderr]
+
+    def _is_plain(self, stream: TextIO) -> bool:
+        """Whether a line is written as it stands."""
+        return self._wanted is None and not stream.isatty() and not any(map(os.environ.get, _FORCED))
 
     @property
     def animates(self) -> bool:
@@ -45,7 +59,7 @@ class Screen:
     @property
     def streams(self) -> bool:
         """Whether someone reads the answer as it is written. Forced colours make no terminal of a pipe."""
-        return self.out.file.isatty()
+        return sys.stdout.isatty()
 
     def json(self, value: Any) -> None:
         """One exact JSON value on standard output."""
@@ -53,44 +67,57 @@ class Screen:
 
     def say(self, text: str, style: str = "") -> None:
         """A line of the answer."""
-        self.out.print(Text(clean(text), style), soft_wrap=True)
+        if self._is_plain(sys.stdout):
+            sys.stdout.write(f"{clean(text)}\n")
+        else:
+            self.out.print(_drawing().text(clean(text), style), soft_wrap=True)
 
     def tell(self, text: str, style: str = "") -> None:
         """A line about the work, on standard error."""
-        self.err.print(Text(clean(text), style), soft_wrap=True)
+        if self._is_plain(sys.stderr):
+            sys.stdout.flush()
+            sys.stderr.write(f"{clean(text)}\n")
+        else:
+            self.err.print(_drawing().text(clean(text), style), soft_wrap=True)
+
+    def tell_named(self, name: str, text: str) -> None:
+        """A line about something with a name, on standard error."""
+        self.err.print(_drawing().Text.assemble((name, "bold"), " ", clean(text)), soft_wrap=True)
+
+    def prompt(self, text: str) -> None:
+        """What is asked, on standard error; the answer is typed behind it."""
+        self.err.print(_drawing().text(text, "bold"), end="", soft_wrap=True)
 
     def table(
-        self, headings: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()
+        self, headings: Sequence[str], rows: "Iterable[Sequence[str | Text]]", *, right: Sequence[str] = ()
     ) -> None:
         """Columns that line up; the last one takes the rest of the line."""
         if not self.streams:
             self._plain_table(headings, list(rows))
             return
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        for heading in headings:
-            table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
-        self.out.print(table)
+        self.out.print(_drawing().table(headings, rows, right))
 
-    def _plain_table(self, headings: Sequence[str], rows: list[Sequence[str | Text]]) -> None:
+    def _plain_table(self, headings: Sequence[str], rows: "list[Sequence[str | Text]]") -> None:
         """Without a terminal there is no width: whole values, one row a line."""
         cells = [list(headings), *([" ".join(clean(str(cell)).split()) for cell in row] for row in rows)]
         widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
         for row in cells:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            self.out.print(Text(line.rstrip()), soft_wrap=True)
+            self.out.print(_drawing().text(line.rstrip()), soft_wrap=True)
 
-    def pairs(self, values: Mapping[str, str | Text]) -> None:
+    def pairs(self, values: "Mapping[str, str | Text]") -> None:
         """Names and what they stand for, one a line; what a value begins anew stands below it, never below a name."""
         width = max(map(len, values), default=0)
         for name, value in values.items():
-            shown = value if isinstance(value, Text) else Text(clean(value).replace("\n", f"\n{' ' * (width + 2)}"))
-            self.out.print(Text.assemble((f"{name:<{width}}", "dim"), "  ", shown), soft_wrap=True)
+            drawing = _drawing()
+            shown = (
+                drawing.text(clean(value).replace("\n", f"\n{' ' * (width + 2)}")) if isinstance(value, str) else value
+            )
+            self.out.print(drawing.Text.assemble((f"{name:<{width}}", "dim"), "  ", shown), soft_wrap=True)
 
     def prose(self, text: str, style: str = "") -> None:
         """Words for people, broken between words where there is a terminal."""
-        self.out.print(Text(clean(text), style), soft_wrap=not self.streams)
+        self.out.print(_drawing().text(clean(text), style), soft_wrap=not self.streams)
 
 
 @contextmanager
@@ -108,13 +135,5 @@ def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:
     stream.flush()
 
 
-def _console(color: str, no_color: bool, *, stderr: bool) -> Console:
-    unwanted = no_color or (color == "auto" and os.environ.get("NO_COLOR"))
-    wanted = False if unwanted else COLORS[color]
-    plain: dict[str, Any] = {"color_system": None, "no_color": True} if wanted is False else {}
-    console = _Console(
-        stderr=stderr, markup=False, highlight=False, emoji=False, force_terminal=wanted or None, **plain
-    )
-    if console.width < _NARROWEST:
-        console.width = _NARROWEST
-    return console
+def _drawing() -> Any:
+    return import_module("toolwire.cli.drawing")

@@ -1,5 +1,6 @@
 """Every command: its name, where it lives, and one line about it. A command's module is imported when it is invoked."""
 
+import gc
 from importlib import import_module
 from typing import Any
 
@@ -50,6 +51,9 @@ def command_at(home: str, name: str) -> Any:
     """The real command: a function, or a Typer with commands of its own, found by its dotted name."""
     module, _, attribute = home.partition(":")
     found = getattr(import_module(module), attribute)
+    if not gc.isenabled():
+        gc.freeze()  # what was loaded stays until the end
+        gc.enable()
     if isinstance(found, typer.Typer):
         return get_command(found)
     alone = typer.Typer(**LOOK)

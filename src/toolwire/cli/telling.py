@@ -2,14 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from toolwire.cli.opening import Place
 from toolwire.deliver.questions import announced
 from toolwire.errors import SettingsError
-from toolwire.execute.webhook import Webhook
 from toolwire.people import Tell
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.wire.outbound import to_json
+
+if TYPE_CHECKING:
+    from toolwire.execute.webhook import Webhook
 
 
 @asynccontextmanager
@@ -23,7 +27,9 @@ async def teller_of(place: Place) -> AsyncIterator[Tell | None]:
     def tell(card: ApprovalCard) -> None:
         hook.send(card.id, to_json(announced(card, arguments=chosen.webhook_arguments)))
 
-    async with Webhook(chosen.webhook, _key(place), chosen.webhook_hosts) as hook:
+    # Few turns have one, and what speaks HTTP takes longer to load than most calls to run.
+    webhook: type[Webhook] = import_module("toolwire.execute.webhook").Webhook
+    async with webhook(chosen.webhook, _key(place), chosen.webhook_hosts) as hook:
         yield tell
 
 

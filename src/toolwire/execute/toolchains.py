@@ -6,9 +6,10 @@ Python behind a `.venv` of the workspace is lent as well, wherever it lies, if i
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
@@ -114,7 +115,12 @@ def _without_keys(folder: Path, home: Path) -> Iterator[Path]:
 
 
 def _holds_keys(name: str) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in KEYS)
+    return _keys().match(name.lower()) is not None
+
+
+@cache
+def _keys() -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, KEYS)))
 
 
 def _beneath(path: str, folders: Iterable[str]) -> bool:

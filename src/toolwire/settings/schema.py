@@ -179,7 +179,8 @@ Unlimited = BeforeValidator(_none_in_words)
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # Built once, as parts of the whole; each for itself would be built again there.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class WireFormats(Section):
