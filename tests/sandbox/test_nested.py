@@ -63,6 +63,36 @@ async def test_T23_a_repository_planted_in_the_index_is_not_obeyed_outside(
     assert [name.partition("-")[0] for name in names(planted)] == [".git.held", "g"], "nothing of it is lost"
 
 
+LINKED = {
+    "index": "mv .git/index .git/other && ln -s other .git/index",
+    "index far away": "mkdir x && mv .git/index x/other && ln -s /proc/self/cwd/x/other .git/index",
+    "shared index": "git update-index --split-index && cd .git && s=$(ls -d shared*) && mv $s x && ln -s x $s",
+}
+
+
+@pytest.mark.parametrize("way", LINKED)
+async def test_T83_a_repository_planted_in_an_index_that_is_a_link_is_not_obeyed_outside(
+    box: Sandbox, repository: Path, tmp_path: Path, way: str
+) -> None:
+    text = PLANT.format(path="sub", marker=tmp_path / "marker") + LINKED[way]
+    ran = await box.run(Command(shell(text), str(repository)))
+    await looked_at(repository)
+
+    assert ran.exit_code == 0
+    assert not (tmp_path / "marker").exists()
+    assert [note for note in ran.notes if "held-back" in note]
+
+
+@pytest.mark.parametrize("way", LINKED)
+async def test_T83_control_git_follows_an_index_that_is_a_link(repository: Path, tmp_path: Path, way: str) -> None:
+    text = PLANT.format(path="sub", marker=tmp_path / "marker") + LINKED[way]
+    await Open().run(Command(shell(text), str(repository)))
+    (tmp_path / "marker").unlink(missing_ok=True)
+    await looked_at(repository)
+
+    assert (tmp_path / "marker").exists()
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_T23_control_without_a_box_it_is(repository: Path, tmp_path: Path, way: str) -> None:
     await Open().run(planting(way, tmp_path / "marker"))

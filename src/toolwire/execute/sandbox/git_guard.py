@@ -141,7 +141,7 @@ class GitGuard:
         own = self.baseline
         found = find_submodules(self.root, own.workspace, own.repositories, own.trusted)
         for git in found.excessive:
-            yield f"{git}/index" if git else "index", "names more submodules than can be looked at"
+            yield f"{git}/index" if git else "index", "is a link, or names more submodules than can be looked at"
         for path in found.populated:
             if path not in own.trusted:
                 yield f"{path}/.git", "was made a submodule whose settings git would obey"
@@ -241,8 +241,8 @@ def open_git_guard(root: int, workspace: str, *, sealed: bool, may_set: bool = F
     found = find_submodules(root, workspace, obeyed.repositories)
     if found.excessive:
         raise SandboxUnavailable(
-            f"the index in {found.excessive[0]!r} names more submodules than can be protected; "
-            "use a folder of the project as workspace"
+            f"the index in {found.excessive[0]!r} is a link, or names more submodules than can be protected; "
+            "make it a file, or use a folder of the project as workspace"
         )
     own = guard.baseline
     own.repositories, own.trusted, own.is_bare = (

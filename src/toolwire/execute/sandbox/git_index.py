@@ -4,6 +4,7 @@ An index may be of a box's making, so it is read in bounded memory and in time p
 in it than any project has is `excessive`, and its reader is told so instead of being shown a part.
 """
 
+import errno
 import os
 import stat
 import struct
@@ -56,11 +57,15 @@ def links_of(folder: int) -> Links:
 
 
 def _of_file(folder: int, name: str) -> Links:
-    """The links of one file; looked at once while it stays the same."""
+    """The links of one file; looked at once while it stays the same.
+
+    Git follows an index that is itself a symbolic link, to a place that may be another one by then: it counts as one
+    that cannot be looked at.
+    """
     try:
         file = os.open(name, _FILE, dir_fd=folder)
-    except OSError:
-        return Links()
+    except OSError as error:
+        return Links(excessive=error.errno == errno.ELOOP)
     try:
         facts = os.fstat(file)
         # Its own time of change, which no program can set, is among these.
