@@ -256,13 +256,14 @@ def _identity(process: int) -> str:
 
 
 def _kill_members(folder: Path) -> None:
-    """Kill everyone once, until nobody new is found."""
-    killed: set[str] = set()
-    while new := set(_words(folder / "cgroup.procs")) - killed:
-        killed |= new
-        for member in new:
-            with suppress(ProcessLookupError):
-                os.kill(int(member), signal.SIGKILL)
+    """Stop all members, then kill them: a shell whose command is killed first would go on to its next command."""
+    for sent in (signal.SIGSTOP, signal.SIGKILL):
+        reached: set[str] = set()
+        while new := set(_words(folder / "cgroup.procs")) - reached:
+            reached |= new
+            for member in new:
+                with suppress(ProcessLookupError):
+                    os.kill(int(member), sent)
 
 
 def _removed(folder: Path) -> bool:
