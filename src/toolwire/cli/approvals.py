@@ -1,7 +1,7 @@
 """`toolwire approvals` and `toolwire approve`: what turns wait for, and a person's word about it."""
 
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated
@@ -87,12 +87,10 @@ def approve(
     no_color: NoColor = False,
 ) -> Exit:
     """Answer what a turn waits for. The first answer counts; with --args the call runs with those arguments instead."""
-    said = [flag for flag, is_said in {
+    _require_one({
         "--deny": deny, "--revoke": revoke, "--args": args is not None, "--turn": whole_turn,
         "--pattern": pattern is not None,
-    }.items() if is_said]  # fmt: skip
-    if len(said) > 1:
-        raise SettingsError(f"{' and '.join(said)} do not go together; say one of them")
+    })  # fmt: skip
     if hours is not None and pattern is None:
         raise SettingsError("--hours says how long a yes for a pattern stands; give --pattern too")
     place = here({"store.home": home}, project=project)
@@ -117,6 +115,13 @@ def approve(
         elif not revoke:
             screen.tell(f"Go on with: {run_sync(_next_command(place, card.turn_id, home))}", "dim")
     return Exit.DONE
+
+
+def _require_one(flags: Mapping[str, bool]) -> None:
+    """Raise SettingsError where several flags were given of which only one makes sense."""
+    given = [flag for flag, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} do not go together; say one of them")
 
 
 def _other_than(who: str, named: str) -> str:

@@ -114,23 +114,28 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
             max_chars: How many characters to give at most.
         """
         wish = Wish(action, url, selector, text, submit, script, format, full_page, start, max_chars)
-        visitor = _visitor(context)
         if action == "close":
-            left = await ops.leave(visitor)
+            left = await ops.leave(_visitor(context))
             context.ran_in("", "", left or NO_TRAFFIC)
             return _closed(was_open=left is not None)
         _check(wish, context.grant.network, evaluate=evaluate)
-        context.ran_in(*ops.box)
-        async with ops.tab(visitor, context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)) as tab:
-            try:
-                done = await _done(tab, wish)
-                if tab.log.places:
-                    context.read_from(done.structured["url"])
-            finally:
-                _report_traffic(context, tab.log)
-        return done
+        return await _used(ops, context, wish)
 
     return browser
+
+
+async def _used(ops: BrowserOps, context: Context, wish: Wish) -> ToolOutput:
+    """Do what is wished in the visitor's tab, and tell what that has reached."""
+    context.ran_in(*ops.box)
+    time_s = context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)
+    async with ops.tab(_visitor(context), time_s) as tab:
+        try:
+            done = await _done(tab, wish)
+            if tab.log.places:
+                context.read_from(done.structured["url"])
+        finally:
+            _report_traffic(context, tab.log)
+    return done
 
 
 def _report_traffic(context: Context, log: TrafficLog) -> None:
