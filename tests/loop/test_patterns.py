@@ -117,6 +117,38 @@ async def test_nothing_else_gets_through_with_it(text: str) -> None:
     assert shell.asked == ["git commit -m a", text]
 
 
+HERE = replace(GRANT, roots=("/srv/app",), network=("good.test",), permissions=frozenset({"shell", "network"}))
+OFFLINE = replace(HERE, permissions=GRANT.permissions)
+ELSEWHERE = [
+    (HERE, replace(HERE, roots=("/srv/other",))),
+    (HERE, replace(HERE, roots=("/srv/other", "/srv/app"))),
+    (HERE, replace(HERE, network=("good.test", "other.test"))),
+    (OFFLINE, HERE),
+]
+
+
+@pytest.mark.parametrize(("here", "there"), ELSEWHERE, ids=["other-folder", "another-first", "more-hosts", "network"])
+async def test_T111_a_pattern_approved_for_one_folder_and_its_hosts_is_asked_about_elsewhere(
+    here: Grant, there: Grant
+) -> None:
+    shell, store = Shell(for_pattern("./build.sh")), MemoryStore()
+    await shell.agent(store, *commits("./build.sh"), grant=here).ask("Build")
+    await shell.agent(store, *commits("./build.sh"), grant=there).ask("Build there")
+
+    assert shell.asked == ["./build.sh", "./build.sh"]
+
+
+async def test_T111_control_in_the_same_folder_with_the_same_hosts_it_is_asked_about_once() -> None:
+    shell, store = Shell(for_pattern("./build.sh")), MemoryStore()
+    await shell.agent(store, *commits("./build.sh"), grant=HERE).ask("Build")
+    await shell.agent(
+        store, *commits("./build.sh -v"), grant=replace(HERE, permissions=HERE.permissions | {"git"})
+    ).ask("Build again")
+
+    assert shell.asked == ["./build.sh"]
+    assert shell.ran == ["./build.sh", "./build.sh -v"]
+
+
 async def test_deny_stays_final() -> None:
     shell, store = Shell(for_pattern("rm *")), MemoryStore()
     await shell.agent(store, *commits("rm a")).ask("Clean")

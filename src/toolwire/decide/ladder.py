@@ -156,11 +156,18 @@ def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsA
     allowed = _allowed(case, tool, checked)
     policy = [case.grant.autonomy.name, *sorted(map(str, case.grant.rules))]
     shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy}
-    version = digest({"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence})
+    version = digest(
+        {"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence, **_place(case.grant)}
+    )
     reason = f"{ruled.sentence} {_whence(case.read)}".rstrip() if ruled.wary else ruled.sentence
     quorum = ruled.rule.quorum if ruled.rule else 1
     refusal = f"{ruled.sentence} Tell the user that it is not allowed." if ruled.verdict is Verdict.DENY else ""
     return NeedsApproval(allowed, reason, digest(shown), quorum, version, ruled.tries, refusal)
+
+
+def _place(grant: Grant) -> dict[str, list[str]]:
+    """Where calls work and how far they reach: an approval for calls like one is not for those in another folder."""
+    return {"roots": [*grant.roots], "network": sorted(grant.network) if "network" in grant.permissions else []}
 
 
 def _whence(read: tuple[Source, ...]) -> str:
