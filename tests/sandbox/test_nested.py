@@ -170,3 +170,90 @@ def test_any_index_can_be_read(repository: Path, index: bytes) -> None:
         assert links_of(root).paths == ()
     finally:
         os.close(root)
+
+
+MADE = """
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c
+export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c
+test -d own || git init -q own && cd own && echo 1 >> g && git add g && git commit -qm 1
+say() {{ printf '#!/bin/sh\\ntouch {marker}\\n' > "$1"; chmod +x "$1"; }}
+"""
+UNNAMED = {
+    "a setting": "git config core.fsmonitor 'touch {marker}; false'",
+    "an included file": "git config -f .git/x core.fsmonitor 'touch {marker}; false'; git config include.path x",
+    "a hook": "say .git/hooks/post-index-change",
+    "hooks elsewhere": "mkdir h; say h/post-index-change; git config core.hooksPath h",
+    "hooks by a link": "mkdir h; say h/post-index-change; rm -r .git/hooks; ln -s ../h .git/hooks",
+    "settings of a worktree": "git config extensions.worktreeConfig true; "
+    "git config -f .git/config.worktree core.fsmonitor 'touch {marker}; false'",
+    "a pointer": "cp -r .git ../e; git config -f ../e/config core.fsmonitor 'touch {marker}; false'; "
+    "echo ../../e > .git/commondir",
+    "a file": "git config core.fsmonitor 'touch {marker}; false'; mv .git ../e; echo 'gitdir: ../e' > .git",
+    "a file that goes round": "git config core.fsmonitor 'touch {marker}; false'; mv .git ../e; "
+    "ln -s ../e e; echo 'gitdir: /proc/self/cwd/e' > .git",
+    "a link": "git config core.fsmonitor 'touch {marker}; false'; mv .git ../e; ln -s ../e .git",
+    "a link to settings": "cp .git/config ../e; git config -f ../e core.fsmonitor 'touch {marker}; false'; "
+    "ln -sf ../../e .git/config",
+}
+ADDED = """
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c
+export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c
+git add -A . ; git commit -qm all; touch -d @9 own/g file; git status; git diff; true
+"""
+
+
+def making(way: str, marker: Path) -> Command:
+    return Command(shell((MADE + UNNAMED[way]).format(marker=marker)), str(marker.parent / "workspace"))
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+@pytest.mark.parametrize("way", UNNAMED)
+async def test_T108_a_repository_that_no_index_names_is_not_obeyed_once_it_is_added(
+    box: Sandbox, repository: Path, tmp_path: Path, way: str, was_there: bool
+) -> None:
+    if was_there:
+        await Open().run(Command(shell(MADE.format(marker="")), str(repository)))
+    ran = await box.run(making(way, tmp_path / "marker"))
+    await Open().run(Command(shell(ADDED), str(repository)))
+
+    assert ran.exit_code == 0, ran.stderr.text
+    assert not (tmp_path / "marker").exists()
+    assert [note for note in ran.notes if "'own/.git'" in note and "toolwire release" in note]
+
+
+@pytest.mark.parametrize("way", UNNAMED)
+async def test_T108_control_git_obeys_what_it_has_added(repository: Path, tmp_path: Path, way: str) -> None:
+    await Open().run(making(way, tmp_path / "marker"))
+    (tmp_path / "marker").unlink(missing_ok=True)
+    await Open().run(Command(shell(ADDED), str(repository)))
+
+    assert (tmp_path / "marker").exists()
+
+
+async def test_T108_ordinary_repositories_made_in_a_box_stay(box: Sandbox, repository: Path) -> None:
+    text = (
+        f"{MADE.format(marker='')} cd ..; git add file; git commit -qm 1; git clone -q . copy; git -C copy branch b"
+        "; git clone -q --no-checkout --filter=blob:none file:///workspace part 2>/dev/null"
+        "; git -C copy sparse-checkout set x"
+        "; git -C copy worktree add -q ../tree b; git worktree add -q mine; git -C copy config user.name A"
+    )
+    first = await box.run(Command(shell(text), str(repository)))
+    second = await box.run(
+        Command(shell("git -C own commit -q --allow-empty -m 2; rm -r part; mv copy c"), str(repository))
+    )
+
+    assert (first.exit_code, first.stderr.text) == (0, "")
+    assert not [note for note in (*first.notes, *second.notes) if "held-back" in note]
+    assert [name for name in ("own", "c", "tree", "mine") if not (repository / name / ".git").exists()] == []
+
+
+@pytest.mark.parametrize("way", ["ln -s c copy", "cp -r c copy"])
+async def test_T108_what_a_worktree_leads_to_is_judged_again_where_it_was_moved(
+    box: Sandbox, repository: Path, way: str
+) -> None:
+    text = f"{MADE.format(marker='')} cd ..; git clone -q own copy; git -C copy worktree add -q ../tree"
+    await Open().run(Command(shell(text), str(repository)))
+    ran = await box.run(Command(shell(f"mv copy c; git -C c config core.fsmonitor x; {way}"), str(repository)))
+
+    assert ran.exit_code == 0, ran.stderr.text
+    assert [note for note in ran.notes if "'tree/.git'" in note and "toolwire release" in note]

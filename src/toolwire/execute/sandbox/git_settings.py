@@ -48,6 +48,12 @@ _HARMLESS = re.compile(
     |submodule\..+\.(active|url|branch|ignore)|lfs\.(locksverify|repositoryformatversion|.+\.(access|locksverify))""",
     re.VERBOSE | re.DOTALL,
 )
+_USUAL = re.compile(
+    r"""core\.(repositoryformatversion|bare|worktree|sharedrepository|hidedotfiles)
+    |extensions\.(objectformat|compatobjectformat|partialclone|refstorage|worktreeconfig)
+    |remote\..+\.(promisor|partialclonefilter|followremotehead)|submodule\.active""",
+    re.VERBOSE | re.DOTALL,
+)
 _ADDRESS = re.compile(r"(remote|branch|submodule)\..+\.(url|pushurl|remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _NAMES_REMOTE = re.compile(r"branch\..+\.(remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _PLAIN_ADDRESS = re.compile(r"(?!-)(?![a-z0-9][\w+.-]*::)[^\x00-\x1f\x7f]*", re.IGNORECASE)
@@ -69,6 +75,13 @@ class Setting:
         if _NAMES_REMOTE.fullmatch(self.key) and self.value in {".", *remotes}:
             return True
         return not _ADDRESS.fullmatch(self.key) or is_plain_address(self.value, workspace)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether git by itself may have written it into a repository that it made, and nothing is started by it."""
+        if _ADDRESS.fullmatch(self.key):
+            return bool(_PLAIN_ADDRESS.fullmatch(self.value))
+        return bool(_HARMLESS.fullmatch(self.key) or _USUAL.fullmatch(self.key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
+from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, unsafe_in
 from toolwire.execute.sandbox.held_back import HeldBack, move_aside, restore_link
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
 from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
@@ -45,6 +46,7 @@ class NameWatch:
     whole: bool = True
     sealed: bool = True
     note: OpenBoxNote | None = None
+    repositories: dict[tuple[int, int], Contents] = field(default_factory=dict)
     _spared: set[tuple[int, int]] = field(default_factory=set)
     _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
     _was: object = None
@@ -101,7 +103,16 @@ class NameWatch:
 
     def _new(self, now: Scan) -> list[Sighting]:
         """New names that are to be moved aside."""
-        return [one for one in new_names(self.before, now) if not _is_exempt(one) and one.identity not in self._spared]
+        new = [one for one in new_names(self.before, now) if not _is_exempt(one)]
+        return [one for one in (*new, *self._unsafe(now)) if one.identity not in self._spared]
+
+    def _unsafe(self, now: Scan) -> list[Sighting]:
+        """Repositories in which git would obey something that it would not have obeyed before."""
+        return [
+            one
+            for one in _repositories(now)
+            if unsafe_in(contents_of(self.root, one.path), self.repositories.get(one.identity))
+        ]
 
     def _is_users(self, one: Sighting) -> bool:
         """Whether a name may be the user's: the box did nothing since the look before the one that found it."""
@@ -142,9 +153,14 @@ class NameWatch:
 
 
 def _is_exempt(one: Sighting) -> bool:
-    """Repositories are seen to by what knows git. Our own folder is refused where it was not made by us."""
+    """Repositories are judged by what lies in them. Our own folder is refused where it was not made by us."""
     name = one.path.rpartition("/")[2]
     return name in _UNMOVED or is_own_state(name)
+
+
+def _repositories(found: Scan) -> list[Sighting]:
+    """Those below the top, which is seen to by what knows git."""
+    return [one for one in found.names.values() if one.path.endswith(f"/{GIT}")]
 
 
 def look_at_names(root: int) -> NameWatch:
@@ -155,10 +171,13 @@ def look_at_names(root: int) -> NameWatch:
 def watch_names(root: int, *, sealed: bool = True) -> NameWatch:
     """Look at a workspace as it is before a box is opened on it, and see to what a killed process left there."""
     watch = NameWatch(root, scan(root), sealed=sealed)
-    left = [one for one in planted_by_the_dead(root, watch.before) if not _is_exempt(one)]
+    new = planted_by_the_dead(root, watch.before)
+    unsafe = watch._unsafe(Scan({one.path: one for one in new}))
+    left = [*(one for one in new if not _is_exempt(one)), *unsafe]
     if left:
         watch.move_aside(left)
         watch.before = scan(root)
+    watch.repositories = {one.identity: contents_of(root, one.path) for one in _repositories(watch.before)}
     watch.note = note_open_box(root, watch.before)
     return watch
 
