@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from toolwire.decide.addresses import address_fits
 from toolwire.decide.families import Reach, reach
+from toolwire.decide.file_options import git_strays, strays
 from toolwire.decide.fit import Fit
 from toolwire.decide.paths import BOX_ROOT, may_hold, path_fits, plain
 from toolwire.decide.reading import only_reads, runs_nothing_else
@@ -41,7 +42,7 @@ _GIT_TELLS_NO_CONTENT = frozenset(
     "check-ignore version ls-files ls-tree rev-list shortlog add commit".split()
 )
 # What these are given may show differences.
-_GIT_SHOWS_CHANGES = re.compile(r"-[a-zA-Z]*[vpie].*|--(?:verbose|patch|interactive|edit).*")
+_GIT_SHOWS_CHANGES = re.compile(r"-(?!-).*[vpie].*", re.DOTALL)
 _GIT_LOG_TELLS_NO_CONTENT = re.compile(
     r"-[0-9]+|-n[0-9]*|-i|--(?:oneline|graph|stat|shortstat|numstat|name-only|name-status|format|pretty|date|since|after"
     r"|until|before|author|committer|grep|all|branches|tags|remotes|decorate|no-decorate|merges|no-merges|first-parent"
@@ -49,21 +50,22 @@ _GIT_LOG_TELLS_NO_CONTENT = re.compile(
     re.DOTALL,
 )
 _DEEP = {
-    **dict.fromkeys(("ls", "dir", "vdir"), re.compile(r"-[a-zA-Z]*R.*|--recursive")),
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[a-zA-Z]*[rRd].*|--recursive|--d.*")),
-    "du": re.compile(r"-[a-zA-Z]*[aL].*|--all|--dereference.*"),
-    "cp": re.compile(r"-[a-zA-Z]*[rRadP].*|--recursive|--archive|--no-d.*|--pre.*"),
-    **dict.fromkeys(("rm", "chmod", "chown"), re.compile(r"-[a-zA-Z]*[rR].*|--recursive")),
+    **dict.fromkeys(("ls", "dir", "vdir"), re.compile(r"-(?!-).*R.*|--recursive")),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*[rRd].*|--recursive|--d.*")),
+    "du": re.compile(r"-(?!-).*[aL].*|--all|--dereference.*"),
+    "cp": re.compile(r"-(?!-).*[rRadP].*|--recursive|--archive|--no-dereference|--preserve.*"),
+    "file": re.compile(r"-(?!-).*f.*"),
+    **dict.fromkeys(("rm", "chmod", "chown"), re.compile(r"-(?!-).*[rR].*|--recursive")),
 }
 # Through these a process reaches its own files by other names.
 _OTHER_NAMES = re.compile(r"^/+(?:\.*/+)*(?:proc|dev/fd)(?:/|$)", re.IGNORECASE)
 # Commands that follow links in folders, which lead anywhere, and the options that make them do so.
 _FOLLOWS_LINKS = {
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[a-zA-Z]*R.*|--dereference.*|--d.*")),
-    **dict.fromkeys(("rg", "du", "ls", "dir", "vdir"), re.compile(r"-[a-zA-Z]*L.*|--follow|--dereference.*")),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R.*|--d.*")),
+    **dict.fromkeys(("rg", "du", "ls", "dir", "vdir"), re.compile(r"-(?!-).*L.*|--follow|--dereference.*")),
     "find": re.compile(r"-L|-H|-follow"),
-    "tree": re.compile(r"-[a-zA-Z]*l.*"),
-    "cp": re.compile(r"-[a-zA-Z]*[LH].*|--dereference"),
+    "tree": re.compile(r"-(?!-).*l.*"),
+    "cp": re.compile(r"-(?!-).*[LH].*|--dereference"),
     "diff": re.compile(r".*", re.DOTALL),
 }
 _JQ_LOADS = re.compile(r"\b(?:import|include|input_filename)\b|^-[a-zA-Z]*[Lf]|^--(?:library-path|from-file)")
@@ -171,6 +173,8 @@ class _Sight:
             return Fit.NO
         if name == "jq" and any(_JQ_LOADS.search(word) for word in rest):
             return Fit.MAYBE
+        if _strays(name, rest):
+            return Fit.MAYBE
         if _goes_deeper(name, rest):
             return max(plainly, self._beneath(name, rest))
         if name in _NAMES_ONLY:
@@ -185,6 +189,8 @@ class _Sight:
             return Fit.NO
         if name not in _CHANGES_ITS_WORDS | _COPIES_ITS_WORDS | _MOVES_ITS_WORDS:
             return Fit.MAYBE
+        if _strays(name, rest):
+            return max(Fit.MAYBE, *map(self._word, words))
         deep = name in _MOVES_ITS_WORDS or _goes_deeper(name, rest)
         return max(*map(self._word, words), self._beneath(name, rest) if deep else Fit.NO)
 
@@ -224,9 +230,13 @@ def _each(reading: Reading, judge: Callable[[Sequence[str]], Fit]) -> Fit:
 
 def _goes_deeper(name: str, words: Sequence[str]) -> bool:
     """Whether a command that otherwise stays with its words enters folders, or takes names from a file."""
-    if any(word.startswith("--files0-from") or (name == "file" and word.startswith("-f")) for word in words):
-        return True
     return name in _DEEP and any(map(_DEEP[name].fullmatch, words))
+
+
+def _strays(name: str, words: Sequence[str]) -> bool:
+    """Whether a command has an option of which it is not known what it opens or runs."""
+    tables = [table[name] for table in (_DEEP, _FOLLOWS_LINKS) if name in table]
+    return strays(name, [word for word in words if not any(table.fullmatch(word) for table in tables)])
 
 
 # Commands that go into the folders among their words: with fewer words than this, into the one they run in.
@@ -243,8 +253,9 @@ def _tells_no_content(words: Sequence[str]) -> bool:
     if rest[:1] in (["log"], ["reflog"]):
         return all(UNKNOWN not in word and _GIT_LOG_TELLS_NO_CONTENT.fullmatch(word) for word in rest[1:])
     if rest[:1] and rest[0] in ("status", "add", "commit"):
-        return not any(UNKNOWN in word[:1] or _GIT_SHOWS_CHANGES.fullmatch(word) for word in rest[1:])
-    return bool(rest) and rest[0] in _GIT_TELLS_NO_CONTENT
+        shows = any(UNKNOWN in word[:1] or _GIT_SHOWS_CHANGES.fullmatch(word) for word in rest[1:])
+        return not shows and not git_strays(rest[0], rest[1:])
+    return bool(rest) and rest[0] in _GIT_TELLS_NO_CONTENT and not any("%(raw" in word for word in rest)
 
 
 def _plain_words(words: Iterable[str]) -> Iterator[str]:
