@@ -37,13 +37,17 @@ async def unfair(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def served(store: Store, *, others: int = 1) -> list[str]:
-    """The agents in the order in which their turns are on record: a flood of one, then some of another."""
+    """The agents in the order in which their turns are on record: a flood of one, then some of another.
+
+    The other one has written a moment before, so that the store is shared.
+    """
     order: list[str] = []
 
     async def begin(number: int, agent: str) -> None:
         await store.begin(a_turn(f"{agent}-{number}", agent=agent))
         order.append(agent)
 
+    await store.begin(a_turn("quiet-before", agent="quiet"))
     flood = [asyncio.create_task(begin(number, "flood")) for number in range(FLOOD)]
     quiet = [asyncio.create_task(begin(number, "quiet")) for number in range(others)]
     await asyncio.gather(*flood, *quiet)
@@ -75,9 +79,9 @@ async def test_each_agent_is_served_in_the_order_of_asking(store: Store) -> None
 
 
 async def test_a_place_of_one_who_has_gone_is_passed_on() -> None:
-    turnstile = Turnstile(1)
-    assert turnstile.enter("a") is None
-    waiting = [turnstile.enter("a") for _ in range(3)]
+    turnstile, loop = Turnstile(1, alone=1), asyncio.get_running_loop()
+    assert turnstile.enter("a", loop) is None
+    waiting = [turnstile.enter("a", loop) for _ in range(3)]
     tasks = [asyncio.create_task(turnstile.wait("a", place)) for place in waiting if place is not None]
     await asyncio.sleep(0)
     tasks[0].cancel()
@@ -87,5 +91,5 @@ async def test_a_place_of_one_who_has_gone_is_passed_on() -> None:
 
     await asyncio.wait_for(tasks[2], 10)
     turnstile.leave("a")
-    assert turnstile.enter("a") is None
-    assert turnstile.enter("b") is None
+    assert turnstile.enter("a", loop) is None
+    assert turnstile.enter("b", loop) is None

@@ -1,7 +1,7 @@
 """Who may hand changes to the writer: each agent only so many at a time, so that no one waits behind another's flood.
 
-All changes that wait are made durable together, and whoever is among them waits for all of them. A flood therefore
-waits before it gets there, in a line of its own.
+All changes that wait are made durable together, and each of them waits for all. A flood therefore waits before it gets
+there, in a line of its own. An agent that has had the store to itself for a moment is not held up: together is faster.
 """
 
 import asyncio
@@ -9,27 +9,42 @@ from collections import deque
 from typing import Any
 
 SHARE = 32
+ALONE = 256
+"""What an agent may hand over while no other has written for `_MOMENT_S`."""
+
+_MOMENT_S = 1.0
 
 
 class Turnstile:
     """Places for the changes of each agent, on one event loop."""
 
-    __slots__ = ("_inside", "_lines", "_share")
+    __slots__ = ("_alone", "_inside", "_latest", "_latest_at", "_lines", "_other_at", "_share")
 
-    def __init__(self, share: int = SHARE) -> None:
+    def __init__(self, share: int = SHARE, alone: int = ALONE) -> None:
         self._share = share
+        self._alone = max(share, alone)
         self._inside: dict[Any, int] = {}
         self._lines: dict[Any, deque[asyncio.Future[None]]] = {}
+        self._latest: Any = None
+        self._latest_at = self._other_at = -_MOMENT_S
 
-    def enter(self, whose: Any) -> "asyncio.Future[None] | None":
+    def enter(self, whose: Any, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[None] | None":
         """Take a place; where all of this agent's are taken, what to wait for first."""
         inside = self._inside.get(whose, 0)
-        if inside < self._share:
+        if inside < self._room(whose, loop.time()):
             self._inside[whose] = inside + 1
             return None
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place: asyncio.Future[None] = loop.create_future()
         self._lines.setdefault(whose, deque()).append(place)
         return place
+
+    def _room(self, whose: Any, now: float) -> int:
+        """How many changes of this agent may be inside now."""
+        if whose != self._latest:
+            self._other_at = self._latest_at
+            self._latest = whose
+        self._latest_at = now
+        return self._share if now - self._other_at < _MOMENT_S else self._alone
 
     async def wait(self, whose: Any, place: "asyncio.Future[None]") -> None:
         try:
@@ -40,14 +55,15 @@ class Turnstile:
             raise
 
     def leave(self, whose: Any) -> None:
-        """Give a place back: to the next in this agent's line, if there is one."""
+        """Give a place back: to the next in this agent's line, unless there are too many inside for what is shared."""
         line = self._lines.get(whose)
-        while line:
+        shared = whose != self._latest and self._inside[whose] > self._share
+        while line and not shared:
             place = line.popleft()
             if not place.done():
                 place.set_result(None)
                 return
-        if line is not None:
+        if line is not None and not line:
             del self._lines[whose]
         self._inside[whose] -= 1
         if not self._inside[whose]:

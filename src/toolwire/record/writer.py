@@ -49,6 +49,8 @@ class Writer:
         """`near` says that a commit is quick enough for the loop to wait for it; `share` is what an agent may write."""
         self._share = share
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile] = WeakKeyDictionary()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turnstile = Turnstile(share)
         self._path = path
         self._far = _Pen(connect, audited)
         self._near = _Pen(connect, audited)
@@ -69,17 +71,25 @@ class Writer:
         Of the changes of one agent only so many are handed on at once; `whose` names it.
         """
         loop = asyncio.get_running_loop()
-        turnstile = self._turnstiles.get(loop)
-        if turnstile is None:
-            turnstile = self._turnstiles[loop] = Turnstile(self._share)
-        if (place := turnstile.enter(whose)) is not None:
+        turnstile = self._turnstile if loop is self._loop else self._turnstile_of(loop)
+        if (place := turnstile.enter(whose, loop)) is not None:
             await turnstile.wait(whose, place)
         try:
-            return await self._write(change, loop)
+            return await self._hand_over(change, loop)
         finally:
             turnstile.leave(whose)
 
-    async def _write(self, change: Callable[[Page], T | StoreError], loop: asyncio.AbstractEventLoop) -> T:
+    def _turnstile_of(self, loop: asyncio.AbstractEventLoop) -> Turnstile:
+        """The turnstile of a loop. The latest one is at hand, since most programs have one loop."""
+        found = self._turnstiles.get(loop)
+        if found is None:
+            found = self._turnstiles[loop] = Turnstile(self._share)
+        self._loop, self._turnstile = loop, found
+        return found
+
+    def _hand_over(
+        self, change: Callable[[Page], T | StoreError], loop: asyncio.AbstractEventLoop
+    ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = loop.create_future()
         with self._lock:
             if self._closed:
@@ -91,7 +101,7 @@ class Writer:
             else:
                 self._pending[loop] = [(change, future)]
                 loop.call_soon(self._pass_on, loop)
-        return await future
+        return future
 
     def close(self) -> None:
         """Finish what waits, then stop. Blocks; harmless when called twice."""
