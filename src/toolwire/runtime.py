@@ -128,9 +128,10 @@ class Runtime:
 
     def withhold_passwords(self, reply: Reply) -> Reply:
         """The reply as it is kept, without passwords in the addresses of its calls."""
-        if not any(has_url_password(call.arguments) for call in reply.calls):
-            return reply
-        return changed(reply, calls=tuple(map(self.withhold_password, reply.calls)))
+        for call in reply.calls:
+            if has_url_password(call.arguments):
+                return changed(reply, calls=tuple(map(self.withhold_password, reply.calls)))
+        return reply
 
     def withhold_password(self, call: ToolCall) -> ToolCall:
         """The call with a placeholder for a password in an address, which stays in this process as a secret."""

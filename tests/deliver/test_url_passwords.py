@@ -13,6 +13,7 @@ PASSWORD = "hunter-2-swordfish"
 ADDRESSES = [
     f"https://ann:{PASSWORD}@example.test/a?b=c",
     f"http://:{PASSWORD}@example.test",
+    f"http://ann:p@ss:{PASSWORD}@x@example.test/a",
     f"postgres://ann:{PASSWORD}@example.test:5432/db",
     f"HTTPS://x-access-token:{PASSWORD}@example.test/repo.git",
     f"https://{PASSWORD}-ghp_0123456789@example.test/repo.git",

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 NAME = "URL_PASSWORD_"
 _SHORTEST_TOKEN = 20
 _DEEPEST = 64
+_PLAIN = frozenset({int, float, bool, type(None)})
 # `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be somebody's name.
 _WITH_PASSWORD = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#@'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
+    r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
 )
 
 
@@ -29,10 +30,11 @@ class UrlPassword(NamedTuple):
 def has_url_password(arguments: Mapping[str, Any]) -> bool:
     """Whether any text of the arguments may hold an address with a password; quick where none does."""
     for value in arguments.values():
-        if type(value) is str:
+        kind = type(value)  # every call passes here, and asking for an abstract class takes a microsecond
+        if kind is str:
             if "@" in value and "://" in value and _WITH_PASSWORD.search(value):
                 return True
-        elif isinstance(value, Mapping | list | tuple) and any(map(_WITH_PASSWORD.search, _texts(value, 0))):
+        elif kind not in _PLAIN and any(map(_WITH_PASSWORD.search, _texts((value,), 0))):
             return True
     return False
 
