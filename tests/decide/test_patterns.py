@@ -103,6 +103,63 @@ def test_T103_an_approved_pattern_covers_nothing_that_runs_something_else(text: 
     assert not covers(text, pattern, later)
 
 
+RUNS_A_PROGRAM = [
+    ("zip x a", "zip", "zip x a -T -TT 'sh -c id'"), ("zip x a", "zip", "zip -rTT ./x x a"),
+    ("zip x a", "zip", "zip x a -T --unzip-command ./x"), ("zip x a", "zip", "zip x a -T --unzip ./x"),
+    ("zip x a", "zip", "zip x *"), ("go test", "go test", "go test -exec ./x"),
+    ("go test", "go test", "go test --exec=./x"),
+    ("go test", "go test", "go test -toolexec ./x ./..."), ("go vet", "go vet", "go vet -vettool=./x"),
+    ("go build", "go build", "go build -ldflags=-extld=./x"), ("go build", "go build", "go build -C evil"),
+    ("go build", "go build", "go build -overlay x.json"),
+    ("cargo test", "cargo test", "cargo test --config build.rustc-wrapper=./x"),
+    ("cargo test", "cargo test", "cargo test --manifest-path evil/Cargo.toml"),
+    ("npm run build", "npm run build", "npm run build --script-shell=./x"),
+    ("npm run build", "npm run build", "npm run build --prefix x"),
+    ("npm test", "npm test", "npm test --script-sh ./x"),
+    ("npm test", "npm test", "npm test --prefix=x"), ("pnpm test", "pnpm test", "pnpm test -C x"),
+    ("yarn test", "yarn test", "yarn test --cwd x"), ("pytest", "pytest", "pytest -p evil"),
+    ("pytest", "pytest", "pytest -qp evil"), ("pytest", "pytest", "pytest -c evil.ini"),
+    ("pytest", "pytest", "pytest @x"),
+    ("pytest", "pytest", "pytest --rootdir=evil"), ("pytest", "pytest", "pytest -o addopts=-pevil"),
+    ("pytest", "pytest", "pytest $x"), ("python3 -m pytest", "python3 -m pytest", "python3 -m pytest -p evil"),
+    ("uv run pytest", "uv run pytest", "uv run pytest -p evil"),
+    ("git commit -m a", "git", "git -c core.editor=./x commit"),
+    ("git merge a", "git merge", "git merge --strategy=x a"), ("eslint a", "eslint", "eslint --rulesdir x a"),
+    ("jest", "jest", "jest --testRunner ./x"), ("jest", "jest", "jest --globalSetup=./x"),
+    ("mypy a", "mypy", "mypy --config-file x"),
+    ("patch -p1", "patch", "patch -e a"), ("uv sync", "uv sync", "uv sync --project x"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T103")
+@pytest.mark.parametrize(("text", "pattern", "later"), RUNS_A_PROGRAM)
+def test_T103_an_approved_pattern_covers_no_option_that_runs_a_program(text: str, pattern: str, later: str) -> None:
+    assert covers(text, pattern, text)
+    assert not covers(text, pattern, later)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "later"),
+    [
+        ("zip", "zip -r x.zip src"), ("go test", "go test -v -run TestA ./..."), ("go build", "go build -o x ./cmd"),
+        ("go build", "go build -ldflags='-s -w' ."), ("cargo test", "cargo test --all --color=never -- --nocapture"),
+        ("npm run build", "npm run build --silent"), ("npm test", "npm test -- --watch=false"),
+        ("pytest", "pytest -xvv -k a tests"),
+        ("pytest", "pytest --lf -q tests/*.py"), ("python3 -m pytest", "python3 -m pytest -q tests"),
+        ("git commit", "git commit --amend --no-edit"), ("git add", "git add *"), ("git merge", "git merge --no-ff a"),
+        ("eslint", "eslint --fix src"), ("mypy", "mypy --strict src"), ("patch", "patch -p1 -i a.diff"),
+        ("jest", "jest --coverage"),
+    ],
+)  # fmt: skip
+def test_ordinary_options_are_covered_by_an_approved_pattern(pattern: str, later: str) -> None:
+    assert covers(pattern, pattern, later)
+
+
+def test_an_option_that_runs_a_program_is_covered_where_the_pattern_is_the_whole_command() -> None:
+    assert covers("go test -exec ./x", "go test -exec ./x", "go test -exec ./x")
+    assert not covers("go test -exec ./x", "go test -exec ./x", "go test -exec ./x -exec ./y")
+
+
 @pytest.mark.control("T103")
 def test_T103_control_by_their_first_words_alone_these_commands_would_be_covered() -> None:
     for text, pattern in (("npx cowsay", "npx"), ("make test --eval=x", "make test"), ("sh -c ls", "sh")):

@@ -1,12 +1,14 @@
 """How much of a command an approval for a pattern must name, so that it covers that command and not anything. Pure.
 
 A pattern says how a command begins. Of a program that runs what follows it (`npx`, `sh`, `python3`), the beginning
-must name what is run; of one whose further words can run anything (`make`), it must be the whole command.
+must name what is run; of one whose further words can run anything (`make`), it must be the whole command. So it must
+where an option runs another program (`go test -exec`).
 """
 
 import re
 from collections.abc import Sequence
 
+from toolwire.decide.program_options import runs_more
 from toolwire.decide.reading import edits_in_place
 from toolwire.decide.shell_words import UNKNOWN, base_name
 
@@ -50,6 +52,8 @@ def pinned(words: Sequence[str], named: int) -> bool:
     if named < 1 or any(UNKNOWN in word for word in words[:named]):
         return False
     runner = _runner(words)
+    if named < len(words) and runs_more(base_name(words[0]), words[1:]):
+        return False
     if runner:
         return named > runner and not words[runner].startswith("-") and pinned(words[runner:], named - runner)
     name = base_name(words[0])
@@ -63,7 +67,9 @@ def pinned(words: Sequence[str], named: int) -> bool:
     if interpreter is None:
         return True
     file = _file_at(words, interpreter)
-    return file is not None and named > file
+    if file is None or named <= file:
+        return False
+    return words[file - 1] != "-m" or named == len(words) or not runs_more(words[file], words[file + 1 :])
 
 
 def offered_words(words: Sequence[str]) -> Sequence[str]:
