@@ -62,6 +62,14 @@ ATTACKS = {
         HOOK.format("tools/h"),
     ),
     "hooksPath that is the top": ("git config core.hooksPath ~/project", HOOK.format(".")),
+    "a hook with the time of a stand-in": (
+        "git config core.hooksPath ~/project",
+        HOOK.format(".") + "; touch -d @1 pre-commit",
+    ),
+    "a link with the time of a stand-in": (
+        "git config core.hooksPath ~/project",
+        HOOK.format("h") + "; ln -s h/pre-commit pre-commit; touch -h -d @1 pre-commit",
+    ),
     "hooks that are a link": ("rm -r .git/hooks; mkdir h; ln -s ../h .git/hooks", HOOK.format("h")),
     "hooks whose link is exchanged": (
         "rm -r .git/hooks; mkdir h; ln -s ../h .git/hooks",

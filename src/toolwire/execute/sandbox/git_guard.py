@@ -28,7 +28,7 @@ from toolwire.execute.sandbox.nested import find_submodules, git_folder_at, insi
 from toolwire.protocol.obeyed import HELD_BACK
 
 STAND_IN_TIME = 1
-"""When stand-ins were changed last, which is how they are known."""
+"""When stand-ins, which are empty, were changed last: how they are known."""
 
 POINTER = b".\n"
 """What a stand-in for `commondir` says: that everything is here."""
@@ -177,7 +177,7 @@ class GitGuard:
         """What is new in folders that could not be sealed, or in settings of a worktree that is new."""
         for path in self.baseline.missing:
             facts = lstat_beneath(self.root, path)
-            if facts is not None and facts.st_mtime != STAND_IN_TIME:
+            if facts is not None and not self._is_stand_in(path, facts):
                 yield path, "was made, and git would obey it"
         for tree in self.baseline.trees:
             for path in files_below(self.root, tree):
@@ -191,6 +191,14 @@ class GitGuard:
             content = read_beneath(self.root, path, _LONGEST_SAVED + 1)
             if refused_settings(content, None, self.baseline.workspace):
                 yield path, "has settings that git would obey"
+
+    def _is_stand_in(self, path: str, facts: os.stat_result) -> bool:
+        """Whether it has our time, which a box can set as well, and nothing in it that git could obey."""
+        if facts.st_mtime != STAND_IN_TIME:
+            return False
+        if stat.S_ISDIR(facts.st_mode):
+            return not names_beneath(self.root, path)
+        return stat.S_ISSOCK(facts.st_mode) or (stat.S_ISREG(facts.st_mode) and not facts.st_size)
 
     def _restore_links(self) -> None:
         for path, target in self.baseline.links.items():
