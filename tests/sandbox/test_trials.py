@@ -253,6 +253,44 @@ async def test_keys_that_are_not_read_are_no_reason_to_ask(keys: Path, box: Sand
     assert result.structured["exit_code"] == 0
 
 
+FILLED_IN = {
+    "other content": "echo KEY={0} > .env",
+    "the same size and time": "touch -r .env old; printf %s {0} > .env; touch -r old .env",
+    "not compared by git": "git update-index --skip-worktree .env; echo KEY={0} > .env",
+    "to be added later": "git rm -q --cached .env; echo KEY={0} > .env; git add -N .env",
+    "decrypted by a filter": "git config filter.x.clean 'tr A-Z a-z'; echo '.env filter=x' > .gitattributes; "
+    "echo KEY={0} > .env; git add .env",
+}
+
+
+def prepare(project: Path, script: str) -> None:
+    subprocess.run(["sh", "-ec", script], cwd=project, check=True)
+
+
+@pytest.mark.parametrize("way", FILLED_IN)
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+async def test_T102_a_tracked_file_that_was_filled_in_with_keys_is_not_shown(
+    project: Path, box: Sandbox, way: str, kind: str
+) -> None:
+    (project / ".env").write_text("x" * len(CANARY))
+    script = f"git init -q --object-format={kind}; git add .env; {FILLED_IN[way].format(CANARY)}"
+    prepare(project, script)
+
+    result = await run(project, box, "cat .env; true")
+
+    assert CANARY in (project / ".env").read_text()
+    assert CANARY not in result.text
+
+
+async def test_a_tracked_key_file_is_shown_after_it_was_copied(project: Path, box: Sandbox) -> None:
+    script = "echo PORT=80 > .env; git init -q; git add .env; cp .env new; touch -d @9 new; mv new .env"
+    prepare(project, script)
+
+    result = await run(project, box, "cat .env")
+
+    assert "PORT=80" in result.text
+
+
 async def test_a_key_file_that_git_tracks_is_shown_so_that_git_does_not_call_it_changed(
     project: Path, box: Sandbox
 ) -> None:

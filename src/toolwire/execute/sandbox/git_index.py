@@ -113,10 +113,10 @@ def _collect(found: Iterator[bytes | None]) -> Links:
 
 
 def _has_submodules(file: int) -> bool:
-    return any(_SUBMODULE in piece for _, piece in _pieces(file))
+    return any(_SUBMODULE in piece for _, piece in pieces(file))
 
 
-def _pieces(file: int) -> Iterator[tuple[int, bytes]]:
+def pieces(file: int) -> Iterator[tuple[int, bytes]]:
     """Overlapping pieces, and how much of each is not in the next one: no entry is cut."""
     at = 0
     while piece := os.pread(file, _PIECE + _LONGEST_ENTRY, at):
@@ -127,7 +127,7 @@ def _pieces(file: int) -> Iterator[tuple[int, bytes]]:
 def _anywhere(file: int) -> Iterator[bytes | None]:
     """Wherever the mode of a submodule stands and a path of the length that is written there follows."""
     looked = 0
-    for own, piece in _pieces(file):
+    for own, piece in pieces(file):
         at = piece.find(_SUBMODULE)
         while 0 <= at < own:
             looked += 1

@@ -1,16 +1,20 @@
 """Which of the names with keys in a workspace are hidden from a box that no person was asked about.
 
-A link hides what it leads to. A file that git tracks is not hidden: its content is in the history anyway, and git would
-call it changed.
+A link hides what it leads to. A file is not hidden while git's index holds this very content: it is in the history
+anyway, and git would call it changed. One that was filled in since, or that a filter decrypts, is hidden.
 """
 
-import mmap
+import hashlib
 import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from toolwire.execute.sandbox.beneath import read_beneath
+from toolwire.execute.sandbox.git_index import pieces
+
+_LONGEST = 1024 * 1024
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -56,20 +60,39 @@ def _end(root: int, path: str) -> tuple[str, int]:
 
 
 def _tracked(root: int, paths: list[str]) -> frozenset[str]:
-    """Those of these paths that are in git's index: each stands there behind its length, and before a NUL."""
+    """Those of these paths whose content is in git's index."""
     try:
         index = os.open(".git/index", _FILE, dir_fd=root)
     except OSError:
         return frozenset()
     try:
-        with mmap.mmap(index, 0, access=mmap.ACCESS_READ) as data:
-            return frozenset(path for path in paths if data.find(_entry(path)) >= 0)
-    except (OSError, ValueError):
+        if not stat.S_ISREG(os.fstat(index).st_mode):
+            return frozenset()
+        return frozenset(path for _, piece in pieces(index) for path in paths if _is_in(piece, root, path))
+    except OSError:
         return frozenset()
     finally:
         os.close(index)
 
 
-def _entry(path: str) -> bytes:
+def _is_in(piece: bytes, root: int, path: str) -> bool:
+    """Whether an entry is there: the digest of the content, the length of the path, the path, and a NUL.
+
+    The bits of an entry that git is told not to compare with the file stand beside the length, so none is found.
+    """
     name = os.fsencode(path)
-    return min(len(name), 0xFFF).to_bytes(2, "big") + name + b"\0"
+    entry = min(len(name), 0xFFF).to_bytes(2, "big") + name + b"\0"
+    at = piece.find(entry)
+    digests = _digests(root, path) if at >= 0 else ()
+    while at >= 0 and not piece.endswith(digests, 0, at):
+        at = piece.find(entry, at + 1)
+    return at >= 0
+
+
+def _digests(root: int, path: str) -> tuple[bytes, ...]:
+    """What git calls the content of a file, in either kind of repository; nothing for one that cannot be read."""
+    content = read_beneath(root, path, _LONGEST + 1)
+    if content is None or len(content) > _LONGEST:
+        return ()
+    blob = b"blob %d\0" % len(content) + content
+    return hashlib.sha1(blob, usedforsecurity=False).digest(), hashlib.sha256(blob).digest()
