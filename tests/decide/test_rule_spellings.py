@@ -161,6 +161,35 @@ def test_T94_control_a_table_without_options_would_take_git_grep_for_reading() -
     assert read_shell("git grep -Otouch foo").commands[0][:2] == ("git", "grep")
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("/usr/lib/git-core/git-push origin", DENY),
+        ("/usr/libexec/git-core/git-push", DENY),
+        ("cd /usr/lib/git-core && ./git-push", DENY),
+        ("timeout 9 /usr/lib/git-core/git-push", DENY),
+        ("ls | xargs /usr/lib/git-core/git-push", ASK),
+        ("sh -c '/usr/lib/git-core/git-push x'", ASK),
+        ("/usr/lib/git-core/git-status", ALLOW),
+        ("git status", ALLOW),
+        ("git-lfs status", ALLOW),
+    ],
+)
+def test_T94_a_program_of_git_is_the_git_command_that_a_rule_denies(text: str, verdict: Verdict) -> None:
+    denied = replace(ONLINE, rules=(Rule.parse("deny bash where command is git push"),))
+    assert ruling(BASH, {"command": text}, denied).verdict is verdict
+    assert ruling(BASH, {"command": text}, ONLINE).verdict is ALLOW, "the control: without the rule it runs"
+
+
+def test_T94_a_program_with_the_name_of_a_git_command_is_not_allowed_by_a_rule_for_git() -> None:
+    allowed = replace(
+        ONLINE, autonomy=Autonomy.SUPERVISED, rules=(Rule.parse("allow bash where command is git commit"),)
+    )
+    asks = replace(BASH, requires_confirmation=True)
+    assert ruling(asks, {"command": "git commit -m a"}, allowed).verdict is ALLOW
+    assert ruling(asks, {"command": "./git-commit -m a"}, allowed).verdict is ASK
+
+
 READS_IT = [
     *("find -L src", "rg -L x src", "tree -l src", "diff -r src x", "for i in 1 2; do cat k; cd secrets; done"),
     *("cat secrets/k", "cat ./secrets/k", "cat SECRETS/k", "cat /w/secrets/k", "cat /workspace/secrets/k", "cat $x"),

@@ -87,12 +87,23 @@ _LONGEST_NAME = 8192
 
 
 def _means_commands(rule: Rule, reading: Reading) -> Fit:
-    if any(begins((base_name(name), *rest), rule.pattern) for name, *rest in reading.commands):
+    if any(begins(words, rule.pattern) for command in reading.commands for words in _by_name(command)):
         return Fit.YES
     if reading.doubt and (rule.verdict is Verdict.ASK or not only_reads(reading)):
         return Fit.MAYBE
     wanted = rule.pattern.split()
     return Fit.MAYBE if any(_might_begin(words, wanted) for words in reading.commands) else Fit.NO
+
+
+def _by_name(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """A command without the folder of its program; `git-push`, which lies among git's own programs, is `git push`."""
+    name, rest = base_name(words[0]), words[1:]
+    yield (name, *rest)
+    if name.startswith(_PART_OF_GIT):
+        yield ("git", name.removeprefix(_PART_OF_GIT), *rest)
+
+
+_PART_OF_GIT = "git-"
 
 
 def _might_begin(words: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -108,8 +119,10 @@ def _might_begin(words: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _tokens(words: Iterable[str]) -> Iterator[str]:
-    for word in words:
-        yield from filter(None, _BETWEEN_WORDS.split(word))
+    for token in (token for word in words for token in _BETWEEN_WORDS.split(word) if token):
+        if base_name(token).startswith(_PART_OF_GIT):
+            yield from ("git", base_name(token).removeprefix(_PART_OF_GIT))
+        yield token
 
 
 _BETWEEN_WORDS = re.compile(r"[\s;|&!=()'\"`]")
