@@ -81,6 +81,7 @@ KNOWN = {
     ".cargo/bin/cargo": "cargo", ".nvm/versions/node/v22.1.0/bin/node22": "node22", ".volta/bin/volta": "volta",
     "go/bin/gopls": "gopls", ".bun/bin/bun": "bun", ".deno/bin/deno": "deno",
     ".sdkman/candidates/java/current/bin/javac99": "javac99", ".rbenv/shims/ruby99": "ruby99",
+    "sdk/go1.22.1/bin/go99": "go99", "sdk/gotip/bin/go99": "go99",
 }  # fmt: skip
 
 
@@ -95,12 +96,19 @@ async def test_programs_of_known_toolchains_are_on_the_path_and_cannot_be_change
     assert "evil" not in (home / path).read_text()
 
 
+PRIVATE = """
+.cargo/credentials.toml .npmrc .config/gh/hosts.yml .ssh/id_rsa .nvm/.npmrc notes.md
+sdk/own/source sdk/gold/source sdk/notes
+""".split()
+
+
 @pytest.mark.parametrize("engine", [each for each in ENGINES if each != "none"])
 async def test_nothing_else_of_the_home_can_be_read(home: Path, engine: str) -> None:
     if not report(engine).usable:
         return
     program_in(home / ".cargo/bin/cargo", "cargo")
-    for name in (".cargo/credentials.toml", ".npmrc", ".config/gh/hosts.yml", ".ssh/id_rsa", ".nvm/.npmrc", "notes.md"):
+    program_in(home / "sdk/go1.22.1/bin/go99", "go")
+    for name in PRIVATE:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("private")
 

@@ -31,11 +31,15 @@ _MOST_NAMES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A toolchain: its folders beneath the home, where its programs are, and the variables that it needs."""
+    """A toolchain: its folders beneath the home, where its programs are (patterns), and the variables it needs."""
 
     folders: tuple[str, ...]
     programs: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+
+    def places(self, home: Path) -> list[Path]:
+        """Its folders that are there, of several that one pattern names the last first."""
+        return [each for pattern in self.folders for each in sorted(home.glob(pattern), reverse=True)]
 
 
 _KNOWN = (
@@ -48,7 +52,6 @@ _KNOWN = (
     _Known((".local/share/fnm",), (".local/share/fnm/aliases/default/bin",)),
     _Known((".fnm",), (".fnm/aliases/default/bin",)),
     _Known(("go/bin",), ("go/bin",)),
-    _Known(("sdk",), ("sdk/go*/bin",)),
     _Known((".bun/bin",), (".bun/bin",)),
     _Known((".deno/bin",), (".deno/bin",)),
     _Known(
@@ -58,6 +61,8 @@ _KNOWN = (
     _Known((".asdf",), (".asdf/bin", ".asdf/shims"), {"ASDF_DATA_DIR": ".asdf"}),
     _Known((".local/share/mise/installs",), (".local/share/mise/installs/*/latest/bin",)),
     _Known((".goenv",), (".goenv/bin", ".goenv/shims"), {"GOENV_ROOT": ".goenv"}),
+    # The last, since each of them counts; other folders in `sdk` may be anything.
+    _Known(("sdk/go[0-9]*", "sdk/gotip"), ("sdk/go[0-9]*/bin", "sdk/gotip/bin")),
 )  # fmt: skip
 
 
@@ -72,8 +77,8 @@ class Toolchains:
 
 def find_toolchains(home: Path, path: str, named: Sequence[str] = (), *, recognise: bool = True) -> Toolchains:
     """What lies in a home: folders that the user named, then toolchains. `path` is the user's own `PATH`."""
-    known = [one for one in _KNOWN if recognise and any((home / each).is_dir() for each in one.folders)]
-    wanted = [Path(each) for each in named] + [home / each for one in known for each in one.folders]
+    known = [one for one in _KNOWN if recognise and any(each.is_dir() for each in one.places(home))]
+    wanted = [Path(each) for each in named] + [each for one in known for each in one.places(home)]
     folders = tuple(dict.fromkeys(str(one) for each in wanted for one in _without_keys(each, home)))[:MOST_LENT]
     own = [each for each in path.split(os.pathsep) if _beneath(each, folders)]
     usual = [
