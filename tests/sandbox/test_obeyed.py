@@ -27,10 +27,14 @@ a/b/.cursor/mcp.json
 .circleci/config.yml Jenkinsfile azure-pipelines.yml .npmrc packages/app/.npmrc .yarnrc.yml pip.conf .cargo/config.toml
 sitecustomize.py .venv/lib/python3.12/site-packages/usercustomize.py .hg/hgrc toolwire.toml sub/toolwire.toml .bashrc
 .VSCode/tasks.json .Envrc .dir-locals.el .clinerules/rules.md .git-hooks-are-not/../.envrc.local/../.direnv/x
+own.code-workspace sub/Own.Code-Workspace .Rprofile .irbrc .pryrc .ghci .pdbrc .gdbinit .lldbinit .octaverc .jvmopts
+.mvn/extensions.xml .shadowenv.d/a.lisp .autoenv .autoenv.zsh bunfig.toml .qwen/settings.json .trae/mcp.json
+.junie/mcp.json .augment/settings.json .crush.json crush.json .factory/mcp.json
 """.split()
 ORDINARY = """
 .gitignore .editorconfig .env.example Makefile package.json src/vscode/tasks.json github/workflows/ci.yml setup.cfg
 .github/ISSUE_TEMPLATE/bug.md .eslintrc.json docs/npmrc config.toml .python-version tests/conftest.py .venv/bin/python
+code-workspace own.code-workspace.md pom.xml mvn/extensions.xml bun.lock irbrc factory/settings.json
 """.split()
 
 

@@ -7,9 +7,9 @@ Each name has a class, which says what is done about it:
 
 - `REFUSED`: file tools never write it. Own state, keys, version control, start-up files of shells.
 - `ASKED`: file tools write it only after a person has agreed to that call, or a rule names it. Editors, agents, CI,
-  package managers, hooks.
-- `TOLD`: file tools write it like any other file. Documents that agents read as instructions, and `*.pth`, which
-  package installers write all the time.
+  package managers, hooks, start-up files of interpreters and debuggers.
+- `TOLD`: file tools write it like any other file. Documents that agents read as instructions, `.tool-versions`, and
+  `*.pth`, which package installers write all the time.
 
 In a box the first two can be read and not changed where they are there, and are held back where a command made them;
 what is new or changed of the third is told in the result.
@@ -51,13 +51,16 @@ cloudbuild.yaml cloudbuild.yml
 .dir-locals.el .dir-locals-2.el .editorrc .nvim.lua .lvimrc .exrc.lua
 .claude .claude.json .codex .gemini .aider .aider.conf.yml .continue .agents .roo .cline .clinerules .kiro .amazonq
 .opencode opencode.json opencode.jsonc .goose .mcp.json mcp.json .cursorrules .windsurfrules
-.envrc .direnv .mise.toml mise.toml
+.qwen .trae .junie .augment .crush.json crush.json .factory
+.envrc .direnv .mise.toml mise.toml .shadowenv.d .autoenv .autoenv.zsh
+.rprofile .irbrc .pryrc .ghci .pdbrc .gdbinit .lldbinit .octaverc .mvn .jvmopts
 .husky .githooks .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml
 lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml lefthook.toml .overcommit.yml
 .npmrc .yarnrc .yarnrc.yml .pnpmrc .pnpmfile.cjs pip.conf pip.ini .condarc .gemrc .bundle .bazelrc .bowerrc
+bunfig.toml
 sitecustomize usercustomize
 """
-_TOLD = "agents.md claude.md claude.local.md gemini.md copilot-instructions.md"
+_TOLD = "agents.md claude.md claude.local.md gemini.md copilot-instructions.md .tool-versions"
 _CLASSES = {
     name: kind
     for names, kind in ((_TOLD, Obeyed.TOLD), (_ASKED, Obeyed.ASKED), (_REFUSED, Obeyed.REFUSED))
@@ -88,6 +91,8 @@ _HARMLESS_THERE = frozenset("issue_template pull_request_template discussion_tem
 # Names that Windows gives to ".git" and the like where it keeps short ones.
 _SHORT = ("git~", "gitmod~", "toolwi~")
 _PATHS_OF_MODULES = ".pth"
+_SETTINGS_OF_EDITORS = ".code-workspace"
+_ENDINGS = (_PATHS_OF_MODULES, _SETTINGS_OF_EDITORS)
 # Python imports them when it starts, whatever their ending says about how they were made.
 _START_UP_MODULES = ("sitecustomize", "usercustomize")
 # Every other name of the list begins with a dot, so that most names of a folder need no further look.
@@ -120,7 +125,7 @@ def is_ordinary(name: str) -> bool:
     if not name.isascii() or name[:1] == "." or name[-1:] in (".", " ") or ":" in name or "~" in name:
         return False
     lowered = name.lower()
-    if lowered.endswith(_PATHS_OF_MODULES) or lowered.startswith(_START_UP_MODULES):
+    if lowered.endswith(_ENDINGS) or lowered.startswith(_START_UP_MODULES):
         return False
     return lowered not in _WITHOUT_DOT
 
@@ -135,6 +140,8 @@ def _class_in(folder: str, name: str) -> Obeyed | None:
     kind = _CLASSES.get(plain) or _IN_FOLDERS.get((above, plain)) or _CLASSES.get(_module_of(plain))
     if kind is not None:
         return kind
+    if plain.endswith(_SETTINGS_OF_EDITORS):
+        return Obeyed.ASKED
     return Obeyed.TOLD if plain.endswith(_PATHS_OF_MODULES) else None
 
 
