@@ -258,6 +258,7 @@ READS_IT = [
         "source x",
         "vim x",
     ),
+    *("echo secrets/*", "echo ./secrets/k*", "printf %s /workspace/secrets/*", "cd secrets && ls"),
     *(
         "grep --rec KEY",
         "grep --recurs KEY .",
@@ -279,6 +280,7 @@ READS_IT = [
     *("jq -L secrets 'import \"k\" as $d; $d' a", "cat s*/k", "cat {secrets,src}/k", "cat ~/k", "zcat secrets/k.gz"),
 ]
 READS_OTHERS = [
+    *("echo src/*", "echo *", "cd src && ls", "echo secrets/", 'echo "secrets: $x"'),
     *("grep -rl x src", "tree src", "sort -u a.txt", "ls --color=auto", "ls --all src", "grep --recursive x src"),
     *("grep --include='*.py' -rn x src", "grep --color=never -n x a.txt", "sort --unique --key=2 a.txt", "ls -1"),
     *("git status --short --branch", "git status --porcelain=v1", "git add --all", "git commit --amend --no-edit"),

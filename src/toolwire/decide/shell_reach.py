@@ -165,7 +165,7 @@ class _Sight:
     def _shown_by(self, words: Sequence[str]) -> Fit:
         name, rest = base_name(words[0]), words[1:]
         if name in _NO_FILES:
-            return Fit.NO
+            return max(*map(self._finds, rest), Fit.NO, Fit.NO)
         plainly = max(map(self._word, words))
         if plainly is Fit.YES or name in ("touch", "mkdir", "rmdir", "rm"):
             return plainly
@@ -178,7 +178,7 @@ class _Sight:
         if _goes_deeper(name, rest):
             return max(plainly, self._beneath(name, rest))
         if name in _NAMES_ONLY:
-            return max(plainly, *map(self._lists, _plain_words(rest)), Fit.NO)
+            return max(plainly, *map(self._lists, [*_plain_words(rest)] or ["."]), Fit.NO)
         return plainly if name in _OPENS_ITS_WORDS | _COPIES_ITS_WORDS else max(plainly, self._beneath(name, rest))
 
     def _changed_by(self, words: Sequence[str]) -> Fit:
@@ -210,6 +210,11 @@ class _Sight:
         start = self._pattern.partition("*")[0].rpartition("/")[0]
         places = self._folders.seen_from(word) if start else ()
         return Fit.MAYBE if any(path_fits(one, start, self._roots) for one in places) else Fit.NO
+
+    def _finds(self, word: str) -> Fit:
+        """Whether the shell may put names of such files in place of a word: it begins in the folder they lie in."""
+        folder, inside, _ = word.partition(UNKNOWN)[0].rpartition("/")
+        return self._lists(folder) if UNKNOWN in word and inside else Fit.NO
 
     def _beneath(self, name: str, rest: Sequence[str]) -> Fit:
         """What a command may do that enters folders, or opens what it likes."""
