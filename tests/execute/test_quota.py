@@ -14,7 +14,7 @@ from toolwire.execute.quota import QuotaExec, QuotaFiles, ShareExec, share_of
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.used_bytes import used_bytes
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.operations import Command, Ran, shell
+from toolwire.protocol.operations import Command, Listener, Ran, shell
 from toolwire.protocol.turns import Turn
 from toolwire.runtime import Runtime
 from toolwire.toolbox import LocalFiles, edit_tool, write_tool
@@ -68,7 +68,25 @@ async def test_a_full_workspace_takes_nothing_more_until_something_is_removed(wo
 
 
 async def test_what_is_over_when_a_command_has_ended_by_itself_is_told(workspace: Path) -> None:
-    done = await ran(workspace, "for i in 1 2 3 4; do head -c 400000 /dev/zero > f$i; done")
+    box = local_sandbox()
+    ended = asyncio.Event()
+
+    class Noticed:
+        """The sandbox, and when a command in it has ended."""
+
+        async def run(self, command: Command, listen: Listener | None = None) -> Ran:
+            try:
+                return await box.run(command, listen)
+            finally:
+                ended.set()
+
+    def seen_afterwards(folder: str, enough: int) -> int:
+        return used_bytes(folder, enough) if ended.is_set() else 0
+
+    quota = QuotaExec(Noticed(), MIB, measure=seen_afterwards)
+    text = "for i in 1 2 3 4; do head -c 400000 /dev/zero > f$i; done"
+    async with asyncio.timeout(60):
+        done = await quota.run(Command(shell(text), str(workspace)))
     assert (done.exit_code, done.limit) == (0, "")
     assert "[full: the workspace holds more" in done.stderr.text
 
