@@ -1,49 +1,23 @@
-"""The built-in tools. Each is made by a function that receives what the tool touches.
-
-Names are resolved when they are first used, as those of `toolwire` are: most commands need few of these tools.
-"""
+"""The built-in tools. Each is made by a function that receives what the tool touches."""
 
 from collections.abc import Awaitable, Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.everyday import calculator_tool, echo_tool, random_tool, timer_tool
+from toolwire.toolbox.far_files import FarFiles
 from toolwire.toolbox.files import read_tool
+from toolwire.toolbox.finding import find_tool, glob_tool, list_tool, stat_tool
+from toolwire.toolbox.groups import GROUPS, Supplies, coding, named, other_names, planning, read_only, remote, writing
 from toolwire.toolbox.local_files import LocalFiles
-
-_HOMES = {
-    "FarFiles": "far_files",
-    "find_tool": "finding",
-    "glob_tool": "finding",
-    "list_tool": "finding",
-    "stat_tool": "finding",
-    "GROUPS": "groups",
-    "Supplies": "groups",
-    "coding": "groups",
-    "named": "groups",
-    "other_names": "groups",
-    "planning": "groups",
-    "read_only": "groups",
-    "remote": "groups",
-    "writing": "groups",
-    "from_store": "paging",
-    "more_tool": "paging",
-    "apply_patch_tool": "patching",
-    "image_tool": "pictures",
-    "grep_text_tool": "pipes",
-    "pipe": "pipes",
-    "question_tool": "question",
-    "grep_tool": "searching",
-    "search_code_tool": "searching",
-    "FileTodos": "todos",
-    "MemoryTodos": "todos",
-    "todoread_tool": "todos",
-    "todowrite_tool": "todos",
-    "edit_tool": "writing",
-    "write_tool": "writing",
-}
+from toolwire.toolbox.paging import from_store, more_tool
+from toolwire.toolbox.patching import apply_patch_tool
+from toolwire.toolbox.pictures import image_tool
+from toolwire.toolbox.pipes import grep_text_tool, pipe
+from toolwire.toolbox.question import question_tool
+from toolwire.toolbox.searching import grep_tool, search_code_tool
+from toolwire.toolbox.todos import FileTodos, MemoryTodos, todoread_tool, todowrite_tool
+from toolwire.toolbox.writing import edit_tool, write_tool
 
 __all__ = [
     "GROUPS",
@@ -85,37 +59,6 @@ __all__ = [
     "writing",
 ]
 
-if TYPE_CHECKING:
-    from toolwire.toolbox.far_files import FarFiles as FarFiles
-    from toolwire.toolbox.finding import find_tool as find_tool
-    from toolwire.toolbox.finding import glob_tool as glob_tool
-    from toolwire.toolbox.finding import list_tool as list_tool
-    from toolwire.toolbox.finding import stat_tool as stat_tool
-    from toolwire.toolbox.groups import GROUPS as GROUPS
-    from toolwire.toolbox.groups import Supplies as Supplies
-    from toolwire.toolbox.groups import coding as coding
-    from toolwire.toolbox.groups import named as named
-    from toolwire.toolbox.groups import other_names as other_names
-    from toolwire.toolbox.groups import planning as planning
-    from toolwire.toolbox.groups import read_only as read_only
-    from toolwire.toolbox.groups import remote as remote
-    from toolwire.toolbox.groups import writing as writing
-    from toolwire.toolbox.paging import from_store as from_store
-    from toolwire.toolbox.paging import more_tool as more_tool
-    from toolwire.toolbox.patching import apply_patch_tool as apply_patch_tool
-    from toolwire.toolbox.pictures import image_tool as image_tool
-    from toolwire.toolbox.pipes import grep_text_tool as grep_text_tool
-    from toolwire.toolbox.pipes import pipe as pipe
-    from toolwire.toolbox.question import question_tool as question_tool
-    from toolwire.toolbox.searching import grep_tool as grep_tool
-    from toolwire.toolbox.searching import search_code_tool as search_code_tool
-    from toolwire.toolbox.todos import FileTodos as FileTodos
-    from toolwire.toolbox.todos import MemoryTodos as MemoryTodos
-    from toolwire.toolbox.todos import todoread_tool as todoread_tool
-    from toolwire.toolbox.todos import todowrite_tool as todowrite_tool
-    from toolwire.toolbox.writing import edit_tool as edit_tool
-    from toolwire.toolbox.writing import write_tool as write_tool
-
 
 def standard(
     *,
@@ -131,12 +74,3 @@ def standard(
         timer_tool(sleep) if sleep else timer_tool(),
         read_tool(files or LocalFiles()),
     )
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'toolwire.toolbox' has no attribute {name!r}")
-    value = getattr(import_module(f"toolwire.toolbox.{home}"), name)
-    globals()[name] = value
-    return value
