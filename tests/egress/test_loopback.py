@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.egress.network import saying, serving
-from tests.egress.test_outward import has_doors
-from tests.sandbox.conftest import ENGINES, report
+from tests.egress.test_outward import needs_doors
+from tests.sandbox.conftest import ENGINES, needs
 from toolwire import Agent, Grant, Tier, ToolResult
 from toolwire.decide.loopback import stays_in_box
 from toolwire.decide.policy import ruling
@@ -42,8 +42,7 @@ async def bash(engine: str, folder: Path, command: str, *network: str) -> ToolRe
 async def test_T106_a_server_in_the_same_box_is_reached_with_and_without_granted_hosts(
     tmp_path: Path, engine: str, network: tuple[str, ...]
 ) -> None:
-    if not report(engine).usable or (network and not has_doors(engine)):
-        return
+    needs_doors(engine) if network else needs(engine)
     result = await bash(engine, tmp_path, SERVED, *network)
 
     assert result.structured["stdout"] == "hello from the box\n" * 3

@@ -23,6 +23,13 @@ def report(name: str) -> Report:
     return engines()[name].probe()
 
 
+def needs(engine: str) -> None:
+    """Leave this test out where the engine cannot be used; the run lists at its end what it left out, and why."""
+    found = report(engine)
+    if not found.usable:
+        pytest.skip(f"{engine} cannot be used on this machine: {found.reason} (make engines installs it on Debian)")
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "workspace"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.conftest import ENGINES, facts, git, names, report
+from tests.sandbox.conftest import ENGINES, facts, git, names, needs, report
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.contract import Box, Report
@@ -238,8 +238,7 @@ async def test_a_broken_engine_is_never_replaced_by_another_one() -> None:
 async def test_git_does_not_take_stand_ins_for_files_of_the_project(
     boxed_by: Callable[[str], Sandbox], workspace: Path, engine: str
 ) -> None:
-    if not report(engine).usable:
-        return
+    needs(engine)
     git("init", "-q", str(workspace))
     (workspace / "file").write_text("x")
 
@@ -273,8 +272,7 @@ async def test_a_limit_of_nothing_is_never_no_limit(
     boxed_by: Callable[[str], Sandbox], workspace: Path, engine: str
 ) -> None:
     """To some programs 0 means that there is none."""
-    if not report(engine).usable:
-        return
+    needs(engine)
     hungry = 'perl -e \'$x = "a" x 300_000_000; print "DONE\\n"\''
     many = "for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait && echo DONE"
 

@@ -168,7 +168,7 @@ async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: Host
 def test_T28_control_a_box_started_by_root_can_write_kernel_settings() -> None:
     """Why the user is dropped first: bubblewrap itself does not protect root from root."""
     if not AS_ROOT:
-        return
+        pytest.skip("only root can show this")
     flags = "--unshare-all --cap-drop ALL --ro-bind / / --dev /dev --proc /proc --"
     words = ["/bin/sh", "-c", "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern && echo WRITTEN"]
 
@@ -290,7 +290,7 @@ def test_T30_what_a_killed_process_left_running_is_swept_by_the_next(workspace: 
     """Its groups carry its number and the moment it began, since numbers are used again."""
     found = Cgroups.here()
     if not found.holds:
-        return
+        pytest.skip("there are no cgroups to leave behind on this machine")
     script = (
         "import os, subprocess; from toolwire.execute.sandbox.cgroups import Cgroups\n"
         "from toolwire.protocol.operations import ExecLimits\n"

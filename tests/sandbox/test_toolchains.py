@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import Stage
-from tests.sandbox.conftest import ENGINES, report
+from tests.sandbox.conftest import ENGINES, needs
 from toolwire.cli.exits import Exit
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.workspace import MOST_LENT
@@ -59,11 +59,16 @@ async def run(home: Path, text: str, *, engine: str = "bubblewrap", found: Toolc
         return await ops.run(Command(shell(text), workspace=str(home / "project")))
 
 
-@pytest.mark.parametrize("engine", [each for each in ENGINES if each != "none"])
-@pytest.mark.parametrize("where", [".pyenv/versions/3.99.1", ".local/share/uv/python/cpython-3.99", "own/python"])
+@pytest.mark.parametrize(
+    ("engine", "where"),
+    [
+        ("bubblewrap", ".pyenv/versions/3.99.1"),
+        ("bubblewrap", ".local/share/uv/python/cpython-3.99"),
+        *((engine, "own/python") for engine in ENGINES if engine != "none"),
+    ],
+)
 async def test_a_virtual_environment_works_whose_python_lies_in_the_home(home: Path, engine: str, where: str) -> None:
-    if not report(engine).usable or (where != "own/python" and engine != "bubblewrap"):
-        return
+    needs(engine)
     program = python_in(home / where)
     subprocess.run([program, "-m", "venv", "--without-pip", home / "project" / ".venv"], check=True)  # noqa: ASYNC221
     (home / "project" / ".venv" / "lib" / f"python{VERSION}" / "site-packages" / "mine.py").write_text("x = 42\n")
@@ -104,8 +109,7 @@ sdk/own/source sdk/gold/source sdk/notes
 
 @pytest.mark.parametrize("engine", [each for each in ENGINES if each != "none"])
 async def test_nothing_else_of_the_home_can_be_read(home: Path, engine: str) -> None:
-    if not report(engine).usable:
-        return
+    needs(engine)
     program_in(home / ".cargo/bin/cargo", "cargo")
     program_in(home / "sdk/go1.22.1/bin/go99", "go")
     for name in PRIVATE:
