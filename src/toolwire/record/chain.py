@@ -26,7 +26,7 @@ class AuditChain:
 
     `unchained` rows are older than the chain; `broken_at` is the number of the first row that does not fit.
     `set_back_at` is the number of the first row that is minutes older than one before it: the clock went back.
-    `heads` are the digests at the numbers that were asked for.
+    `heads` are the digests at the numbers that were asked for. The first `dropped` rows are no longer kept.
     """
 
     rows: int = 0
@@ -36,15 +36,24 @@ class AuditChain:
     broken_at: int | None = None
     set_back_at: int | None = None
     heads: dict[int, str] = field(default_factory=dict)
+    dropped: int = 0
 
 
-def walk(rows: Iterable[tuple[int, tuple[Any, ...], str]], wanted: frozenset[int]) -> AuditChain:
-    """Walk along numbered rows with their digests, keeping nothing but the sums."""
-    found = AuditChain()
+def walk(
+    rows: Iterable[tuple[int, tuple[Any, ...], str]], wanted: frozenset[int], after: tuple[int, str] = (0, BEGINNING)
+) -> AuditChain:
+    """Walk along numbered rows with their digests, keeping nothing but the sums.
+
+    Rows up to a number were dropped: `after` has that number, and the digest of its row.
+    """
+    dropped, head = after
+    found = AuditChain(last=dropped, head=head, dropped=dropped)
+    if dropped in wanted and head != BEGINNING:
+        found.heads[dropped] = head
     latest = 0.0
     for number, row, digest in rows:
         found.rows += 1
-        if number != found.last + 1 and found.broken_at is None:  # the store numbers rows without a gap, from 1 on
+        if number != found.last + 1 and found.broken_at is None:  # the store numbers rows without a gap
             found.broken_at = number
         if row[0] < latest - _PATIENCE_S and found.set_back_at is None:
             found.set_back_at = number

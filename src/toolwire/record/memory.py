@@ -1,6 +1,8 @@
-"""A store that lives and dies with its process: for tests, examples and turns nobody needs tomorrow."""
+"""A store that lives and dies with its process: for tests, examples and turns that are not needed tomorrow."""
 
 import hashlib
+import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +19,20 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
 from toolwire.protocol.values import changed, changing
 from toolwire.record import refusals, story
-from toolwire.record.chain import BEGINNING, AuditChain, link, walk
+from toolwire.record.chain import AuditChain
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
-from toolwire.record.rows import audit_rows
+from toolwire.record.memory_limits import (
+    AUDIT_ROWS_PER_CALL,
+    MAX_BYTES,
+    MAX_CALLS,
+    AuditTail,
+    Bodies,
+    Questions,
+    Threads,
+    named_bodies,
+    weigh_card,
+    weigh_message,
+)
 from toolwire.record.tally import (
     NEWEST_RESULTS,
     ToolTally,
@@ -33,6 +46,8 @@ from toolwire.record.tally import (
 from toolwire.wire.format_tally import FormatTally, merged
 
 _ended = changing(CallCard, "result")
+_log = logging.getLogger(__name__)
+_POINTER = 8
 
 
 @dataclass(slots=True)
@@ -62,24 +77,49 @@ class _Tool:
     newest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST_RESULTS))
 
 
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """An ended turn, or the ended call of a turn that was never begun: what it counts and weighs."""
+
+    turn_id: str
+    call_id: str
+    calls: int
+    weight: int
+    bodies: tuple[str, ...]
+
+
 class MemoryStore:
-    """Keeps the store's promise except durability, and forgets nothing until it is dropped.
+    """Keeps the store's promise except durability, and of what has ended only the newest.
+
+    At most `max_calls` ended calls with their turns and about `max_bytes` of them stay; the same again holds for the
+    conversations of threads, of which the one last spoken in stays whatever it weighs. Turns that have not ended,
+    pending approvals, approvals of patterns, metrics and budgets always stay. None is no limit.
 
     The store itself owns its turns, so a running one can be resumed only after `release`.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        max_calls: int | None = MAX_CALLS,
+        max_bytes: int | None = MAX_BYTES,
+    ) -> None:
         self._clock = clock
+        self._max_calls = math.inf if max_calls is None else max(max_calls, 1)
+        self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
         self._turns: dict[str, _Kept] = {}
-        self._ended: list[_Kept] = []
+        self._past: deque[_Past] = deque()
+        self._past_calls = self._past_weight = 0
         self._cards: dict[str, dict[str, CallCard]] = {}
-        self._card_order: list[tuple[str, str]] = []
-        self._audit: list[AuditRow] = []
+        self._card_order: dict[tuple[str, str], None] = {}
+        self._audit = AuditTail(self._max_calls * AUDIT_ROWS_PER_CALL, self._max_bytes)
         self._tools: dict[tuple[str, str], _Tool] = {}
         self._loop: dict[str, LoopMetrics] = {}
         self._formats: tuple[FormatTally, ...] = ()
-        self._bodies: dict[str, bytes] = {}
-        self._approvals: dict[str, ApprovalCard] = {}
+        self._bodies = Bodies(self._max_bytes)
+        self._threads = Threads(self._bodies, self._max_bytes)
+        self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
         self._lent: dict[str, Lent] = {}
         self._open: dict[str, _Kept] = {}
@@ -156,13 +196,15 @@ class MemoryStore:
         ending = refusals.ending_of(turn)
         kept = self._held(turn)
         kept.ending = ending
-        self._ended.append(kept)
         del self._open[turn.id]
         key = (turn.project, turn.agent, day_of(self._clock()))
         self._spent[key] = spending(self._spent.get(key, Spending()), stats)
         self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
         self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
         self._touch(kept, "ended")
+        if turn.thread:
+            self._keep_thread(kept)
+        self._keep_past(self._past_of(kept))
 
     async def release(self, turn: Turn) -> None:
         self._touch(self._held(turn), "interrupted")
@@ -171,10 +213,10 @@ class MemoryStore:
         self._audit.extend(rows)
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
-        for kept in self._approvals.values():
-            if (kept.turn_id, kept.call_id) == (card.turn_id, card.call_id):
-                return kept.at(self._clock())
-        self._approvals[card.id] = card
+        kept = self._approvals.about(card.turn_id, card.call_id)
+        if kept is not None:
+            return kept.at(self._clock())
+        self._approvals.put(card)
         self._audit.extend(audit)
         return card
 
@@ -182,9 +224,10 @@ class MemoryStore:
         card = await self.approval(approval_id)
         if card.state is not ApprovalState.OPEN:
             raise refusals.decided(card)
-        self._approvals[approval_id] = card.answered(answer, self._clock())
+        after = card.answered(answer, self._clock())
+        self._approvals.put(after)
         self._audit.extend([refusals.answer_row(card, answer, self._clock())])
-        return self._approvals[approval_id]
+        return after
 
     async def approval(self, approval_id: str) -> ApprovalCard:
         card = self._approvals.get(approval_id)
@@ -195,7 +238,7 @@ class MemoryStore:
     async def approvals(
         self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
     ) -> list[ApprovalCard]:
-        newest = (card.at(self._clock()) for card in reversed(self._approvals.values()))
+        newest = (card.at(self._clock()) for card in self._approvals.newest())
         wanted = (card for card in newest if turn_id in (None, card.turn_id))
         return list(
             islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))
@@ -213,14 +256,14 @@ class MemoryStore:
 
     async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
         now = self._clock()
-        newest = (card for card in reversed(self._approvals.values()) if card.stands_until > now)
+        newest = (card for card in self._approvals.newest() if card.stands_until > now)
         return list(islice(newest, max(limit, 0)))
 
     async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
         card = await self.approval(approval_id)
         if card.stands_until <= self._clock():
             raise refusals.stands_no_more(card)
-        self._approvals[approval_id] = card.revoked()
+        self._approvals.put(card.revoked())
         self._audit.extend([refusals.revoked_row(card, by, self._clock())])
         return card.revoked()
 
@@ -232,9 +275,7 @@ class MemoryStore:
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        wanted = (project, thread)
-        ended = (kept for kept in self._ended if thread and (kept.opening.project, kept.opening.thread) == wanted)
-        return tuple(message for kept in ended for message in self._history(kept))
+        return self._threads.read(project, thread)
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
         cards: Iterator[CallCard]
@@ -247,21 +288,10 @@ class MemoryStore:
     async def audit_log(
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
     ) -> list[AuditRow]:
-        numbered = zip(range(len(self._audit), after, -1), reversed(self._audit), strict=False)
-        newest = (
-            changed(row, seq=seq)
-            for seq, row in numbered
-            if turn_id in (None, row.turn_id) and tool in (None, row.tool)
-        )
-        return list(islice(newest, max(limit, 0)))[::-1]
+        return self._audit.newest(turn_id, tool, limit, after)
 
     async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
-        """Nobody can reach into this log, so its chain is made when it is asked for."""
-        head, chained = BEGINNING, []
-        for number, row in enumerate(audit_rows(self._audit), 1):
-            head = link(head, row)
-            chained.append((number, row, head))
-        return walk(chained, frozenset(seqs))
+        return self._audit.chain(seqs)
 
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
         own = sorted((name, tool) for (whose, name), tool in self._tools.items() if whose == project)
@@ -296,7 +326,7 @@ class MemoryStore:
 
     async def keep(self, data: bytes) -> str:
         handle = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        self._bodies[handle] = bytes(data)
+        self._bodies.add(handle, bytes(data))
         return handle
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
@@ -349,7 +379,7 @@ class MemoryStore:
         cards = self._cards.setdefault(card.turn_id, {})
         if card.call.id not in cards:
             cards[card.call.id] = card if card.result is None else changed(card, result=None)
-            self._card_order.append((card.turn_id, card.call.id))
+            self._card_order[card.turn_id, card.call.id] = None
         if card.result is not None and cards[card.call.id].result is None:
             self._end_call(card, card.result)
         return cards[card.call.id]
@@ -362,6 +392,58 @@ class MemoryStore:
         if tool is None:
             tool = self._tools[counted] = _Tool()
         tool.newest_ms.append(tool.tally.add(result, self._clock()))
+        if result.handle:
+            self._bodies.hold(named_bodies((result,)))
+        if card.turn_id not in self._turns:
+            self._keep_past(self._past_call(cards[card.call.id]))
+
+    def _keep_thread(self, kept: _Kept) -> None:
+        in_use = frozenset((one.opening.project, one.opening.thread) for one in self._open.values())
+        whose = (kept.opening.project, kept.opening.thread)
+        if dropped := self._threads.add(whose, self._history(kept), in_use):
+            _log.warning(
+                "the memory store is full: %d threads that were spoken in least recently were dropped, and their next "
+                "turn begins without a history; give MemoryStore a larger max_bytes, or use a SqliteStore",
+                dropped,
+            )
+
+    def _past_of(self, kept: _Kept) -> _Past:
+        turn, cards = kept.opening, self._cards.get(kept.opening.id, {}).values()
+        words = len(turn.question) + len(turn.system) + len(turn.messages) * _POINTER
+        bodies = named_bodies(card.result for card in cards)
+        weight = words + sum(map(weigh_message, kept.said)) + sum(map(weigh_card, cards)) + self._bodies.weight(bodies)
+        return _Past(turn.id, "", max(len(cards), 1), weight, bodies)
+
+    def _past_call(self, card: CallCard) -> _Past:
+        bodies = named_bodies((card.result,))
+        return _Past(card.turn_id, card.call.id, 1, weigh_card(card) + self._bodies.weight(bodies), bodies)
+
+    def _keep_past(self, newest: _Past) -> None:
+        """Keep what has ended, and drop the oldest that is beyond the limits. A turn with a pending approval stays."""
+        self._past.append(newest)
+        self._past_calls += newest.calls
+        self._past_weight += newest.weight
+        pending: list[_Past] = []
+        while len(self._past) > 1 and (self._past_calls > self._max_calls or self._past_weight > self._max_bytes):
+            oldest = self._past.popleft()
+            if self._approvals.are_pending(oldest.turn_id, self._clock()):
+                pending.append(oldest)
+            else:
+                self._drop(oldest)
+        self._past.extendleft(reversed(pending))
+
+    def _drop(self, past: _Past) -> None:
+        self._past_calls -= past.calls
+        self._past_weight -= past.weight
+        self._bodies.let_go(past.bodies)
+        cards = self._cards.get(past.turn_id, {})
+        for call_id in [past.call_id] if past.call_id else list(cards):
+            del cards[call_id], self._card_order[past.turn_id, call_id]
+        if not cards:
+            self._cards.pop(past.turn_id, None)
+            self._turns.pop(past.turn_id, None)
+            self._lent.pop(past.turn_id, None)
+            self._approvals.drop_turn(past.turn_id, self._clock())
 
     def _touch(self, kept: _Kept, state: str | None = None) -> None:
         kept.state = state or kept.state

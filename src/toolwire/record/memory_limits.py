@@ -1,0 +1,253 @@
+"""What the memory store keeps of the past, within limits: the newest audit rows, the threads last spoken in, bodies.
+
+Python cannot say cheaply what an object weighs. The weights here are estimates of the right order, made once for each
+value: text counts by its characters, everything around it by a fixed amount.
+"""
+
+import re
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from toolwire.protocol.approvals import ApprovalCard, ApprovalState
+from toolwire.protocol.calls import Block, ToolResult
+from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.values import changed
+from toolwire.record.chain import BEGINNING, AuditChain, link, walk
+from toolwire.record.rows import audit_rows
+
+MAX_CALLS = 10_000
+MAX_BYTES = 64 << 20
+AUDIT_ROWS_PER_CALL = 4
+_ITEM, _MESSAGE, _CARD, _ROW = 64, 512, 1024, 512
+_NEWEST_LOOSE = 256
+_HANDLES = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
+def weigh(value: Any) -> int:
+    """About how many bytes a plain value takes."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return _ITEM + len(value)
+    if kind is dict:
+        return _ITEM + sum(_ITEM + len(key) + weigh(item) for key, item in value.items())
+    if kind is list or kind is tuple:
+        return _ITEM + sum(map(weigh, value))
+    return _ITEM // 2
+
+
+def weigh_result(result: ToolResult) -> int:
+    shown = sum(map(_weigh_block, result.content))
+    return _MESSAGE + shown + len(result.stderr) + (0 if result.structured is None else weigh(result.structured))
+
+
+def weigh_card(card: CallCard) -> int:
+    call = card.call
+    raw = len(call.raw) if isinstance(call.raw, str) else 0
+    return _CARD + raw + weigh(call.arguments) + (weigh_result(card.result) if card.result else 0)
+
+
+def weigh_message(message: Message) -> int:
+    match message:
+        case Reply():
+            words = len(message.content) + len(message.reasoning)
+            return _MESSAGE * (1 + len(message.calls)) + words + weigh(message.carry)
+        case ResultsMessage(results):
+            return _MESSAGE + sum(map(weigh_result, results))
+        case Note(text):
+            return _MESSAGE + len(text)
+    return _MESSAGE + len(message.text) + sum(map(_weigh_block, message.parts))
+
+
+def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
+    """The handles of the bodies that results name: each its own, and those in the sentences around it."""
+    named = (result for result in results if result is not None and result.handle)
+    return tuple(name for result in named for name in dict.fromkeys((result.handle, *_HANDLES.findall(result.text))))
+
+
+def _weigh_block(block: Block) -> int:
+    return _ITEM + len(getattr(block, "text", "")) + len(getattr(block, "data", ""))
+
+
+class AuditTail:
+    """The newest rows of an audit log. Dropped rows stay counted, so that every row keeps its number."""
+
+    def __init__(self, max_rows: float, max_bytes: float) -> None:
+        self._max_rows, self._max_bytes = min(max_rows, max_bytes / _ROW), max_bytes
+        self._rows: deque[AuditRow] = deque()
+        self._detail_bytes = 0
+        self._dropped = 0
+        self._head: str | None = None  # the digest of the newest dropped row, from the first question about it on
+
+    def extend(self, rows: Sequence[AuditRow]) -> None:
+        self._rows.extend(rows)
+        for row in rows:
+            if row.detail:
+                self._detail_bytes += weigh(row.detail)
+        while self._rows and (len(self._rows) > self._max_rows or self._detail_bytes > self._max_bytes):
+            self._drop_oldest()
+
+    def newest(self, turn_id: str | None, tool: str | None, limit: int, after: int) -> list[AuditRow]:
+        last = self._dropped + len(self._rows)
+        numbered = zip(range(last, after, -1), reversed(self._rows), strict=False)
+        wanted = (
+            changed(row, seq=seq)
+            for seq, row in numbered
+            if turn_id in (None, row.turn_id) and tool in (None, row.tool)
+        )
+        return list(islice(wanted, max(limit, 0)))[::-1]
+
+    def chain(self, seqs: Sequence[int]) -> AuditChain:
+        """The chain, made when it is asked for, since no other program can reach into this log.
+
+        It costs a digest for each row. So what was dropped before the first question counts as its beginning, and what
+        is dropped afterwards is linked, so that digests that were given out stay true.
+        """
+        head = self._head = BEGINNING if self._head is None else self._head
+        chained = []
+        for number, row in enumerate(audit_rows(self._rows), self._dropped + 1):
+            head = link(head, row)
+            chained.append((number, row, head))
+        return walk(chained, frozenset(seqs), after=(self._dropped, self._head))
+
+    def _drop_oldest(self) -> None:
+        row = self._rows.popleft()
+        self._dropped += 1
+        if row.detail:
+            self._detail_bytes -= weigh(row.detail)
+        if self._head is not None:
+            self._head = link(self._head, audit_rows([row])[0])
+
+
+class Bodies:
+    """Large bodies by their handles. One stays as long as a result that is kept names it.
+
+    A body is kept before the result that names it: until then it is loose. Of the loose ones the newest stay.
+    """
+
+    def __init__(self, max_bytes: float) -> None:
+        self._max_bytes = max_bytes
+        self._bodies: dict[str, bytes] = {}
+        self._holders: dict[str, int] = {}
+        self._loose: OrderedDict[str, None] = OrderedDict()
+        self._loose_bytes = 0
+
+    def add(self, handle: str, body: bytes) -> None:
+        if handle not in self._bodies:
+            self._bodies[handle] = body
+            self._loose[handle] = None
+            self._loose_bytes += len(body)
+            self._drop_loose()
+
+    def get(self, handle: str) -> bytes | None:
+        return self._bodies.get(handle)
+
+    def weight(self, names: Iterable[str]) -> int:
+        return sum(len(self._bodies.get(name, b"")) for name in names)
+
+    def hold(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._loose:
+                del self._loose[name]
+                self._loose_bytes -= len(self._bodies[name])
+            self._holders[name] = self._holders.get(name, 0) + 1
+
+    def let_go(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._holders[name] -= 1
+            if not self._holders[name]:
+                del self._holders[name]
+                self._bodies.pop(name, None)
+
+    def _drop_loose(self) -> None:
+        while self._loose_bytes > self._max_bytes and len(self._loose) > _NEWEST_LOOSE:
+            name, _ = self._loose.popitem(last=False)
+            self._loose_bytes -= len(self._bodies.pop(name))
+
+
+class Thread:
+    """What was said in the ended turns of a thread."""
+
+    __slots__ = ("bodies", "messages", "weight")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.bodies: list[str] = []
+        self.weight = 0
+
+
+class Threads:
+    """The threads of all projects, within a limit. Beyond it the one goes that was spoken in least recently."""
+
+    def __init__(self, bodies: Bodies, max_bytes: float) -> None:
+        self._max_bytes = max_bytes
+        self._bodies = bodies
+        self._threads: OrderedDict[tuple[str, str], Thread] = OrderedDict()
+        self._weight = 0
+
+    def read(self, project: str, name: str) -> tuple[Message, ...]:
+        thread = self._threads.get((project, name)) if name else None
+        return tuple(thread.messages) if thread else ()
+
+    def add(self, key: tuple[str, str], messages: Sequence[Message], in_use: frozenset[tuple[str, str]]) -> int:
+        """Add what was said in a turn; gives back how many threads had to go. Those `in_use` stay."""
+        thread = self._threads.setdefault(key, Thread())
+        self._threads.move_to_end(key)
+        named = named_bodies(result for one in messages if isinstance(one, ResultsMessage) for result in one.results)
+        weight = sum(map(weigh_message, messages)) + self._bodies.weight(named)
+        thread.messages += messages
+        thread.bodies += named
+        thread.weight += weight
+        self._weight += weight
+        self._bodies.hold(named)
+        return self._drop_beyond(in_use | {key}) if self._weight > self._max_bytes else 0
+
+    def _drop_beyond(self, in_use: frozenset[tuple[str, str]]) -> int:
+        droppable = [key for key in self._threads if key not in in_use]
+        dropped = 0
+        for key in droppable:
+            if self._weight <= self._max_bytes:
+                break
+            gone = self._threads.pop(key)
+            self._weight -= gone.weight
+            self._bodies.let_go(gone.bodies)
+            dropped += 1
+        return dropped
+
+
+class Questions:
+    """Approval cards in the order in which they were opened, found by id or by call."""
+
+    def __init__(self) -> None:
+        self._cards: dict[str, ApprovalCard] = {}
+        self._by_turn: dict[str, dict[str, str]] = {}
+        self._left: set[str] = set()
+
+    def put(self, card: ApprovalCard) -> None:
+        self._cards[card.id] = card
+        self._by_turn.setdefault(card.turn_id, {})[card.call_id] = card.id
+
+    def get(self, approval_id: str) -> ApprovalCard | None:
+        return self._cards.get(approval_id)
+
+    def about(self, turn_id: str, call_id: str) -> ApprovalCard | None:
+        found = self._by_turn.get(turn_id, {}).get(call_id)
+        return self._cards[found] if found else None
+
+    def newest(self) -> Iterator[ApprovalCard]:
+        return reversed(self._cards.values())
+
+    def are_pending(self, turn_id: str, now: float) -> bool:
+        """Whether a question of this turn is still open."""
+        cards = (self._cards[one].at(now) for one in self._by_turn.get(turn_id, {}).values())
+        return any(card.state is ApprovalState.OPEN for card in cards)
+
+    def drop_turn(self, turn_id: str, now: float) -> None:
+        """Forget the questions of a turn, except those whose answer is for a pattern and still counts."""
+        if turn_id in self._by_turn:
+            self._left.update(self._by_turn.pop(turn_id).values())
+        for approval_id in [one for one in self._left if self._cards[one].stands_until <= now]:
+            self._left.remove(approval_id)
+            del self._cards[approval_id]
