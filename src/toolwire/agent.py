@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolwire.allowance import Allowance, lends
@@ -23,7 +22,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
-from toolwire.protocol.values import changed, quick
+from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project

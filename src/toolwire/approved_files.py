@@ -5,7 +5,7 @@ this content only. They are taken once more right before the command runs.
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolwire.decide.command_files import CommandFiles, command_files
 from toolwire.decide.matching import FOLDER_ARGUMENT, SHELL_ARGUMENT
@@ -15,7 +15,7 @@ from toolwire.define.canonical import digest
 from toolwire.execute.file_digests import FileDigests, file_digests
 from toolwire.protocol.calls import Allowed, NeedsApproval
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, dataclass
 
 _SHOWN_DIGITS = 12
 _MOST_SHOWN = 8

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import Protocol
@@ -29,7 +28,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, Effect
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, making, quick
+from toolwire.protocol.values import changed, dataclass, making, quick
 from toolwire.record.contract import Store
 from toolwire.returning import is_plain, returned
 

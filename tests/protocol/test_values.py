@@ -1,13 +1,14 @@
 """Values made quickly mean what the plain dataclass means."""
 
 import copy
+import dataclasses
 import pickle
-from dataclasses import FrozenInstanceError, dataclass, field, replace
+from dataclasses import FrozenInstanceError, field, fields, replace
 from typing import Any
 
 import pytest
 
-from toolwire.protocol.values import changed, changing, making, quick
+from toolwire.protocol.values import changed, changing, dataclass, making, quick
 
 
 @quick
@@ -18,7 +19,7 @@ class Point:
     tags: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plain:
     x: int
     y: int = 2
@@ -71,3 +72,88 @@ def test_values_can_be_copied_pickled_and_matched() -> None:
     match value:
         case Point(x, y):
             assert (x, y) == (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Everything that a frozen class of ours makes use of."""
+
+    name: str
+    pages: list[Any] = field(default_factory=list, repr=False)
+    seen: int = field(default=0, compare=False)
+    made: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "made", self.name.upper())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StandardCard:
+    """The same with the standard library's decorator."""
+
+    name: str
+    pages: list[Any] = field(default_factory=list, repr=False)
+    seen: int = field(default=0, compare=False)
+    made: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "made", self.name.upper())
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    only: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+@dataclass(slots=True)
+class Tally:
+    count: int = 0
+
+
+@pytest.mark.parametrize("kind", [Card, StandardCard])
+def test_our_dataclass_means_what_the_standard_one_means(kind: Any) -> None:
+    value = kind("a", [1], seen=3)
+    assert (value.name, value.pages, value.seen, value.made) == ("a", [1], 3, "A")
+    assert value == kind("a", [1], seen=4) != kind("b", [1])
+    assert value != Point(1)
+    assert value != "a"
+    assert kind("a").pages is not kind("a").pages
+    assert repr(value) == f"{kind.__name__}(name='a', seen=3, made='A')"
+    assert replace(value, name="b").made == "B"
+    assert copy.copy(value) == copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
+    assert [part.name for part in fields(kind)] == ["name", "pages", "seen", "made"]
+    assert kind.__match_args__ == ("name", "pages", "seen")
+    assert not hasattr(value, "__dict__")
+    for wrong in ({}, {"name": "a", "made": "b"}, {"name": "a", "other": 1}):
+        with pytest.raises(TypeError):
+            kind(**wrong)
+    with pytest.raises(FrozenInstanceError):
+        value.name = "b"
+    with pytest.raises(FrozenInstanceError):
+        del value.name
+    with pytest.raises(TypeError):
+        hash(value)  # as its list
+
+
+def test_frozen_values_with_one_field_or_none_are_equal_and_hash_by_it() -> None:
+    assert {One(1), One(1), One(2), Nothing(), Nothing()} == {One(1), One(2), Nothing()}
+
+
+def test_a_value_that_contains_itself_can_be_shown() -> None:
+    value = One([])
+    value.only.append(value)
+    assert repr(value) == "One(only=[...])"
+
+
+def test_a_class_that_is_not_frozen_can_be_assigned_to_and_has_no_hash() -> None:
+    tally = Tally()
+    tally.count += 1
+    assert tally == Tally(1)
+    assert repr(tally) == "Tally(count=1)"
+    with pytest.raises(TypeError):
+        hash(tally)

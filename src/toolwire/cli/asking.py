@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent, Answer
@@ -18,6 +18,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import EndReason
+from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -15,6 +15,7 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.people import Tell
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 

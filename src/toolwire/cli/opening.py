@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Grant, Tool
+from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import DEFAULT, ProjectStore, of_project

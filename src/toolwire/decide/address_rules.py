@@ -1,12 +1,12 @@
 """The rules about addresses that tools hold to on their way: on every redirect, and on what a page asks for. Pure."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from toolwire.decide.addresses import address_fits
 from toolwire.decide.families import Reach, reach
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.values import dataclass
 
 _SOME_PATHS = ("", "-", "-/-?-")
 

@@ -1,12 +1,12 @@
 """The files that a command runs or reads by name, so that their content can be part of what is approved. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from toolwire.decide.shell import Reading, base_name, read_shell
 from toolwire.decide.shell_reach import named_paths
 from toolwire.decide.shell_words import UNKNOWN
+from toolwire.protocol.values import dataclass
 
 _SCRIPTS = ("package.json",)
 # Programs that obey a file which no word of the command names.

@@ -1,9 +1,9 @@
 """Which options of a command are known to do no more than read. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from toolwire.decide.shell_words import UNKNOWN
+from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ All three walk the same rungs, so they cannot disagree.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolwire.decide.policy import Ruling, ruling
@@ -17,7 +16,7 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, So
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Verdict
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.protocol.values import making, quick
+from toolwire.protocol.values import dataclass, making, quick
 
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"

@@ -5,13 +5,13 @@ that open files ask here once more.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from toolwire.decide.families import SHOWING, Reach, reach
 from toolwire.decide.paths import may_hold, path_fits
 from toolwire.protocol.key_files import holds_keys
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.values import dataclass
 
 KEYS = Rule(Verdict.ASK, SHOWING, argument="path", reason="It usually holds keys or passwords")
 """The rule that nobody has to write."""

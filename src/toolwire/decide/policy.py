@@ -5,7 +5,7 @@ call is strict in the direction that is safe: what denies or asks matches genero
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from posixpath import normpath
 from typing import Any
 
@@ -19,7 +19,7 @@ from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell, runs_
 from toolwire.decide.trying import may_be_tried, only_looks
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import LIMIT, Effect, Grant, Tier, Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 SHELL, FILE_READ = "shell", "file_read"
 

@@ -1,9 +1,9 @@
 """Which options of programs that are approved by their first words run another program or other code. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from toolwire.decide.shell_words import UNKNOWN
+from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ run time, a wrapper that is not known, a text that does not parse) is not unders
 import importlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is_sure_heredoc, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 __all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell", "runs_others"]
 

@@ -1,7 +1,6 @@
 """Arguments against a tool's schema: checked at full speed, read losslessly where possible, refused in plain words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -17,7 +16,7 @@ from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
 from toolwire.define.wording import MAX_FAULTS, bounded, told
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import making, quick
+from toolwire.protocol.values import dataclass, making, quick
 
 # A schema that refers to itself is checked only as far as this many steps go: a fraction of a second.
 _MAX_STEPS = 50_000

@@ -7,7 +7,9 @@ tenth of a second to import, at every start of every program.
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from toolwire.protocol.values import dataclass
 
 _GOOGLE = re.compile(r"(?P<what>Args|Arguments|Params|Parameters|Other Parameters|Keyword Arg(?:ument)?s|[A-Z]\w+):")
 _NUMPY = re.compile(r"(?P<what>[A-Z]\w+(?: [A-Z]\w+)?)")

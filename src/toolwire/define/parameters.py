@@ -7,13 +7,13 @@ number, text or choice can be read from the few limits of its parameter.
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolwire.define.nearest import Names
 from toolwire.define.quoting import quoted
 from toolwire.define.schemas import compile_parameters
 from toolwire.define.wording import LIMITS, MISSING, UNKNOWN, VALUE, Choices, Ranked, did_you_mean
+from toolwire.protocol.values import dataclass
 
 _MOST = 64
 _SAYING_NOTHING = frozenset("title description default examples deprecated readOnly writeOnly $comment".split())

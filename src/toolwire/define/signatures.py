@@ -6,7 +6,6 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Union
 
 from pydantic.fields import FieldInfo
@@ -14,6 +13,7 @@ from pydantic.fields import FieldInfo
 from toolwire.define.docstrings import Docs, read_docstring
 from toolwire.errors import DefinitionError
 from toolwire.protocol.context import Context
+from toolwire.protocol.values import dataclass
 
 MISSING: Any = inspect.Parameter.empty
 

@@ -5,14 +5,14 @@ A model reads ranked lines under a header that says how much there is; programs 
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from toolwire.deliver.envelope import Envelope, one_line, write
 from toolwire.deliver.envelope_budget import Budget, ends, pieces
 from toolwire.deliver.envelope_ranking import files_among, hot_zone, kind_of, plain_word
 from toolwire.protocol.calls import Text, ToolResult
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, dataclass
 
 _AS_MANY_AS_FIT = 1_000_000
 _MARK_BYTES = 6

@@ -7,10 +7,11 @@ a line of the envelope are moved out of the first column, so that they fool not 
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolwire.deliver.visible_text import visible
+from toolwire.protocol.values import dataclass
 
 VERSION = 1
 _LINE = "# TE"

@@ -1,7 +1,8 @@
 """How much of an output an agent is shown at once, and the rest of it in pieces of the same size. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from toolwire.protocol.values import dataclass
 
 BUDGETS: Mapping[str, int] = {
     "gemini-shell": 900_000,

@@ -6,14 +6,14 @@ and is never in a card. In whatever comes back the value is taken out again, als
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolwire.deliver.redaction import Redaction
 from toolwire.deliver.url_passwords import NAME as URL_PASSWORD
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
 from toolwire.protocol.tools import LIMIT
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, dataclass
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
 _DEEPEST = 64

@@ -1,9 +1,10 @@
 """What tier a question seems to ask for. A proposal only: the grant's tier is the most it can ever be."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolwire.protocol.tools import Grant, Tier
+from toolwire.protocol.values import dataclass
 
 _RUN = frozenset(
     "write edit change create delete remove rename move install run execute build deploy fix patch commit push "

@@ -4,8 +4,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from toolwire.protocol.values import dataclass
 
 MOST_PATHS = 1_000
 MOST_FILES = 32

@@ -8,7 +8,7 @@ Python behind a `.venv` of the workspace is lent as well, wherever it lies, if i
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import translate
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from toolwire.execute.sandbox.inside import PROGRAMS
 from toolwire.execute.sandbox.workspace import MOST_LENT
 from toolwire.protocol.operations import Command, ExecOps, Listener, Ran
+from toolwire.protocol.values import dataclass
 
 KEYS = (
     "credentials*", ".npmrc", ".yarnrc*", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".ssh", ".aws", ".azure",

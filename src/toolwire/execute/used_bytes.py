@@ -3,9 +3,10 @@
 import errno
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolwire.execute.sandbox.git_guard import STAND_IN_TIME
+from toolwire.protocol.values import dataclass
 
 BLOCK = 512
 _OWN_STATE = ".toolwire"

@@ -1,10 +1,9 @@
 """What a watcher of a turn is told, as it happens."""
 
-from dataclasses import dataclass
-
 from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta, Waiting
 from toolwire.protocol.turns import Ending, EndReason
+from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import attrgetter
 from time import perf_counter
 
@@ -36,7 +35,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed, making
+from toolwire.protocol.values import changed, dataclass, making
 from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.runtime import Runtime
 from toolwire.wire.format_tally import FormatTally, merged, tally

@@ -14,7 +14,6 @@ events over its opening, so resuming after a crash is folding and asking `next_s
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from toolwire.loop.limits import (
     CLOSING_WORDS,
@@ -30,7 +29,7 @@ from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessag
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
-from toolwire.protocol.values import changed, changing, making, quick
+from toolwire.protocol.values import changed, changing, dataclass, making, quick
 
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""

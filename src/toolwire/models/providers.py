@@ -1,8 +1,7 @@
 """The providers that a model string may name: where each is served and which variable holds its key."""
 
-from dataclasses import dataclass
-
 from toolwire.errors import SettingsError
+from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import dataclass
 
 _FORMATTER = Formatter()
 

@@ -2,11 +2,10 @@
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from toolwire.protocol.values import changed, quick
+from toolwire.protocol.values import changed, dataclass, quick
 
 
 class ApprovalState(StrEnum):

@@ -1,12 +1,11 @@
 """A model's request, our decision about it, and what came of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 
 @quick

@@ -1,12 +1,12 @@
 """What is said to a model and what it says: messages, requests, replies, and the pieces of a streamed reply."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from toolwire.protocol.calls import Block, Problem, Source, Text, ToolCall, ToolResult, in_words
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 
 @quick

@@ -2,13 +2,13 @@
 
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 
 def _no_report(message: str, fraction: float | None) -> None:

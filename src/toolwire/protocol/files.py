@@ -2,8 +2,9 @@
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
+
+from toolwire.protocol.values import dataclass
 
 
 class NotAFile(OSError):

@@ -1,8 +1,10 @@
 """What tools do to the world, as contracts: the same tool runs on this machine, in a box, far away or in a test."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
+
+from toolwire.protocol.values import dataclass
 
 MIB = 1024 * 1024
 

@@ -1,9 +1,8 @@
 """How a call can end: the closed lists of statuses and error codes, and what other systems call them."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 
 class Status(StrEnum):

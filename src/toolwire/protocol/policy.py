@@ -1,9 +1,8 @@
 """The operator's rules about calls: what is never done, what a person is asked about, what needs no asking."""
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 TAINTED = "Whoever asks for this has read what strangers may have written"
 """The reason of the rule by which a sub-agent is as wary as the tainted turn that set it to work."""

@@ -1,6 +1,7 @@
+from toolwire.protocol.values import dataclass
+
 """What a call read and wrote, and what is known of things that a turn wrote after it had read untrusted content."""
 
-from dataclasses import dataclass
 
 FILE, FOLDER, TODOS = "file:", "folder:", "todos:"
 

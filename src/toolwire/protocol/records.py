@@ -1,11 +1,11 @@
 """What is kept: the record, the call card, and the audit row."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.values import making, quick
+from toolwire.protocol.values import dataclass, making, quick
 
 
 @quick

@@ -1,12 +1,12 @@
 """What a tool is, and what a caller may do with tools."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import Any
 
 from toolwire.protocol.policy import Autonomy, Rule
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 JsonObject = Mapping[str, Any]
 

@@ -1,8 +1,10 @@
 """Where a call went on the network, and where it was not let: a bounded account for the audit log."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from toolwire.protocol.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """The turn: one request from question to deliverable, and where it stops by itself."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 Number = TypeVar("Number", int, float)
 

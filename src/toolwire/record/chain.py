@@ -6,10 +6,12 @@ and a tail can be cut off without a trace: that is what signed checkpoints in a 
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
+
+from toolwire.protocol.values import dataclass
 
 BEGINNING = ""
 _PATIENCE_S = 120.0  # processes write side by side, and clocks are corrected a little

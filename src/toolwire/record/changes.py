@@ -5,14 +5,14 @@ and the audit row about it, are kept all the same.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.turns import Ending, Spending, Turn
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 from toolwire.record import refusals
 from toolwire.record.contract import LoopMetrics, TurnStats
 from toolwire.record.page import LOOP_SUMS, Page

@@ -9,11 +9,12 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.values import dataclass
 from toolwire.record.chain import AuditChain
 from toolwire.record.ownership import (
     FOLDER_FLAGS,

@@ -1,7 +1,6 @@
 """The promise that every store keeps. `tests/record/` runs one suite over all of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from toolwire.protocol.approvals import Approval, ApprovalCard
@@ -10,7 +9,7 @@ from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -17,7 +17,7 @@ from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
-from toolwire.protocol.values import changed, changing
+from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary

@@ -1,10 +1,11 @@
 """One transaction of the SQLite store: what its changes ask is read once, what they add is written together."""
 
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
+from toolwire.protocol.values import dataclass
 from toolwire.record.chain import BEGINNING, link
 from toolwire.record.rows import RESULT, Row, column, read_card
 from toolwire.record.tally import ToolTally

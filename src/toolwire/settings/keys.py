@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
+from toolwire.protocol.values import dataclass
 from toolwire.settings.schema import AgentSettings, Profile, Section, Settings
 
 NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings}

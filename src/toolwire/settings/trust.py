@@ -7,7 +7,6 @@ kind counts only once the user has trusted it, for one path and one content.
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, get_args
 from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
+from toolwire.protocol.values import dataclass
 from toolwire.record.ownership import TRUST_VARIABLE
 from toolwire.settings.imports import reached
 from toolwire.settings.keys import known_keys, pattern_of

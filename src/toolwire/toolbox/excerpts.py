@@ -1,8 +1,9 @@
 """A part of a text file, read as a stream: only as much as is asked for is ever held."""
 
 import codecs
-from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
+
+from toolwire.protocol.values import dataclass
 
 BLOCK = 64 * 1024
 LONGEST_LINE = 4000

@@ -1,11 +1,10 @@
 """Sets of tools for a purpose, each made from what its tools touch."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, dataclass
 from toolwire.toolbox.files import read_tool
 from toolwire.toolbox.finding import find_tool, glob_tool, list_tool, stat_tool
 from toolwire.toolbox.local_files import LocalFiles

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolwire.errors import ToolFailure
 from toolwire.execute.egress.outward import way_out
@@ -13,7 +13,7 @@ from toolwire.execute.watched import Look, watched
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import MIB, Command, ExecOps, Ran
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.values import changed
+from toolwire.protocol.values import changed, dataclass
 from toolwire.toolbox.shell import WayOut, by_address_rules, last_line
 
 MOST_JOBS = 16

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import dataclass
 from toolwire.toolbox.paging import Keeper, from_store, more_tool
 from toolwire.toolbox.question import Ask
 

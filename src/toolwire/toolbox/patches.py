@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from toolwire.protocol.values import dataclass
 
 LONGEST_PATCH = 4_000_000
 MOST_FILES = 200

@@ -2,8 +2,9 @@
 
 import errno
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from toolwire.protocol.values import dataclass
 from toolwire.record.ownership import is_signed, read_file, signature
 
 LARGEST_PLAN = 8 * 1024 * 1024

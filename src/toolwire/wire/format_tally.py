@@ -1,12 +1,11 @@
 """How well each format works for each model, counted reply by reply: what was offered and what came back."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import Reply
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 KEPT_NAMES = 20
 LONGEST_NAME = 64

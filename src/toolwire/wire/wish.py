@@ -1,9 +1,8 @@
 """What somebody wishes about the formats in which a model is spoken to."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from toolwire.protocol.values import quick
+from toolwire.protocol.values import dataclass, quick
 
 AUTO = "auto"
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from toolwire.protocol.values import dataclass
 
 MIB = 1024 * 1024
 

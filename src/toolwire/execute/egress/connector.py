@@ -5,10 +5,10 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from toolwire.execute.egress.addresses import why_not_public
 from toolwire.execute.egress.hosts import Address, Host
+from toolwire.protocol.values import dataclass
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 """All addresses of a name, as text. Raises OSError when there are none."""

@@ -1,6 +1,7 @@
+from toolwire.protocol.values import dataclass
+
 """Reading the name in the first words of a TLS connection, without taking part in it."""
 
-from dataclasses import dataclass
 
 LONGEST_HELLO = 32 * 1024
 _HANDSHAKE = 22

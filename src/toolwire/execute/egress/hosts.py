@@ -2,9 +2,10 @@
 
 import ipaddress
 import string
-from dataclasses import dataclass
 
 import idna
+
+from toolwire.protocol.values import dataclass
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -1,10 +1,10 @@
 """Reading a URL into the place it names. Strict: what two readers could understand differently is refused."""
 
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
 from toolwire.execute.egress.rules import USUAL_PORTS, Asked
+from toolwire.protocol.values import dataclass
 
 LONGEST_URL = 8192
 _ENDS_AUTHORITY = "/?#"

@@ -10,11 +10,11 @@ carries a secret is held to the hosts of that secret in this way; `&` alone leav
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from toolwire.execute.egress.addresses import why_not_public
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
 from toolwire.protocol.tools import LIMIT, limits_of
+from toolwire.protocol.values import dataclass
 
 USUAL_PORTS = {"https": 443, "http": 80}
 MOST_RULES = 1000

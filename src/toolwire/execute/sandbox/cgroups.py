@@ -5,10 +5,10 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolwire.protocol.operations import ExecLimits
+from toolwire.protocol.values import dataclass
 
 PREFIX = "toolwire-"
 _CONTROLLERS = ("memory", "pids", "cpu")

@@ -5,12 +5,13 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from toolwire.execute.sandbox.cgroups import Group
 from toolwire.execute.sandbox.starter import Streams, spawn
 from toolwire.protocol.operations import Command
+from toolwire.protocol.values import dataclass
 
 _GONE_WITHIN_S = 5.0
 

@@ -10,7 +10,7 @@ note (`git_notes.py`), so that the next box finds what a killed toolwire could n
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from toolwire.errors import SandboxUnavailable
@@ -26,6 +26,7 @@ from toolwire.execute.sandbox.git_settings import Obeyed, Repository, Setting, o
 from toolwire.execute.sandbox.git_state import unsafe_steps
 from toolwire.execute.sandbox.nested import find_submodules, git_folder_at, inside, is_bare_workspace
 from toolwire.protocol.obeyed import HELD_BACK
+from toolwire.protocol.values import dataclass
 
 STAND_IN_TIME = 1
 """When stand-ins, which are empty, were changed last: how they are known."""

@@ -9,8 +9,9 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from threading import Lock
+
+from toolwire.protocol.values import dataclass
 
 MOST_LINKS = 50_000
 _MOST_CANDIDATES = 400_000

@@ -7,7 +7,6 @@ digests and no content: whatever is not as it was is moved aside, and nothing is
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from toolwire.execute.sandbox.cgroups import own_name, owner_lives
 from toolwire.execute.sandbox.git_guard import Baseline, GitGuard
 from toolwire.execute.sandbox.git_links import target_of
 from toolwire.execute.sandbox.git_settings import Repository, parse_settings
+from toolwire.protocol.values import dataclass
 
 _LONGEST = 4 * 1024 * 1024
 _SUFFIX = ".json"

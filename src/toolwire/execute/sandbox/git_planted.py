@@ -8,12 +8,13 @@ has made stays only while nothing in it can start a program, and one that was th
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, names_beneath, read_beneath
 from toolwire.execute.sandbox.git_settings import parse_settings
 from toolwire.execute.sandbox.git_state import unsafe_steps
+from toolwire.protocol.values import dataclass
 
 GIT = ".git"
 _LONGEST = 1024 * 1024

@@ -11,9 +11,11 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
+
+from toolwire.protocol.values import dataclass
 
 GIT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _MOST_FILES = 60

@@ -9,11 +9,11 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from secrets import token_hex
 
 from toolwire.execute.sandbox.obeyed_scan import make_accessible
 from toolwire.protocol.obeyed import HELD_BACK
+from toolwire.protocol.values import dataclass
 
 _NAMED = re.compile(rf"(?P<name>.+)\.{HELD_BACK}-[0-9a-f]{{8}}\Z", re.DOTALL)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

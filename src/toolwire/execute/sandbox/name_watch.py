@@ -10,7 +10,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, unsafe_in
@@ -18,6 +18,7 @@ from toolwire.execute.sandbox.held_back import HeldBack, move_aside, restore_lin
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
 from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
 from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
+from toolwire.protocol.values import dataclass
 
 _GRACE_S = 1.0  # a command that is about to end should find what it has made where it made it
 _PATIENCE = 20  # looking takes at most so small a part of the time

@@ -8,11 +8,12 @@ held back: its `.git` is moved aside, nothing of it is lost, and git passes it b
 import os
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, open_folder, read_beneath
 from toolwire.execute.sandbox.git_index import Links, links_of
 from toolwire.execute.sandbox.git_settings import Repository
+from toolwire.protocol.values import dataclass
 
 _LONGEST_POINTER = 4096
 _BARE_HAS = ("HEAD", "objects", "refs")

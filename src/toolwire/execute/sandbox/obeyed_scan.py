@@ -9,12 +9,13 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 
 from toolwire.protocol.key_files import is_key_file, is_key_folder
 from toolwire.protocol.obeyed import Obeyed, class_in, is_ordinary, is_own_state, plain_name
+from toolwire.protocol.values import dataclass
 
 MOST_FOLDERS = 100_000
 _MOST_REMEMBERED = 300_000

@@ -10,12 +10,12 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names
 from toolwire.protocol.obeyed import Obeyed
+from toolwire.protocol.values import dataclass
 
 _LATER_NS = 3_000_000_000
 _LONGEST = 4 * 1024 * 1024

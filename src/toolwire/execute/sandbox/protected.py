@@ -12,7 +12,7 @@ import os
 import pwd
 import stat
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -25,6 +25,7 @@ from toolwire.execute.sandbox.git_notes import recover, remove_note, write_note
 from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
 from toolwire.execute.sandbox.name_watch import NameWatch, link_target, look_at_names, watch_names
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
+from toolwire.protocol.values import dataclass
 
 _ALWAYS = ".git/hooks .git/config .toolwire"
 _WHEN_THERE = ".git/config.worktree .git/modules .hg"

@@ -11,7 +11,6 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
 from toolwire.execute.sandbox.plan import Plan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
+from toolwire.protocol.values import dataclass
 
 MOST_CHANGES = 5
 UPPER, WORK = "upper", "work"

@@ -5,11 +5,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from toolwire.errors import SandboxUnavailable
+from toolwire.protocol.values import dataclass
 
 Value = TypeVar("Value")
 

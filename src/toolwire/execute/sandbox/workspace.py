@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -14,6 +14,7 @@ from toolwire.execute.sandbox.protected import PROTECTED, SECRET, Guard, guard
 from toolwire.execute.sandbox.scratch import Scratch, lay_over, open_scratch
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.protocol.operations import Command
+from toolwire.protocol.values import dataclass
 
 STAGE = "/run/toolwire"
 """Where root mounts a workspace, in a mount namespace that only the box's launcher sees."""
