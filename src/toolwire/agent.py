@@ -18,6 +18,7 @@ from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
 from toolwire.people import QUESTIONS, Approve, Tell
+from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
@@ -247,7 +248,7 @@ class Agent:
         """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
         await self._look_around()
         history = await self.store.thread(thread) if thread else ()
-        grant = unlock(self.grant, question) if self._tier_by_intent and not alone else self.grant
+        grant = unlock(self.grant, own_words(question)) if self._tier_by_intent and not alone else self.grant
         turn = Turn(
             id=self.runtime.new_id(),
             project=self.project,

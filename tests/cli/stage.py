@@ -108,6 +108,9 @@ class Script:
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     gates: dict[int, threading.Event] = field(default_factory=dict)
     pause_s: str = ""
+    held_back: int = 0
+    """After so many pieces, a streamed answer waits until `go_on` is set."""
+    go_on: threading.Event = field(default_factory=threading.Event)
 
     def wait_for_request(self, process: "subprocess.Popen[bytes]") -> None:
         """Until the process has sent its next request; one that does not is shown with what it said."""
@@ -145,19 +148,23 @@ def scripted(*lines: Any) -> Iterator[Script]:
             if isinstance(line, int):
                 self._send(line, "application/json", b'{"error": {"message": "as the script says"}}')
             elif streamed:
-                chunks = b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in _chunks(line))
-                self._send(200, "text/event-stream", chunks + b"data: [DONE]\n\n")
+                chunks = [b"data: " + json.dumps(c).encode() + b"\n\n" for c in _chunks(line)] + [b"data: [DONE]\n\n"]
+                at_once = script.held_back or len(chunks)
+                self._send(200, "text/event-stream", b"".join(chunks[:at_once]), b"".join(chunks[at_once:]))
             else:
                 self._send(200, "application/json", json.dumps(_whole(line)).encode())
 
-        def _send(self, status: int, kind: str, body: bytes) -> None:
+        def _send(self, status: int, kind: str, body: bytes, later: bytes = b"") -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) + len(later)))
             if script.pause_s and status != 200:
                 self.send_header("Retry-After", script.pause_s)
             self.end_headers()
             self.wfile.write(body)
+            if later:
+                script.go_on.wait(LIMIT_S)
+                self.wfile.write(later)
 
         def log_message(self, *args: Any) -> None:
             """Silence."""
@@ -170,7 +177,7 @@ def scripted(*lines: Any) -> Iterator[Script]:
     try:
         yield script
     finally:
-        for gate in script.gates.values():
+        for gate in (*script.gates.values(), script.go_on):
             gate.set()
         server.shutdown()
         server.server_close()
@@ -215,24 +222,29 @@ def _whole(line: Any) -> dict[str, Any]:
 
 
 class Terminal:
-    """A command at a real pseudo-terminal of 80 columns: type to it, and wait for what it shows."""
+    """A command at a real pseudo-terminal of 80 columns: type to it, and wait for what it shows.
 
-    def __init__(self, stage: Stage, *words: str, **environ: str) -> None:
+    Its standard output can go to the file `out` instead.
+    """
+
+    def __init__(self, stage: Stage, *words: str, columns: int = 80, out: Path | None = None, **environ: str) -> None:
         self.seen = ""
         self._read = 0
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        shown = slave if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
         self.process = subprocess.Popen(
             stage.command(*words),
             cwd=stage.folder,
             env=stage._environ({"TERM": "xterm-256color", **environ}),
             stdin=slave,
-            stdout=slave,
+            stdout=shown,
             stderr=slave,
             start_new_session=True,
             preexec_fn=_take_terminal,
         )
-        os.close(slave)
+        for handle in {slave, shown}:
+            os.close(handle)
 
     def __enter__(self) -> "Terminal":
         return self

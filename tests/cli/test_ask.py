@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -292,7 +293,7 @@ def test_at_a_terminal_the_answer_is_streamed_once(stage: Stage) -> None:
 
 @pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
 def test_a_terminal_without_colours_gets_none(stage: Stage, variable: str) -> None:
-    plain = {"NO_COLOR": "1"} if variable == "NO_COLOR" else {"TERM": "dumb"}
+    plain: dict[str, Any] = {"NO_COLOR": "1"} if variable == "NO_COLOR" else {"TERM": "dumb"}
     with scripted(MULTIPLY, "437.") as model, Terminal(stage, "ask", "23*19?", *model.flags, **plain) as terminal:
         assert terminal.end() == Exit.DONE
     assert "\x1b" not in terminal.seen

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from typing import Any
 
 from tests.cli.stage import Stage, Terminal, scripted
 from toolwire.cli.exits import Exit
@@ -56,3 +57,77 @@ def test_at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_the_chat(stage: Stage)
     assert "Traceback" not in terminal.seen
     assert "And now?" in (stage.folder / ".toolwire" / "history").read_text()
     assert "Are you there?" not in json.dumps(model.requests[1]["messages"])
+
+
+PASTE = 'Traceback:\n  File "a.py"\n/usr/bin/python\n"""doc"""\nKeyError \\'
+
+
+def said(request: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in request["messages"] if message["role"] == "user"]
+
+
+def test_a_paste_of_several_lines_is_one_message(stage: Stage) -> None:
+    with scripted("A missing key.", "Yes.") as model, Terminal(stage, "chat", *model.flags) as terminal:
+        terminal.wait_for("\x1b[?2004h")  # the terminal is told to mark pastes
+        terminal.wait_for("›")
+        terminal.type(f"\x1b[200~{PASTE}\x1b[201~")
+        terminal.wait_for("KeyError")
+        terminal.type("\n")
+        terminal.wait_for("A missing key.")
+        terminal.wait_for("›")
+        terminal.type("Sure?\n")
+        terminal.wait_for("Yes.")
+        terminal.wait_for("›")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    assert [said(request) for request in model.requests] == [[PASTE], [PASTE, "Sure?"]]
+
+
+def test_a_message_of_several_lines_can_be_typed(stage: Stage) -> None:
+    with scripted("One.", "Two.") as model, Terminal(stage, "chat", *model.flags) as terminal:
+        for keys in ("first \\\n", "second\n"):
+            terminal.wait_for("› " if "first" in keys else "… ")
+            terminal.type(keys)
+        terminal.wait_for("One.")
+        for keys in ('"""\n', "a\n", "\n", 'b"""\n'):
+            terminal.wait_for("› " if keys == '"""\n' else "… ")
+            terminal.type(keys)
+        terminal.wait_for("Two.")
+        terminal.wait_for("›")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    assert said(model.requests[1]) == ["first \nsecond", "a\n\nb"]
+
+
+def test_ctrl_c_gives_up_a_message_of_several_lines(stage: Stage) -> None:
+    with scripted("One.") as model, Terminal(stage, "chat", *model.flags) as terminal:
+        terminal.wait_for("› ")
+        terminal.type('"""wrong\n')
+        terminal.wait_for("… ")
+        terminal.type("\x03")
+        terminal.wait_for("(Ctrl-D or /quit leaves)")
+        terminal.wait_for("› ")
+        terminal.type("right\n")
+        terminal.wait_for("One.")
+        terminal.wait_for("› ")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    assert said(model.requests[0]) == ["right"]
+
+
+def test_messages_of_several_lines_come_through_a_pipe_too(stage: Stage) -> None:
+    with scripted("One.", "Two.") as model:
+        stage.run("chat", *model.flags, stdin=b'a \\\nb\n"""\nc\n\nd\n"""\n')
+    assert said(model.requests[1]) == ["a \nb", "c\n\nd"]
+
+
+def test_where_nothing_marks_a_paste_its_lines_are_one_message_too(stage: Stage) -> None:
+    """Standard output is no terminal here, so no line editor is there that could be told."""
+    with scripted("One.") as model, Terminal(stage, "chat", *model.flags, out=stage.folder / "out") as terminal:
+        terminal.wait_for("› ")
+        terminal.type("a\nb\nc\n")
+        terminal.wait_for("tokens")
+        terminal.wait_for("› ")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    assert said(model.requests[0]) == ["a\nb\nc"]

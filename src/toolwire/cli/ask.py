@@ -28,7 +28,9 @@ from toolwire.cli.options import (
     Replay,
     Resume,
     Root,
+    Stdin,
     Step,
+    Stream,
     System,
     Thread,
     Tier,
@@ -38,18 +40,21 @@ from toolwire.cli.options import (
 from toolwire.cli.options import Trace as TraceFlag
 from toolwire.cli.person import Person
 from toolwire.cli.plain import turn_object
-from toolwire.cli.reading import read_bytes
+from toolwire.cli.reading import FIRST_BYTE_S, SilentInput, decoded, read_piped
 from toolwire.cli.resuming import require_still_granted
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
+from toolwire.protocol.attached_text import attach
 
 LARGEST_QUESTION = 1024 * 1024
 
 Question = Annotated[
     str | None,
     typer.Argument(
-        metavar="QUESTION", help="The question; - reads it from standard input. With --resume: a turn's id."
+        metavar="QUESTION",
+        help="The question; piped text is sent along, or is the question where there is none (or -). "
+        "With --resume: a turn's id.",
     ),
 ]
 
@@ -76,13 +81,16 @@ def ask(
     replay: Replay = None,
     project: Project = "default",
     home: Home = None,
+    stdin: Stdin = None,
+    no_stream: Stream = False,
     trace: TraceFlag = False,
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Answer a question with a model and tools.
 
-    The answer goes to standard output, everything else to standard error. A turn that was interrupted goes on
+    The answer goes to standard output as it is written, everything else to standard error. Text that is piped in is
+    sent along with the question: git diff | toolwire ask "Review this". A turn that was interrupted goes on
     with --resume, with its own limits, and with what both its own grant and the one of now
     allow: no call that has a result runs again.
     """
@@ -90,11 +98,11 @@ def ask(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
         no_tools, step, system, project, tools, resume,
     )  # fmt: skip
-    words = turn_named(question) if resume else read_question(question)
+    words = turn_named(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     began = perf_counter()
-    with Watcher(screen) as watcher:
+    with Watcher(screen, streams=not no_stream) as watcher:
         shown = [Trace(screen, as_json=as_json)] if trace else []
         relay = Relay(*shown, *([] if as_json else [watcher]))
         with tools_kept_quiet(as_json=as_json):
@@ -107,12 +115,31 @@ def ask(
     return Exit.DONE if answer.reason in ENDED_WELL else Exit.FAILED
 
 
-def read_question(words: str | None) -> str:
-    """The question from the command line or standard input. Raises SettingsError when there is none."""
-    asked = read_bytes("-", LARGEST_QUESTION).decode("utf-8", "replace") if words == "-" else words or ""
-    if not asked.strip():
+def read_question(words: str | None, *, stdin: bool | None, as_json: bool) -> str:
+    """The question from the command line, with what was piped in. Raises SettingsError when there is none."""
+    if words == "-":
+        words, stdin = None, True
+    question = (words or "").strip()
+    piped = "" if stdin is False else _piped(patient=stdin is True, as_json=as_json)
+    if not question and not piped.strip():
         raise SettingsError('there is no question; write for example: toolwire ask "What is 23 * 19?"')
-    return asked.strip()
+    if not question:
+        return piped.strip()
+    return attach(question, piped.rstrip()) if piped.strip() else question
+
+
+def _piped(*, patient: bool, as_json: bool) -> str:
+    """What was piped in; nothing where a pipe stays silent, which is told."""
+    try:
+        return decoded(read_piped(LARGEST_QUESTION, patient=patient))
+    except SilentInput:
+        if not as_json:
+            typer.echo(
+                f"Nothing was piped in within {FIRST_BYTE_S:g} s, so standard input is left alone "
+                "(--stdin waits for it, --no-stdin does not look).",
+                err=True,
+            )
+        return ""
 
 
 def _answered(

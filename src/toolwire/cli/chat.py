@@ -2,17 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack
 from difflib import get_close_matches
-from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from uuid_utils import uuid7
 
 from toolwire.agent import Agent
 from toolwire.cli.asking import Flags, agent_of, show_summary
+from toolwire.cli.chat_input import BLOCK, line_editing, next_message
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
 from toolwire.cli.opening import Place, store_of
@@ -45,22 +43,15 @@ from toolwire.cli.watch import Watcher
 from toolwire.disclose.offer import offered
 from toolwire.errors import ToolwireError
 
-try:
-    import readline
-
-    editing: Any = readline
-except ImportError:  # a Python built without it: no history, no editing keys
-    editing = None
-
 HELP = {
     "/help": "show these words",
     "/tools": "show the tools that the model may call",
     "/new": "begin a new conversation",
     "/quit": "leave (so does Ctrl-D); Ctrl-C stops only the answer in progress",
+    "\\": "at the end of a line: the message goes on in the next one",
+    BLOCK: "before and after a message of several lines; a paste is one message anyway",
 }
 HISTORY = "history"
-_LONGEST_HISTORY = 1_000
-_LONGEST_LINE = 1024 * 1024
 
 
 def chat(
@@ -85,7 +76,7 @@ def chat(
     trace: TraceFlag = False,
     no_color: NoColor = False,
 ) -> Exit:
-    """Talk with a model that can use tools. Each line is a question; /help shows the other words."""
+    """Talk with a model that can use tools. Each line or paste is a question; /help shows the other words."""
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
         no_tools, system=system, project=project, tools=tools,
@@ -96,7 +87,7 @@ def chat(
         room = _Room(flags, place, screen, runner, thread, trace=trace)
         try:
             room.open()
-            with _history(place.home / HISTORY):
+            with line_editing(place.home / HISTORY):
                 room.talk()
         finally:
             room.close()
@@ -126,13 +117,13 @@ class _Room:
         self._runner.run(self._stack.aclose())
 
     def talk(self) -> None:
-        """Take lines until their end."""
+        """Take messages until their end."""
         if sys.stdin.isatty():
             tools = "no tools" if self._flags.no_tools else f"{len(self._offered())} tools"
             self._screen.tell(f"{self._agent.model.name} · {tools} · /help for help, Ctrl-D quits", "dim")
-        while (line := _next_line(self._screen)) is not None:
-            words = line.strip()
-            if words.startswith("/"):
+        while (message := next_message(self._screen)) is not None:
+            words = message.strip()
+            if words.startswith("/") and "\n" not in words:
                 if words == "/quit":
                     return
                 self._obey(words)
@@ -179,38 +170,3 @@ class _Room:
 
 def _new_thread() -> str:
     return f"chat-{uuid7()}"
-
-
-def _next_line(screen: Screen) -> str | None:
-    """The next line of the conversation, None at its end. Ctrl-C at the prompt only starts a new line."""
-    if not sys.stdin.isatty():
-        line = sys.stdin.buffer.readline(_LONGEST_LINE).decode("utf-8", "replace")
-        return line or None
-    while True:
-        try:
-            if sys.stdout.isatty():
-                return input("› ")
-            screen.err.print("› ", end="")
-            return input()
-        except KeyboardInterrupt:
-            screen.tell("\n(Ctrl-D or /quit leaves)", "dim")
-        except EOFError:
-            screen.tell("")
-            return None
-
-
-@contextmanager
-def _history(path: Path) -> Iterator[None]:
-    """The lines typed in earlier chats, for the arrow keys. Nothing depends on it."""
-    if editing is None or not sys.stdin.isatty():
-        yield
-        return
-    with suppress(OSError):
-        editing.read_history_file(path)
-    editing.set_history_length(_LONGEST_HISTORY)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            path.touch(mode=0o600)
-            editing.write_history_file(path)

@@ -66,6 +66,17 @@ ToolsFile = Annotated[
 Step = Annotated[
     bool, typer.Option("--step", help="Pause before each further step: go on, say something to the model, or stop.")
 ]
+Stdin = Annotated[
+    bool | None,
+    typer.Option(
+        "--stdin/--no-stdin",
+        help="Wait for piped input, or do not read it. Without either, a pipe that stays silent for 3 s is not read.",
+        show_default=False,
+    ),
+]
+Stream = Annotated[
+    bool, typer.Option("--no-stream", help="Write only the final answer, once it is complete.", show_default=False)
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with an interrupted turn: the newest, or the one named after it.")
 ]

@@ -1,11 +1,27 @@
-"""What a command reads: a file, or standard input for `-`, never more than it can hold."""
+"""What a command reads: a file, or standard input, never more than it can hold."""
 
+import codecs
+import os
+import re
+import select
+import stat
 import sys
 from pathlib import Path
 
 from toolwire.errors import SettingsError
 
 LARGEST_INPUT = 64 * 1024 * 1024
+FIRST_BYTE_S = 3.0
+"""How long a pipe may stay silent before it is taken for one that a parent process left open and never writes to."""
+
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_UNREADABLE = re.compile("[\x01-\x07\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
+_UNREADABLE_SHARE = 0.3
+_ALWAYS_FORGIVEN = 8  # a short text of another encoding is no binary data yet
+
+
+class SilentInput(Exception):
+    """Standard input is an open pipe to which nothing was written."""
 
 
 def read_bytes(file: str, most: int = LARGEST_INPUT) -> bytes:
@@ -19,5 +35,39 @@ def read_bytes(file: str, most: int = LARGEST_INPUT) -> bytes:
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > most:
-        raise SettingsError(f"{'standard input' if file == '-' else file} is larger than {most // 1024:,} KiB")
+        raise SettingsError(
+            f"{'standard input' if file == '-' else file} is larger than {most // 1024:,} KiB; send a part of it"
+        )
     return data
+
+
+def read_piped(most: int, *, patient: bool = False) -> bytes:
+    """What was piped into this process; empty at a terminal and for a device such as /dev/null.
+
+    Raises SettingsError for too much, and SilentInput for a pipe that stays silent, unless the caller is `patient`.
+    """
+    try:
+        handle = sys.stdin.fileno()
+        mode = os.fstat(handle).st_mode
+        if patient:
+            return read_bytes("-", most)
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            if not select.select([handle], [], [], FIRST_BYTE_S)[0]:
+                raise SilentInput
+        elif not stat.S_ISREG(mode):
+            return b""
+    except (OSError, ValueError, AttributeError):  # closed, or not a real stream
+        return b""
+    return read_bytes("-", most)
+
+
+def decoded(data: bytes, name: str = "standard input") -> str:
+    """Text of any common encoding. Raises SettingsError for what is no text."""
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    text = data.decode("utf-8", "replace")
+    most = max(_ALWAYS_FORGIVEN, len(text) * _UNREADABLE_SHARE)
+    if "\0" in text or len(_UNREADABLE.findall(text)) > most:
+        raise SettingsError(f"{name} is binary data, not text; convert it first, e.g. with strings, pdftotext or xxd")
+    return text

@@ -23,27 +23,36 @@ from toolwire.loop.events import (
     TurnEnded,
     TurnStarted,
 )
+from toolwire.protocol.attached_text import attached_text, own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import TextDelta, Waiting
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red")}
 _WIDEST = 160
 _NOTICEABLE_S = 1.0
+_ECHOED_LINES = 3
 
 
 class Watcher:
-    """Shows a turn. Only the answer goes to standard output, and piece by piece only where that is a terminal."""
+    """Shows a turn. Only what the model says goes to standard output, piece by piece where it `streams`."""
 
     def __init__(
-        self, screen: Screen, *, show_question: bool = True, clock: Callable[[], float] = perf_counter
+        self,
+        screen: Screen,
+        *,
+        show_question: bool = True,
+        streams: bool = True,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._screen = screen
+        self._streams = streams
         self._show_question = show_question
         self._clock = clock
         self._running: dict[str, _Running] = {}
         self._thinking: _Running | None = None
         self._model = ""
-        self._streamed: list[str] = []
+        self._streamed = ""
+        self._blanks = ""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -100,33 +109,40 @@ class Watcher:
         if not self._show_question:
             return
         resumed = Text("  (resumed)", "dim") if event.resumed else Text()
-        asked = Text(f"› {one_line(event.question, 1000)}", "bold")
+        asked = Text(f"› {_question(event.question, self._width)}", "bold")
         self._screen.err.print(Text.assemble(asked, resumed), soft_wrap=True)
 
     def _stream(self, text: str) -> None:
-        if not self._screen.streams:
+        if not self._streams:
             return
         self._thinking = None
         self._rest()
-        text = text if self._streamed else text.lstrip()
-        if not text:
-            return
-        self._streamed.append(text)
-        self._screen.out.file.write(clean(text))
-        self._screen.out.file.flush()
+        # Blanks wait for what follows them: those at the end of an answer are not part of it.
+        text = self._blanks + (text if self._streamed else text.lstrip())
+        said = text.rstrip()
+        self._blanks = text[len(said) :]
+        self._write(said)
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._streamed += text
+            self._screen.out.file.write(clean(text))
+            self._screen.out.file.flush()
 
     def _answer(self, answer: str) -> None:
-        """The whole answer, unless it has just been streamed."""
-        streamed = "".join(self._streamed).strip()
-        self._end_line()
-        if streamed != answer:
+        """What of the answer has not been streamed just now."""
+        if answer.startswith(self._streamed) and self._streamed:
+            self._write(answer[len(self._streamed) :])
+            self._end_line()
+        else:
+            self._end_line()
             self._screen.say(answer)
 
     def _end_line(self) -> None:
-        if self._streamed and not self._streamed[-1].endswith("\n"):
+        if self._streamed:
             self._screen.out.file.write("\n")
             self._screen.out.file.flush()
-        self._streamed = []
+        self._streamed = self._blanks = ""
 
     def _finish(self, call: ToolCall, result: ToolResult) -> None:
         self._thinking = None
@@ -193,6 +209,14 @@ def _gist(result: ToolResult, most: int) -> str:
     if isinstance(result.structured, Mapping) and result.ok:
         return arguments_line(result.structured, most)
     return one_line(result.text, most)
+
+
+def _question(text: str, width: int) -> str:
+    """The user's words in a few lines, and how much was sent along with them."""
+    attached = attached_text(text)
+    lines = attached.count("\n") + 1
+    also = f"  (and {lines:,} line{'' if lines == 1 else 's'} of piped text)" if attached else ""
+    return one_line(own_words(text), _ECHOED_LINES * width - 2 - len(also)) + also
 
 
 def _signature(call: ToolCall, width: int) -> str:

@@ -1,11 +1,12 @@
-"""Calls that are only quoted: what a tool gave, and the model repeats word for word, is nobody's request. Pure."""
+"""Calls that are only quoted: what a tool gave or a user sent along, and the model repeats, is not a request. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from html import unescape
 
-from toolwire.protocol.calls import Problem, ToolCall, ToolResult
-from toolwire.protocol.chat import Message, Reply, ResultsMessage
+from toolwire.protocol.attached_text import attached_text
+from toolwire.protocol.calls import Problem, ToolCall
+from toolwire.protocol.chat import Message, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.values import changed
 
 NATIVE = "native"
@@ -15,7 +16,7 @@ _ESCAPED = {"\\n": "", "\\r": "", "\\t": "", "\\u003c": "<", "\\u003e": ">", "\\
 
 
 def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
-    """The reply without calls in its text that stand word for word in an earlier result: those are text.
+    """The reply without calls in its text that stand word for word in an earlier result or attached text.
 
     Where strangers may have written the result, blanks and escapes make no difference. A call in a provider's own field
     is never a quotation. Costs nothing where no call came in text.
@@ -26,8 +27,8 @@ def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
     else:
         return reply
     written = [call for call in reply.calls if call.format != NATIVE and call.name in str(call.raw)]
-    results = [result for said in messages if isinstance(said, ResultsMessage) for result in said.results]
-    quoted = [call for call in written if _is_quoted(str(call.raw).strip(), results)]
+    read = [shown for said in messages for shown in _shown(said)]
+    quoted = [call for call in written if _is_quoted(str(call.raw).strip(), read)]
     if not quoted:
         return reply
     kept = tuple(call for call in reply.calls if call not in quoted)
@@ -35,9 +36,18 @@ def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
     return changed(reply, content=said, calls=kept, problems=(*reply.problems, *map(_problem, quoted)))
 
 
-def _is_quoted(text: str, results: Iterable[ToolResult]) -> bool:
+def _shown(message: Message) -> Iterator[tuple[str, bool]]:
+    """The texts that the model was given to read, and whether others may have written them."""
+    match message:
+        case ResultsMessage(results):
+            yield from ((result.text, result.untrusted) for result in results)
+        case UserMessage(text) if attached := attached_text(text):
+            yield attached, True
+
+
+def _is_quoted(text: str, read: Iterable[tuple[str, bool]]) -> bool:
     squeezed = _squeezed(text)
-    return any(squeezed in _squeezed(result.text) if result.untrusted else text in result.text for result in results)
+    return any(squeezed in _squeezed(shown) if untrusted else text in shown for shown, untrusted in read)
 
 
 @lru_cache(maxsize=256)  # every step of a turn looks at the same results again
@@ -48,5 +58,5 @@ def _squeezed(text: str) -> str:
 
 
 def _problem(call: ToolCall) -> Problem:
-    why = f"A call of {call.name!r} stands word for word in a tool's result, so it is a quotation and was not run."
+    why = f"A call of {call.name!r} stands word for word in what was read, so it is a quotation and was not run."
     return Problem("quoted", why)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.chat import Message, UserMessage
 from toolwire.protocol.tools import Tool
 
@@ -68,7 +69,7 @@ def likeliest(tools: Sequence[Tool], wish: str, most: int) -> tuple[Tool, ...]:
 
 def wish_of(messages: Iterable[Message]) -> str:
     """What a person asked for: the last request, and the ones before it, which it may refer to."""
-    said = [message.text[:WISH_CHARS] for message in messages if isinstance(message, UserMessage)]
+    said = [own_words(message.text)[:WISH_CHARS] for message in messages if isinstance(message, UserMessage)]
     return "\n".join([*said[-1:], *said[-1 - EARLIER_REQUESTS :]])
 
 
