@@ -105,8 +105,62 @@ def test_complete_arguments_without_an_end_still_call(count: int) -> None:
     """The arguments show by themselves that they are all there."""
     for text in ('<tool_call>{"name": "note", "arguments": {"text": "a"}}', '<function=note>{"text": "a"}'):
         assert runnable(parse_reply(text * count, TOOLS)) == ["note"] * count
+
+
+OPTIONAL = [tool("remove", {"path": TEXT, "dry_run": {"type": "boolean"}}, ["path"]), *TOOLS]
+M3 = "]<]minimax[>["
+# A call of `remove` as far as its first parameter, and how its second one goes on and everything ends.
+FIRST_PARAMETERS = {
+    "<function=remove><parameter=path>a</parameter>": "<parameter=dry_run>true</parameter></function>",
+    "<tool_call>\n<function=remove>\n<parameter=path>\na\n</parameter>\n": (
+        "<parameter=dry_run>true</parameter>\n</function>\n</tool_call>"
+    ),
+    '<invoke name="remove"><parameter name="path">a</parameter>': (
+        '<parameter name="dry_run">true</parameter></invoke>'
+    ),
+    '<function name="remove"><param name="path">a</param>': '<param name="dry_run">true</param></function>',
+    '<｜DSML｜invoke name="remove"><｜DSML｜parameter name="path">a</｜DSML｜parameter>': (
+        '<｜DSML｜parameter name="dry_run">true</｜DSML｜parameter></｜DSML｜invoke>'
+    ),
+    "<tool_call>remove<arg_key>path</arg_key><arg_value>a</arg_value>": (
+        "<arg_key>dry_run</arg_key><arg_value>true</arg_value></tool_call>"
+    ),
+    "<remove><path>a</path>": "<dry_run>true</dry_run></remove>",
+    "<tool_use><name>remove</name><path>a</path>": "<dry_run>true</dry_run></tool_use>",
+    f'{M3}<invoke name="remove">{M3}<path>a{M3}</path>': f"{M3}<dry_run>true{M3}</dry_run>{M3}</invoke>",
+    '<|open|>call tool="remove"<|sep|><|open|>argument key="path" type="string"<|sep|>a<|close|>argument<|sep|>': (
+        '<|open|>argument key="dry_run"<|sep|>true<|close|>argument<|sep|><|close|>call<|sep|>'
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("rest", ["", "\n", " Done."])
+@pytest.mark.parametrize("begin", FIRST_PARAMETERS)
+def test_T97_a_call_in_tags_that_ends_before_an_optional_parameter_is_never_run(
+    begin: str, rest: str, reason: str | None
+) -> None:
+    reply = parse_reply(begin + rest, OPTIONAL, finish_reason=reason)
+
+    assert runnable(reply) == []
+    if not rest.strip():
+        assert [problem.code for problem in reply.problems] == ["truncated"]
+
+
+@pytest.mark.contrast("T97")
+@pytest.mark.parametrize("begin", FIRST_PARAMETERS)
+def test_the_same_call_with_its_end_is_run(begin: str) -> None:
+    [call] = parse_reply(begin + FIRST_PARAMETERS[begin], OPTIONAL, finish_reason="stop").calls
+
+    assert (call.name, call.arguments) == ("remove", {"path": "a", "dry_run": True})
+
+
+@pytest.mark.contrast("T97")
+def test_a_call_in_tags_that_has_every_parameter_lacks_only_its_end() -> None:
     tags = "<tool_call>\n<function=note>\n<parameter=text>\na\n</parameter>\n"
+
     assert runnable(parse_reply(tags, TOOLS)) == ["note"]
+    assert runnable(parse_reply(tags, TOOLS, finish_reason="length")) == []
 
 
 @pytest.mark.parametrize("written", ["", " ", None])
