@@ -1,8 +1,8 @@
 """The front door in Python: a model, some tools, and a question."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from toolwire.allowance import Allowance, lends
@@ -10,7 +10,7 @@ from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import NotKept, Suspended
+from toolwire.errors import NotKept, StoreError
 from toolwire.execute.contract import Executor
 from toolwire.journey import Emit
 from toolwire.loop.events import Event
@@ -143,9 +143,10 @@ class Agent:
         """
         if self.budget is not None:
             await self._require_left(await self.store.turn(turn_id))
-        kept = await self.store.resume(turn_id)
         await self._look_around()
-        turn = self._with_current_policy(fold(kept, self.runtime))
+        kept = await self.store.resume(turn_id)
+        async with self._kept_free(kept.opening):
+            turn = self._with_current_policy(fold(kept, self.runtime))
         turn = changed(turn, started_at=self.runtime.clock() - kept.ran_s)
         return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
 
@@ -161,9 +162,10 @@ class Agent:
         asked = self.runtime.withhold_password(ToolCall(name, arguments, format="direct"))
         turn = await self._begin(f"call {name}", "", asked)
         call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
-        if (allowance := self._allowance(turn)) is not None:
-            turn = await allowance.cut(turn)
-        return await self._concluded(changed(turn, pending=()), call, on_event)
+        async with self._kept_free(turn):
+            if (allowance := self._allowance(turn)) is not None:
+                turn = await allowance.cut(turn)
+            return await self._concluded(changed(turn, pending=()), call, on_event)
 
     async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
@@ -174,11 +176,22 @@ class Agent:
         if (await self.store.turn(turn_id)).opening.model != NO_MODEL:
             raise NotKept(f"turn {turn_id} is a question, not a single call")
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
-        for card in await self.store.calls(turn_id=turn_id, limit=1):
-            return await self._concluded(changed(turn, started_at=self.runtime.clock()), card.call, on_event)
-        never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
-        await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
-        raise NotKept(never)
+        async with self._kept_free(turn):
+            for card in await self.store.calls(turn_id=turn_id, limit=1):
+                return await self._concluded(changed(turn, started_at=self.runtime.clock()), card.call, on_event)
+            never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
+            await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
+            raise NotKept(never)
+
+    @asynccontextmanager
+    async def _kept_free(self, turn: Turn) -> AsyncIterator[None]:
+        """Release a turn that is left without its end, so that it can be resumed."""
+        try:
+            yield
+        except BaseException:
+            with suppress(StoreError):  # one that has ended or was taken over is free; the store tries the rest again
+                await asyncio.shield(self.store.release(turn))
+            raise
 
     def _with_current_policy(self, turn: Turn) -> Turn:
         """The turn with its own grant, less all that this agent's grant does not allow any more."""
@@ -191,9 +204,6 @@ class Agent:
         except asyncio.CancelledError:
             given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
-            raise
-        except Suspended:
-            await self.store.release(turn)
             raise
         done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
         took_ms = result.elapsed_ms + result.queued_ms

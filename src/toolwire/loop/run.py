@@ -10,7 +10,7 @@ from toolwire.allowance import Allowance
 from toolwire.define.canonical import digest
 from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
-from toolwire.errors import Fenced, StoreError
+from toolwire.errors import StoreError
 from toolwire.journey import Accepted, Batch, Emit
 from toolwire.loop.events import ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
@@ -142,10 +142,8 @@ class Runner:
                 self._accepted = await self._runtime.reopen(turn, self._names)
             with waits_told_to(self._emit):
                 return await self._turn_the_wheel(held)
-        except Fenced:
-            raise
         except BaseException:  # whatever it was, the turn is given back, so that it can be resumed
-            with suppress(StoreError):
+            with suppress(StoreError):  # the store tries again what it cannot do now; a turn taken over is not ours
                 await asyncio.shield(self._runtime.store.release(self._left(held.turn)))
             raise
 

@@ -48,6 +48,8 @@ _RELEASE = """
     UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0)
     WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
 """
+_OWNED = "SELECT id, epoch FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner = ?"
+_LET_GO = "UPDATE turns SET owner = NULL, state = 'interrupted' WHERE id = ? AND epoch = ? AND state = 'running'"
 _END = """
     UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
         ended = (SELECT coalesce(max(other.ended), 0) + 1 FROM turns other WHERE other.thread = turns.thread)
@@ -82,7 +84,8 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
     return None
 
 
-def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], at: float) -> StoreError | None:
+def resume(page: Page, turn_id: str, owner: str, taken: Callable[[str, str], bool], at: float) -> int | StoreError:
+    """Take over a turn that nobody has `taken`; its new epoch."""
     known = page.turn(turn_id)
     if known is None:
         return refusals.no_turn(turn_id)
@@ -90,12 +93,12 @@ def resume(page: Page, turn_id: str, owner: str, alive: Callable[[str], bool], a
     if state == "ended":
         return refusals.ended(turn_id)
     (before,) = page.connection.execute("SELECT owner FROM turns WHERE id = ?", (turn_id,)).fetchone()
-    if before is not None and alive(before):
+    if before is not None and taken(before, turn_id):
         return refusals.owned(turn_id)
     (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
     page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, epoch))
     page.set_turn(turn_id, epoch + 1, "running")
-    return None
+    return int(epoch) + 1
 
 
 def say(
@@ -221,6 +224,14 @@ def release(page: Page, turn: Turn, at: float) -> StoreError | None:
     page.connection.execute(_RELEASE, (at, turn.waited_s, column(turn.id), turn.epoch))
     page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
+
+
+def release_unrun(page: Page, owner: str, runs: Callable[[str], bool]) -> None:
+    """Let go of all that a store owns but does not run."""
+    for turn_id, epoch in page.connection.execute(_OWNED, (owner,)).fetchall():
+        if not runs(turn_id):
+            page.connection.execute(_LET_GO, (turn_id, epoch))
+            page.set_turn(turn_id, epoch, "interrupted")
 
 
 def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], at: float) -> ApprovalCard:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from toolwire.errors import Fenced, NotKept, StoreError, StoreUnavailable
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
@@ -25,6 +26,7 @@ from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSta
 from toolwire.record.faults import translated
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import prepare
+from toolwire.record.page import Page
 from toolwire.record.reader import Reader
 from toolwire.record.rows import (
     Row,
@@ -69,6 +71,8 @@ class SqliteStore:
         self._owners = owners
         self._artifacts = artifacts
         self._clock = clock
+        self._runs: dict[str, int] = {}
+        self._taking: set[str] = set()
 
     @classmethod
     async def at(
@@ -101,14 +105,45 @@ class SqliteStore:
 
     async def begin(self, turn: Turn) -> None:
         row = await self._opening_row(turn)
-        await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row), _whose(turn))
+        self._runs[column(turn.id)] = turn.epoch
+        try:
+            await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row), _whose(turn))
+        except BaseException:
+            self._let_go(turn)
+            raise
 
     async def resume(self, turn_id: str) -> KeptTurn:
-        me, alive = self._owners.name, self._owners.alive
-        await self._writer.write(
-            partial(changes.resume, turn_id=column(turn_id), owner=me, alive=alive, at=self._clock())
-        )
-        return await self.turn(turn_id)
+        key = column(turn_id)
+        if key in self._taking:
+            raise refusals.owned(turn_id)
+        self._taking.add(key)
+        try:
+            await self._writer.settle()
+            take = partial(changes.resume, turn_id=key, owner=self._owners.name, taken=self._is_taken, at=self._clock())
+            epoch = await self._writer.write(take)
+            kept = await self.turn(turn_id)
+            self._runs[key] = epoch
+        except BaseException as error:
+            self._taking.discard(key)
+            if not isinstance(error, Fenced | NotKept):
+                self._let_go()
+            raise
+        self._taking.discard(key)
+        return kept
+
+    def _is_taken(self, owner: str, turn_id: str) -> bool:
+        """Whether the owner of a turn runs it: another store while it is alive, this one as far as it knows."""
+        return turn_id in self._runs if owner == self._owners.name else self._owners.alive(owner)
+
+    def _let_go(self, turn: Turn | None = None) -> None:
+        """Release what this store owns and does not run, once everything on its way to the store has arrived."""
+        if turn is not None and self._runs.get(column(turn.id)) == turn.epoch:
+            del self._runs[column(turn.id)]
+        sweep = partial(changes.release_unrun, owner=self._owners.name, runs=self._is_running)
+        self._writer.after(sweep, asyncio.get_running_loop())
+
+    def _is_running(self, turn_id: str) -> bool:
+        return turn_id in self._runs or turn_id in self._taking
 
     async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
         await self._say(turn, reply, [self._opening(card, ()) for card in cards], audit)
@@ -125,18 +160,28 @@ class SqliteStore:
     async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
         at = self._clock()
         row = result_row(card, result, at)
-        return await self._writer.write(
-            partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at), _whose(card)
-        )
+        change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at)
+        return await self._now_or_later(change, _whose(card))
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
         await self._writer.write(
             partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock()), _whose(turn)
         )
+        self._runs.pop(column(turn.id), None)
 
     async def release(self, turn: Turn) -> None:
-        await self._writer.write(partial(changes.release, turn=turn, at=self._clock()), _whose(turn))
+        if self._runs.get(column(turn.id)) == turn.epoch:
+            del self._runs[column(turn.id)]
+        await self._now_or_later(partial(changes.release, turn=turn, at=self._clock()), _whose(turn))
+
+    async def _now_or_later(self, change: Callable[[Page], T | StoreError], whose: tuple[str, str]) -> T:
+        """Make a change that must not get lost: one that cannot be made now is told, and made as soon as it can."""
+        try:
+            return await self._writer.write(change, whose)
+        except StoreUnavailable:
+            self._writer.owe(change)
+            raise
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         await self._writer.write(partial(changes.append, audit=audit_rows(rows)))

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
+from toolwire.record.owed import Owed
 from toolwire.record.page import Known, Page
 from toolwire.record.rows import Row
 from toolwire.record.turnstile import SHARE, Turnstile
@@ -54,6 +55,8 @@ class Writer:
         self._path = path
         self._far = _Pen(connect, audited)
         self._near = _Pen(connect, audited)
+        self._again = _Pen(connect, audited)
+        self._owed = Owed(self._write_owed)
         self._near_lock = threading.Lock()
         self._near_again_at = 0.0 if near else math.inf
         self._near_long = 0
@@ -78,6 +81,34 @@ class Writer:
             return await self._hand_over(change, loop)
         finally:
             turnstile.leave(whose)
+
+    def owe(self, change: Change) -> None:
+        """Make a change later that could not be made now, as soon as the store can be written."""
+        self._owed.add(change)
+
+    async def settle(self) -> None:
+        """Make what is owed now, if there is anything and the store can be written."""
+        if self._owed.any:
+            await asyncio.to_thread(self._owed.settle)
+
+    def after(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
+        """Make a change behind all that were handed over before, though nobody waits for it."""
+        try:
+            future = self._hand_over(change, loop)
+        except StoreUnavailable:  # it was closed, which sets everything free
+            return
+        future.add_done_callback(lambda done: self._owed.add(change) if _failed(done) else None)
+
+    def _write_owed(self, changes: Sequence[Change]) -> None:
+        try:
+            self._again.write(changes, patient=True)
+        except Exception as error:
+            self._again.drop()
+            refusal = translated(error, self._path)
+            if isinstance(refusal, StoreUnavailable):
+                raise refusal from error
+            for change in changes if len(changes) > 1 else ():  # one that can never be made must not hold up the others
+                self._write_owed([change])
 
     def _turnstile_of(self, loop: asyncio.AbstractEventLoop) -> Turnstile:
         """The turnstile of a loop. The latest one is at hand, since most programs have one loop."""
@@ -113,6 +144,8 @@ class Writer:
                 self._pending.clear()
                 self._queue.put(None)
         self._thread.join()
+        self._owed.close()
+        self._again.drop()
         with self._near_lock:
             self._near.drop()
 
@@ -236,6 +269,10 @@ class _Pen:
                 self._connection.close()
             self._connection = None
             self._known = Known()
+
+
+def _failed(done: "asyncio.Future[Any]") -> bool:
+    return not done.cancelled() and isinstance(done.exception(), StoreUnavailable)
 
 
 def _wake_all(outcomes: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
