@@ -4,7 +4,7 @@ import json
 import threading
 from typing import Any
 
-from tests.cli.stage import Stage, Terminal, scripted
+from tests.cli.stage import Script, Stage, Terminal, scripted
 from toolwire.cli.exits import Exit
 
 
@@ -47,7 +47,7 @@ def test_at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_the_chat(stage: Stage)
             terminal.type("Are you there?\n")
             model.wait_for_request(terminal.process)
             terminal.type("\x03")
-            terminal.wait_for("Canceled.")
+            terminal.wait_for("Interrupted.")
             terminal.wait_for("›")
             terminal.type("And now?\n")
             terminal.wait_for("Here I am.")
@@ -56,7 +56,109 @@ def test_at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_the_chat(stage: Stage)
             assert terminal.end() == Exit.DONE
     assert "Traceback" not in terminal.seen
     assert "And now?" in (stage.folder / ".toolwire" / "history").read_text()
-    assert "Are you there?" not in json.dumps(model.requests[1]["messages"])
+    assert "Are you there?" in json.dumps(model.requests[1]["messages"])
+
+
+HOLDS = """
+import asyncio
+from toolwire import Effect, tool
+
+@tool(effect=Effect.UNSAFE)
+def note(text: str) -> str:
+    \"\"\"Write a note down.\"\"\"
+    with open("notes", "a") as file:
+        file.write(text + "\\n")
+    return "noted"
+
+@tool
+async def hold() -> str:
+    \"\"\"Take very long.\"\"\"
+    with open("/dev/tty", "w") as terminal:
+        terminal.write("holding")
+    await asyncio.Event().wait()
+    return "never"
+"""
+
+
+def interrupted(stage: Stage, terminal: Terminal, model: Script) -> None:
+    """A question whose first call has taken effect, cut off while the model ponders."""
+    model.gates[2] = threading.Event()
+    terminal.wait_for("›")
+    terminal.type("Note it down\n")
+    model.wait_for_request(terminal.process)
+    model.wait_for_request(terminal.process)
+    assert (stage.folder / "notes").read_text() == "milk\n"
+    terminal.type("\x03")
+    terminal.wait_for("Interrupted.")
+    terminal.wait_for("/continue")
+    terminal.wait_for("›")
+
+
+def tools_of(stage: Stage) -> None:
+    stage.module("own", HOLDS)
+    stage.settings('[tools]\nmodules = ["own:note", "own:hold"]\n[grant]\ntier = "run"\n')
+
+
+def test_A3_the_next_question_sees_what_an_interrupted_one_has_done(stage: Stage) -> None:
+    tools_of(stage)
+    with (
+        scripted([("note", {"text": "milk"})], "never shown", "It is noted.") as model,
+        Terminal(stage, "chat", *model.flags, "-y") as terminal,
+    ):
+        interrupted(stage, terminal, model)
+        terminal.type("Did you?\n")
+        terminal.wait_for("It is noted.")
+        terminal.wait_for("›")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    told = model.requests[2]["messages"]
+    assert next(one["content"] for one in told if one["role"] == "user") == "Note it down"
+    assert [call["function"]["name"] for one in told for call in one.get("tool_calls") or ()] == ["note"]
+    assert [one["content"] for one in told if one["role"] == "tool"] == ["noted"]
+    assert told[-1]["content"].endswith("Did you?")
+
+
+def test_A3_an_interrupted_question_goes_on_inside_the_chat(stage: Stage) -> None:
+    tools_of(stage)
+    with (
+        scripted([("note", {"text": "milk"})], "never shown", "All done.", "Again: done.") as model,
+        Terminal(stage, "chat", *model.flags, "-y") as terminal,
+    ):
+        interrupted(stage, terminal, model)
+        terminal.type("/continue\n")
+        terminal.wait_for("All done.")
+        terminal.wait_for("›")
+        terminal.type("/continue\n")
+        terminal.wait_for("No question of this conversation was interrupted.")
+        terminal.wait_for("›")
+        terminal.type("And?\n")
+        terminal.wait_for("Again: done.")
+        terminal.wait_for("›")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    assert (stage.folder / "notes").read_text() == "milk\n"
+    assert said(model.requests[3]) == ["Note it down", "And?"]
+
+
+def test_A3_a_call_that_ctrl_c_stopped_is_told_as_canceled(stage: Stage) -> None:
+    tools_of(stage)
+    with (
+        scripted([("hold", {})], "I see.") as model,
+        Terminal(stage, "chat", *model.flags, "-y") as terminal,
+    ):
+        terminal.wait_for("›")
+        terminal.type("Hold it\n")
+        terminal.wait_for("holding")
+        terminal.type("\x03")
+        terminal.wait_for("Interrupted.")
+        terminal.wait_for("›")
+        terminal.type("What happened?\n")
+        terminal.wait_for("I see.")
+        terminal.wait_for("›")
+        terminal.type("\x04")
+        assert terminal.end() == Exit.DONE
+    [result] = [one["content"] for one in model.requests[1]["messages"] if one["role"] == "tool"]
+    assert "was canceled. It had been started" in result
 
 
 PASTE = 'Traceback:\n  File "a.py"\n/usr/bin/python\n"""doc"""\nKeyError \\'

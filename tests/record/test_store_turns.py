@@ -230,3 +230,48 @@ async def test_odd_text_in_questions_and_answers_comes_back(store: Store) -> Non
     assert (kept.opening, kept.events) == (turn, (Reply(odd, odd),))
     (summary,) = await store.turns()
     assert (summary.question, summary.answer) == (odd, odd)
+
+
+async def test_A3_an_interrupted_turn_stays_in_its_thread_with_what_it_did(store: Store) -> None:
+    """Two of its three calls have no result: it was cut off in the middle of a step."""
+    first = await talk(store, a_turn("one", thread="house"), "21 degrees")
+    left, calls = a_turn("two", thread="house", question="And now?"), [a_call("a"), a_call("b"), a_call("c")]
+    left = replace(left, messages=(*first, UserMessage("And now?")))
+    await store.begin(left)
+    await store.replied(left, Reply("I look.", calls=tuple(calls)), [a_card(call, left) for call in calls], [])
+    await store.close(a_card(calls[0], left), success(calls[0]), [])
+    assert await store.thread("house") == first
+    await store.release(left)
+
+    told = await store.thread("house")
+    assert told[: len(first)] == first
+    question, reply, results, note = told[len(first) :]
+    assert question == UserMessage("And now?")
+    assert isinstance(reply, Reply)
+    assert isinstance(results, ResultsMessage)
+    assert results.results[0] == success(calls[0])
+    assert [result.error.code for result in results.results[1:] if result.error] == ["outcome_unknown"] * 2
+    assert note == Note("This question was interrupted before it was answered. What is told above has happened.")
+
+    third = a_turn("three", thread="house", question="Then?")
+    third = replace(third, messages=(*told, UserMessage("Then?")))
+    said = await talk(store, third, "22 degrees")
+    assert await store.thread("house") == (*told, *said)
+
+    again = (await store.resume("two")).opening
+    await store.replied(again, Reply("It was cold."), [], [])
+    await store.end(ended(again, "It was cold."), TurnStats())
+    assert (await store.turn("three")).opening.messages == third.messages
+    assert [one for one in await store.thread("house") if isinstance(one, Note)] == []
+
+
+async def test_A3_a_turn_that_was_left_alone_in_its_thread_is_told_to_the_next(store: Store) -> None:
+    left = a_turn("one", thread="house")
+    await store.begin(left)
+    await store.release(left)
+    told = await store.thread("house")
+    assert told[:-1] == left.messages
+    following = replace(a_turn("two", thread="house"), messages=(*told, UserMessage("So?")))
+    await store.begin(following)
+    assert (await store.turn("two")).opening.messages == following.messages
+    assert await store.thread("house", project="other") == ()

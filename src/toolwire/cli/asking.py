@@ -22,7 +22,7 @@ from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
-_MOST_TURNS = 1_000
+MOST_TURNS = 1_000
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
 
 
@@ -151,7 +151,7 @@ def turn_named(words: str | None) -> str | None:
 
 async def newest_interrupted(store: Store, *, single_call: bool) -> str:
     """The turn that `--resume` means without an id: of `call` a single call, of `ask` a question. Raises NotKept."""
-    for turn in await store.turns(limit=_MOST_TURNS, state="interrupted"):
+    for turn in await store.turns(limit=MOST_TURNS, state="interrupted"):
         if (turn.model == NO_MODEL) == single_call:
             return turn.id
     what = "call" if single_call else "turn"

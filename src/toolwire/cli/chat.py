@@ -2,14 +2,17 @@
 
 import asyncio
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from difflib import get_close_matches
+from functools import partial
 from time import perf_counter
+from typing import Any
 
 from uuid_utils import uuid7
 
-from toolwire.agent import Agent
-from toolwire.cli.asking import Flags, agent_of, show_summary
+from toolwire.agent import Agent, Answer
+from toolwire.cli.asking import MOST_TURNS, Flags, agent_of, show_summary
 from toolwire.cli.chat_input import BLOCK, line_editing, next_message
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
@@ -47,7 +50,8 @@ HELP = {
     "/help": "show these words",
     "/tools": "show the tools that the model may call",
     "/new": "begin a new conversation",
-    "/quit": "leave (so does Ctrl-D); Ctrl-C stops only the answer in progress",
+    "/continue": "go on with the question that was interrupted last in this conversation",
+    "/quit": "leave (so does Ctrl-D); Ctrl-C interrupts only the answer in progress",
     "\\": "at the end of a line: the message goes on in the next one",
     BLOCK: "before and after a message of several lines; a paste is one message anyway",
 }
@@ -128,21 +132,46 @@ class _Room:
                     return
                 self._obey(words)
             elif words:
-                self._answer(words)
+                self._answer(partial(self._agent.ask, words, thread=self._thread))
 
-    def _answer(self, question: str) -> None:
+    def _continue(self) -> None:
+        """Go on with a turn of this conversation that was interrupted, here or in another process."""
+        try:
+            turn_id = self._runner.run(self._interrupted())
+        except ToolwireError as error:
+            self._screen.tell(str(error), "red")
+            return
+        if turn_id is None:
+            self._screen.tell("No question of this conversation was interrupted.", "yellow")
+        else:
+            self._answer(partial(self._agent.resume, turn_id))
+
+    async def _interrupted(self) -> str | None:
+        left = await self._agent.store.turns(limit=MOST_TURNS, state="interrupted")
+        return next((turn.id for turn in left if turn.thread == self._thread), None)
+
+    def _answer(self, work: Callable[..., Coroutine[Any, Any, Answer]]) -> None:
         """One turn. What goes wrong in it does not end the chat."""
         self._person.forget()
         began, watcher = perf_counter(), Watcher(self._screen, show_question=not sys.stdin.isatty())
         relay = Relay(*([Trace(self._screen, as_json=False)] if self._trace else []), watcher)
         try:
             with watcher:
-                answer = self._runner.run(self._agent.ask(question, thread=self._thread, on_event=relay))
+                answer = self._runner.run(work(on_event=relay))
             show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
         except KeyboardInterrupt:
-            self._screen.tell(f"Canceled. Go on with: {self._flags.resume_line(relay.turn_id)}", "yellow")
+            self._tell_interrupted(relay)
         except ToolwireError as error:
             self._screen.tell(str(error), "red")
+            self._tell_interrupted(relay)
+
+    def _tell_interrupted(self, relay: Relay) -> None:
+        if relay.turn_id:
+            self._screen.tell(
+                "Interrupted. What was done so far is part of the conversation. Go on with /continue, "
+                f"later with: {self._flags.resume_line(relay.turn_id)}",
+                "yellow",
+            )
 
     async def _opened(self) -> Agent:
         store = await self._stack.enter_async_context(store_of(self._place))
@@ -155,6 +184,8 @@ class _Room:
                 self._screen.pairs(HELP)
             case "/tools":
                 self._screen.pairs({tool: one_line(text, 100) for tool, text in self._offered().items()})
+            case "/continue":
+                self._continue()
             case "/new":
                 self._thread = _new_thread()
                 self._screen.tell("A new conversation begins.", "dim")

@@ -210,7 +210,7 @@ class Store(Protocol):
         ...
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        """Everything said in the ended turns of a project's thread, oldest first: the history for its next turn.
+        """Everything said in the turns of a project's thread, oldest first: the history for its next turn.
 
         Turns without a thread have nothing in common: `""` gives nothing.
         """

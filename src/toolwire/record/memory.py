@@ -55,11 +55,13 @@ class _Kept:
     """A turn in memory. Its opening carries the current epoch.
 
     It ran for `before_s` until somebody resumed it, and `since` then apart from what people were waited for.
+    In its thread there were `spoken` messages when it began.
     """
 
     opening: Turn
     since: float
     updated_at: float
+    spoken: int
     before_s: float = 0.0
     waited_s: float = 0.0
     state: str = "running"
@@ -137,7 +139,7 @@ class MemoryStore:
         if turn.id in self._turns:
             raise refusals.already_begun(turn.id)
         now = self._clock()
-        self._turns[turn.id] = self._open[turn.id] = _Kept(turn, now, now)
+        self._turns[turn.id] = self._open[turn.id] = _Kept(turn, now, now, self._threads.length(*_thread_of(turn)))
 
     async def resume(self, turn_id: str) -> KeptTurn:
         kept = self._find(turn_id)
@@ -275,7 +277,16 @@ class MemoryStore:
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        return self._threads.read(project, thread)
+        ended = self._threads.read(project, thread)
+        left = [
+            (2 * kept.spoken - 1, (*kept.opening.messages[-1:], *story.unfinished(kept.said, self._results(kept))))
+            for kept in self._open.values()
+            if kept.state == "interrupted" and thread and _thread_of(kept.opening) == (project, thread)
+        ]
+        if not left:
+            return ended
+        told = story.woven(((2 * place, (message,)) for place, message in enumerate(ended)), left)
+        return tuple(message for messages in told for message in messages)
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
         cards: Iterator[CallCard]
@@ -482,3 +493,7 @@ def _used(kept: _Kept) -> Spending:
     """What a turn has used, as far as it has said."""
     ran_s = kept.ran_s if kept.opening.limits.own_time else 0.0
     return sum(map(said_spending, kept.said), Spending(len(kept.opening.pending), wall_s=ran_s))
+
+
+def _thread_of(turn: Turn) -> tuple[str, str]:
+    return turn.project, turn.thread

@@ -191,6 +191,11 @@ class Threads:
         thread = self._threads.get((project, name)) if name else None
         return tuple(thread.messages) if thread else ()
 
+    def length(self, project: str, name: str) -> int:
+        """How many messages a thread has."""
+        thread = self._threads.get((project, name)) if name else None
+        return len(thread.messages) if thread else 0
+
     def add(self, key: tuple[str, str], messages: Sequence[Message], in_use: frozenset[tuple[str, str]]) -> int:
         """Add what was said in a turn; gives back how many threads had to go. Those `in_use` stay."""
         thread = self._threads.setdefault(key, Thread())

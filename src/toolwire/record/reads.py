@@ -1,7 +1,8 @@
 """The questions that can be asked of the SQLite store, each answered from one consistent view."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -17,11 +18,13 @@ from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSum
 from toolwire.record.page import LOOP_SUMS
 from toolwire.record.rows import (
     RESULT,
+    LeftTurn,
     column,
     question,
     read_audit,
     read_card,
     read_history,
+    read_left,
     read_opening,
     read_said,
 )
@@ -48,7 +51,10 @@ _SUMMARIES = """
         FROM turns ORDER BY seq DESC
     ) WHERE ?2 IS NULL OR shown = ?2 LIMIT ?3
 """
-_THREAD = "SELECT id, opening FROM turns WHERE thread = ? AND ended <= ? AND project = ? ORDER BY ended"
+_THREAD = "SELECT seq, id, opening FROM turns WHERE thread = ? AND ended <= ? AND project = ? ORDER BY ended"
+_LEFT = """
+    SELECT seq, id, opening, state, owner FROM turns WHERE thread = ? AND ended IS NULL AND project = ? ORDER BY seq
+"""
 _THREAD_END = "SELECT coalesce(max(ended), 0) FROM turns WHERE thread = ?"
 
 _CARD_COLUMNS = """
@@ -112,7 +118,7 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
     if row is None:
         raise refusals.no_turn(turn_id)
     *header, history, upto, state, owner, ran_s = row
-    earlier = thread(connection, header[1], header[3], upto) if history is None else read_history(history)
+    earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive(owner))
     events = story.events(*_said(connection, opening.id))
@@ -125,21 +131,44 @@ def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: 
     return [_summary(*row) for row in connection.execute(_SUMMARIES, (dead, _maybe(state), max(limit, 0)))]
 
 
-def thread(connection: sqlite3.Connection, project: str, name: str, upto: int) -> tuple[Message, ...]:
-    """What was said in a project's turns among the first `upto` ended ones of a thread."""
-    if upto == 0:
-        return ()
-    told: list[Message] = []
-    for turn_id, opening in connection.execute(_THREAD, (column(name), upto, column(project))).fetchall():
-        told.extend(question(opening))
-        told.extend(story.history(*_said(connection, turn_id)))
-    return tuple(told)
+def thread(
+    connection: sqlite3.Connection, project: str, name: str, upto: int, left: Sequence[LeftTurn] = ()
+) -> tuple[Message, ...]:
+    """What was said in a project's turns among the first `upto` ended ones of a thread, and in those that were left."""
+    ended = connection.execute(_THREAD, (column(name), upto, column(project))).fetchall() if upto else []
+    told = [(seq, (*question(opening), *story.history(*_said(connection, turn_id)))) for seq, turn_id, opening in ended]
+    return tuple(message for messages in story.woven(told, left) for message in messages)
 
 
-def whole_thread(connection: sqlite3.Connection, project: str, name: str) -> tuple[tuple[Message, ...], int]:
-    """Everything said in the ended turns of a project's thread, and how many of that name have ended."""
-    (upto,) = connection.execute(_THREAD_END, (column(name),)).fetchone() if name else (0,)
-    return thread(connection, project, name, upto), upto
+@dataclass(frozen=True, slots=True)
+class WholeThread:
+    """What the next turn of a thread is told, how many have ended, and what was said in those that were interrupted."""
+
+    said: tuple[Message, ...]
+    ended: int
+    left: tuple[LeftTurn, ...]
+
+
+def whole_thread(connection: sqlite3.Connection, project: str, name: str, alive: Alive) -> WholeThread:
+    """Everything said in the turns of a project's thread that nobody runs."""
+    if not name:
+        return WholeThread((), 0, ())
+    (ended,) = connection.execute(_THREAD_END, (column(name),)).fetchone()
+    left = tuple(
+        (seq, (*question(opening), *story.unfinished(*_said(connection, turn_id))))
+        for seq, turn_id, opening, state, owner in connection.execute(_LEFT, (column(name), column(project))).fetchall()
+        if state == "interrupted" or not (owner is not None and alive(owner))
+    )
+    return WholeThread(thread(connection, project, name, ended, left), ended, left)
+
+
+def _earlier(
+    connection: sqlite3.Connection, project: str, name: str, upto: int, history: str | None
+) -> tuple[Message, ...]:
+    """What was said before a turn: in its thread, with the interrupted turns of then, or in messages of its own."""
+    if history is None:
+        return thread(connection, project, name, upto)
+    return thread(connection, project, name, upto, read_left(history)) if upto else read_history(history)
 
 
 def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int) -> list[CallCard]:

@@ -34,6 +34,8 @@ REPLY = "turn.reply"
 NOTE = "turn.note"
 
 Row = tuple[Any, ...]
+LeftTurn = tuple[int, tuple[Message, ...]]
+"""The number of a turn that was interrupted, and what was said in it until then."""
 
 
 def column(text: str) -> str:
@@ -154,6 +156,14 @@ def history_json(messages: Iterable[Message]) -> str:
 
 def read_history(data: str) -> tuple[Message, ...]:
     return tuple(read_message(message) for message in load(data))
+
+
+def left_json(left: Iterable[LeftTurn]) -> str:
+    return dump([[seq, [write_message(message) for message in messages]] for seq, messages in left])
+
+
+def read_left(data: str) -> tuple[LeftTurn, ...]:
+    return tuple((seq, tuple(map(read_message, messages))) for seq, messages in load(data))
 
 
 def question(opening: str) -> tuple[Message, ...]:

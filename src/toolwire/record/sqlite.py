@@ -36,6 +36,7 @@ from toolwire.record.rows import (
     history_json,
     history_of,
     identity,
+    left_json,
     opening_json,
     read_audit,
     result_row,
@@ -223,8 +224,7 @@ class SqliteStore:
         return await self._reader.read(reads.turns, limit, state, self._owners.alive)
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        said, _ = await self._reader.read(reads.whole_thread, project, thread)
-        return said
+        return (await self._reader.read(reads.whole_thread, project, thread, self._owners.alive)).said
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
         return await self._reader.read(reads.calls, turn_id, tool, limit)
@@ -277,10 +277,11 @@ class SqliteStore:
     async def _opening_row(self, turn: Turn) -> Row:
         """A new turn as a row. A history that is the thread's own is kept by reference, so that threads stay small."""
         history, upto = history_of(turn), 0
+        kept = history_json(history) if history else None
         if history and turn.thread:
-            said, ended = await self._reader.read(reads.whole_thread, turn.project, turn.thread)
-            upto = ended if said == history else 0
-        kept = history_json(history) if history and not upto else None
+            known = await self._reader.read(reads.whole_thread, turn.project, turn.thread, self._owners.alive)
+            if known.ended and known.said == history:
+                upto, kept = known.ended, left_json(known.left) if known.left else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
         now, counted = self._clock(), (len(turn.pending), turn.limits.own_time)
         opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, now, now)
