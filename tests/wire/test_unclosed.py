@@ -134,17 +134,20 @@ FIRST_PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("reason", REASONS)
-@pytest.mark.parametrize("rest", ["", "\n", " Done."])
+@pytest.mark.parametrize("rest", ["", "\n"])
 @pytest.mark.parametrize("begin", FIRST_PARAMETERS)
-def test_T97_a_call_in_tags_that_ends_before_an_optional_parameter_is_never_run(
-    begin: str, rest: str, reason: str | None
-) -> None:
-    reply = parse_reply(begin + rest, OPTIONAL, finish_reason=reason)
+def test_T97_a_call_in_tags_that_was_cut_before_an_optional_parameter_is_never_run(begin: str, rest: str) -> None:
+    reply = parse_reply(begin + rest, OPTIONAL, finish_reason="length")
 
     assert runnable(reply) == []
-    if not rest.strip():
-        assert [problem.code for problem in reply.problems] == ["truncated"]
+    assert [problem.code for problem in reply.problems] == ["truncated"]
+
+
+@pytest.mark.contrast("T97")
+@pytest.mark.parametrize("begin", FIRST_PARAMETERS)
+def test_a_call_in_tags_with_all_required_parameters_lacks_only_its_end(begin: str) -> None:
+    """Rule R6 of the catalogue: models leave the end out, and say by their reason to stop that nothing was cut."""
+    assert runnable(parse_reply(begin, OPTIONAL, finish_reason="stop")) == ["remove"]
 
 
 @pytest.mark.contrast("T97")

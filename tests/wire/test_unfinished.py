@@ -31,13 +31,13 @@ def _said(reply: Reply) -> tuple[list[tuple[str, object]], set[str], str]:
     return calls, {problem.code for problem in reply.problems}, reply.content
 
 
-@pytest.mark.parametrize("rest", [f"\n{TOKEN}</", f"{TOKEN}</invo", f"{TOKEN}</invoke>"])
-def test_a_call_in_nested_tags_counts_once_its_end_has_begun(rest: str) -> None:
+@pytest.mark.parametrize("rest", ["", "\n", f"\n{TOKEN}</", f"{TOKEN}</invo", f"{TOKEN}</invoke>"])
+def test_a_call_in_nested_tags_counts_without_its_end_once_its_parameters_are_closed(rest: str) -> None:
     assert read(M3 + rest) == ([("city_time", {"city": "Pula"})], set(), "")
 
 
 @pytest.mark.parametrize(
-    "rest", ["", "\n", "]<", TOKEN, f"{TOKEN}<", f"{TOKEN}<zone", f"{TOKEN}<zone>C", f"{TOKEN}<zone>C{TOKEN}<"]
+    "rest", ["]<", TOKEN, f"{TOKEN}<", f"{TOKEN}<zone", f"{TOKEN}<zone>C", f"{TOKEN}<zone>C{TOKEN}<"]
 )
 def test_a_call_in_nested_tags_is_cut_off_where_another_parameter_may_begin(rest: str) -> None:
     assert read(M3 + rest) == ([], {"truncated"}, "")

@@ -9,7 +9,7 @@ from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Envelope, any_of
 from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed, without_half
-from toolwire.wire.text.tags import called, has_all, untyped
+from toolwire.wire.text.tags import called, untyped
 
 _HEADER = re.compile(
     r"(?:<\|start\|>)?\s*+(?:assistant\b)?\s*+(?:to=(?P<to>[^\s<]{1,160}))?\s*+"
@@ -139,7 +139,8 @@ def _read_k3_call(scan: Scan, opened: re.Match[str]) -> Step:
         at = scan.space(stop + len(close))
     offer = scan.offered.get(name)
     closed = scan.at(at, "<|close|>call<|sep|>")
-    if not closed and (not has_all(offer, arguments) or scan.cut or at < scan.end):
+    whole = offer is not None and bool(arguments) and offer.required <= arguments.keys()
+    if not closed and (not whole or scan.cut or at < scan.end):
         return scan.cut_inside(f"a call of {name!r} was cut off")
     end = at + len("<|close|>call<|sep|>") if closed else at
     return called(name, offer, arguments, _K3, (opened.start(), end), fault=fault)

@@ -7,7 +7,7 @@ from toolwire.wire.arguments import twice
 from toolwire.wire.offered import Offer
 from toolwire.wire.text.marks import AFTER_CALL, CLOSER_PREFIXES, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step, unclosed
-from toolwire.wire.text.tags import HALF_END, called, closing, has_all, trimmed, typed_text
+from toolwire.wire.text.tags import HALF_END, called, closing, trimmed, typed_text
 
 NAME_TAGS = ("name", "tool_name", "function", "tool", "function_name")
 ARGUMENT_TAGS = ("arguments", "parameters", "input", "args", "tool_input", "parameter", "params")
@@ -64,18 +64,22 @@ def _pairs_end(
     scan: Scan, head: re.Match[str], offer: Offer | None, raw: dict[str, Any], envelope: Envelope, at: int
 ) -> Step | None:
     rest = scan.space(at)
-    reopened = any(scan.at(rest, opener) for opener in envelope.opens)
-    closed = not reopened and (any(scan.at(rest, close) for close in envelope.closes) or _is_closed(scan, at))
-    step = called(head["name"], offer, raw, envelope, (head.start(), at))
-    if closed or (_half_closed(scan, rest) and not scan.cut):
-        return step
-    half_tag = scan.end - rest < 40 and scan.at(rest, "<") and scan.find(">", rest) < 0
-    at_end = rest >= scan.end or half_tag
-    if not raw and not reopened and (not at_end or (offer is None and half_tag)):
-        return None
-    if raw and not half_tag and (offer is None or (has_all(offer, raw) and not scan.cut)):
-        return step
-    return scan.cut_inside(f"a call of {head['name']!r} was cut off") if at_end else unclosed(head["name"], at)
+    closed = any(scan.at(rest, close) for close in envelope.closes)
+    if closed and not raw and any(scan.at(rest, opener) for opener in envelope.opens):
+        return unclosed(head["name"], at)
+    closed = closed or (_half_closed(scan, rest) and not scan.cut)
+    if not raw and not closed:
+        at_end = scan.space(at) >= scan.end
+        partial = scan.end - at < 40 and scan.at(at, "<") and scan.find(">", at) < 0
+        if (offer is None and not at_end) or not (at_end or partial):
+            return None
+        if not at_end or offer is None or offer.required or head.end() == scan.end:
+            return scan.cut_inside("a call was cut off after its name")
+    if not closed and scan.space(at) < scan.end and scan.find(">", at) < 0:
+        return scan.cut_inside(f"a call of {head['name']!r} was cut off")
+    if offer is not None and not closed and (scan.cut or not offer.required <= raw.keys()):
+        return scan.cut_inside(f"a call of {head['name']!r} was cut off")
+    return called(head["name"], offer, raw, envelope, (head.start(), at))
 
 
 def _half_closed(scan: Scan, at: int) -> bool:
@@ -105,7 +109,7 @@ def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> 
     end = scan.past(at, close) if close else at
     if end == at and offer is not None and _incomplete(scan, at, offer, arguments):
         return scan.cut_inside(f"a call of {name[:80]!r} was cut off")
-    if end == at and found is None and offer is not None and not (_is_closed(scan, at) or has_all(offer, arguments)):
+    if end == at and offer is not None and found is None and not arguments and not _is_closed(scan, at):
         return unclosed(name, at)
     return called(name, offer, arguments, envelope, (pos, end), fault=fault)
 
@@ -171,7 +175,7 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     if not scan.at(at, close):
         if at >= scan.end and not fields and not offer.required:
             return scan.cut_inside(f"a call of {offer.name!r} has neither arguments nor an end")
-        if at < scan.end or scan.cut or not has_all(offer, fields):
+        if at < scan.end or scan.cut or not offer.required <= fields.keys():
             partial = at >= scan.end or (scan.at(at, "<") and scan.end - at < 60 and scan.find(">", at) < 0)
             return scan.cut_inside(f"a call of {offer.name!r} was cut off") if partial and fields else None
         close = ""

@@ -5,10 +5,9 @@ from typing import Any
 
 from toolwire.wire.arguments import twice
 from toolwire.wire.coerce import coerced
-from toolwire.wire.offered import Offer
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import Scan, Step
-from toolwire.wire.text.tags import called, has_all
+from toolwire.wire.text.tags import called
 
 M3 = "]<]minimax[>["
 _ENVELOPE = Envelope("minimax_m3", ())
@@ -34,13 +33,12 @@ def read_m3(scan: Scan, pos: int) -> Step | None:
 class _Invocation:
     """One call whose tag is read; its parameters follow as nested elements."""
 
-    __slots__ = ("closed", "ending", "fault", "opened", "scan")
+    __slots__ = ("closed", "fault", "opened", "scan")
 
     def __init__(self, scan: Scan, opened: re.Match[str]) -> None:
         self.scan = scan
         self.opened = opened
         self.closed = True
-        self.ending = False
         self.fault = ""
 
     def read(self) -> Step:
@@ -48,16 +46,11 @@ class _Invocation:
         offer = self.scan.offered.get(name)
         read = self._children(self.opened.end(), _DEPTH)
         fields = read[0] if read is not None and isinstance(read[0], dict) else {}
-        complete = self.closed or (not self.scan.cut and self._lacks_nothing(offer, fields))
+        complete = self.closed or (offer is not None and offer.required <= fields.keys() and not self.scan.cut)
         if read is None or not complete:
             return self.scan.cut_inside(f"a call of {name[:80]!r} was cut off")
         arguments = coerced(fields, offer.schema) if offer is not None else fields
         return called(name, offer, arguments, _ENVELOPE, (self.opened.start(), read[1]), fault=self.fault)
-
-    def _lacks_nothing(self, offer: Offer | None, fields: dict[str, Any]) -> bool:
-        """Whether no parameter can have been lost: the end tag had begun, or every parameter is there."""
-        begun = offer is not None and offer.required <= fields.keys() and self.ending
-        return begun or has_all(offer, fields)
 
     def _children(self, pos: int, depth: int) -> tuple[Any, int] | None:
         """The fields or items up to the closing tag, and the position behind it; None when the text ends first."""
@@ -84,9 +77,8 @@ class _Invocation:
 
     def _ends_unclosed(self, at: int) -> bool:
         """Whether the text ends here, between two parameters or inside the end tag of the call."""
-        end = _HALF_END.match(self.scan.text, self.scan.space(at), self.scan.end)
-        if end is not None:
-            self.closed, self.ending = False, bool(end.group())
+        if _HALF_END.match(self.scan.text, self.scan.space(at), self.scan.end):
+            self.closed = False
         return not self.closed
 
     def _value(self, opened: re.Match[str], depth: int) -> tuple[Any, int] | None:

@@ -136,8 +136,8 @@ class Scan:
 
 
 def unclosed(name: str, end: int) -> Step:
-    """A call that nothing closes: arguments may have been lost, so it is reported and never run."""
-    return Step(end, problems=[("truncated", f"a call of {name[:80]!r} has no end, so arguments may be missing")])
+    """A call without arguments that nothing closes: they may have been lost, so it is reported and never run."""
+    return Step(end, problems=[("truncated", f"a call of {name[:80]!r} has neither arguments nor an end")])
 
 
 def not_offered(name: str) -> tuple[str, str]:

@@ -142,21 +142,17 @@ class _TagCall:
         body = self._json_body(at) if not self.arguments and scan.at(at, "{") else None
         if body is not None:
             return body
+        complete = self.offer is not None and self.offer.required <= self.arguments.keys()
         at_end = at >= scan.end or (scan.at(at, "<") and scan.find(">", at) < 0)
         if not at_end and self.offer is None and not self.arguments and scan.find(self.close, at) < 0:
             return None  # the tag is spoken of
-        if AFTER_CALL.match(scan.text, at, scan.end):
-            return self._step(at)  # the end tag of what is around the call
         if not at_end:
-            return self._unclosed(at)
-        ended = HALF_END.match(scan.text, at, scan.end) is not None and bool(self.arguments)
-        ended = ended and self.offer is not None and self.offer.required <= self.arguments.keys()
-        whole = (ended or has_all(self.offer, self.arguments)) and not scan.cut
+            if complete and not self.arguments and not AFTER_CALL.match(scan.text, at, scan.end):
+                return unclosed(self.name, at)
+            return self._step(at) if complete or scan.find("</", at) >= 0 else self._cut()
+        ending = at >= scan.end or HALF_END.match(scan.text, at, scan.end) is not None
+        whole = complete and ending and not scan.cut and bool(self.arguments)
         return self._step(scan.end) if whole else self._cut()
-
-    def _unclosed(self, at: int) -> Step:
-        """Text or another call where the end tag should stand."""
-        return self._step(at) if has_all(self.offer, self.arguments) else unclosed(self.name, at)
 
     def _json_body(self, at: int) -> Step | None:
         body = read_value(self.scan, at, (self.close,))
@@ -191,13 +187,6 @@ class _TagCall:
         key = attribute(match) if match else ""
         known = self.offer is not None and key in self.offer.properties and key not in self.arguments
         return at + 1 if known else -1
-
-
-def has_all(offer: Offer | None, arguments: Any) -> bool:
-    """Whether a call has every parameter of its tool, so that none can have been lost with a missing end tag."""
-    if offer is None or not offer.closed or not isinstance(arguments, dict):
-        return False
-    return bool(arguments) and offer.properties.keys() <= arguments.keys()
 
 
 def trimmed(text: str) -> str:
