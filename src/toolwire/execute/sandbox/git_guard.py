@@ -99,6 +99,7 @@ class GitGuard:
     root: int
     baseline: Baseline
     seals: list[Seal] = field(default_factory=list)
+    hook_folders: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
@@ -310,6 +311,7 @@ def _add_seals(guard: GitGuard, obeyed: Obeyed, submodules: list[str]) -> None:
         _seal_path(guard, f"{own.workspace}/{seal.path}", make=seal.make, content=seal.content)
     for path in (*obeyed.hooks, *obeyed.programs):
         _seal_path(guard, path, make=True)
+    guard.hook_folders += [found for path in obeyed.hooks if (found := inside(own.workspace, os.path.realpath(path)))]
     for path in obeyed.configs:
         _seal_path(guard, path, make=True, content=b"")
     for path in obeyed.named:

@@ -6,15 +6,14 @@ alone: a name that appeared while no process of the box ran at all, such as the 
 beside an idle server.
 """
 
-import os
-import stat
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from time import monotonic
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, unsafe_in
 from toolwire.execute.sandbox.held_back import HeldBack, move_aside, restore_link
+from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
 from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
 from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
@@ -23,6 +22,7 @@ from toolwire.protocol.values import dataclass
 _GRACE_S = 1.0  # a command that is about to end should find what it has made where it made it
 _PATIENCE = 20  # looking takes at most so small a part of the time
 _MOST_NAMED = 10
+_MOST_ROUNDS = 4
 _UNMOVED = VERSION_CONTROL - {".hg"}
 
 Activity = Callable[[], object]
@@ -39,7 +39,6 @@ class NameWatch:
 
     root: int
     before: Scan
-    dangling: tuple[str, ...] = ()
     activity: Activity = _unknown
     held: list[HeldBack] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -48,6 +47,7 @@ class NameWatch:
     sealed: bool = True
     note: OpenBoxNote | None = None
     repositories: dict[tuple[int, int], Contents] = field(default_factory=dict)
+    routes: list[Route] = field(default_factory=list)
     _spared: set[tuple[int, int]] = field(default_factory=set)
     _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
     _was: object = None
@@ -72,12 +72,15 @@ class NameWatch:
 
     def close(self) -> None:
         """The last look, when nothing of the box lives any more."""
-        now = scan(self.root, force=True)
-        self.move_aside([one for one in self._new(now) if not self._was_users(one)])
+        for _ in range(_MOST_ROUNDS):  # what was behind a link that is put back shows only then
+            now = scan(self.root, force=True)
+            planted = [one for one in self._new(now) if not self._was_users(one)]
+            if not planted:
+                break
+            self.move_aside(planted)
+        self.told |= dict.fromkeys(changed_ends(self.root, self.routes, sealed=self.sealed), False)
         self.told |= {one.path: is_new for one, is_new in told_names(self.before, now, sealed=self.sealed)}
         self.whole = now.whole
-        for path in self.dangling:
-            self._move(path)
         self.forget()
 
     def forget(self) -> None:
@@ -105,7 +108,8 @@ class NameWatch:
     def _new(self, now: Scan) -> list[Sighting]:
         """New names that are to be moved aside."""
         new = [one for one in new_names(self.before, now) if not _is_exempt(one)]
-        return [one for one in (*new, *self._unsafe(now)) if one.identity not in self._spared]
+        found = {one.path: one for one in (*new, *self._unsafe(now), *strayed(self.root, self.routes))}
+        return [one for one in found.values() if one.identity not in self._spared]
 
     def _unsafe(self, now: Scan) -> list[Sighting]:
         """Repositories in which git would obey something that it would not have obeyed before."""
@@ -138,9 +142,9 @@ class NameWatch:
     def move_aside(self, planted: list[Sighting]) -> None:
         for one in planted:
             self._move(one.path)
-            replaced = self.before.names.get(one.path)
-            if replaced is not None and stat.S_ISLNK(replaced.kind):
-                restore_link(self.root, one.path, replaced.target)
+            target = next((route.links[one.path] for route in self.routes if one.path in route.links), "")
+            if target:
+                restore_link(self.root, one.path, target)
 
     def _move(self, path: str) -> None:
         self._times[path] += 1
@@ -169,8 +173,11 @@ def look_at_names(root: int) -> NameWatch:
     return NameWatch(root, scan(root))
 
 
-def watch_names(root: int, *, sealed: bool = True) -> NameWatch:
-    """Look at a workspace as it is before a box is opened on it, and see to what a killed process left there."""
+def watch_names(root: int, *, sealed: bool = True, hook_folders: Iterable[str] = ()) -> NameWatch:
+    """Look at a workspace as it is before a box is opened on it, and see to what a killed process left there.
+
+    Links in `hook_folders` are obeyed like the hooks that they are.
+    """
     watch = NameWatch(root, scan(root), sealed=sealed)
     new = planted_by_the_dead(root, watch.before)
     unsafe = watch._unsafe(Scan({one.path: one for one in new}))
@@ -179,12 +186,6 @@ def watch_names(root: int, *, sealed: bool = True) -> NameWatch:
         watch.move_aside(left)
         watch.before = scan(root)
     watch.repositories = {one.identity: contents_of(root, one.path) for one in _repositories(watch.before)}
-    watch.note = note_open_box(root, watch.before)
+    watch.routes = routes_in(root, watch.before, hook_folders)
+    watch.note = note_open_box(root, watch.before, watch.routes)
     return watch
-
-
-def link_target(workspace: str, path: str) -> str:
-    """Where in the workspace a link leads in the end, whether something is there or not; "" for elsewhere."""
-    top = os.path.realpath(workspace)
-    end = os.path.realpath(os.path.join(top, path))  # noqa: PTH118 - may be absolute
-    return end.removeprefix(f"{top}/") if end.startswith(f"{top}/") else ""

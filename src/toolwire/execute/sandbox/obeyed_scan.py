@@ -21,7 +21,7 @@ MOST_FOLDERS = 100_000
 _MOST_REMEMBERED = 300_000
 _SETTLED_NS = 100_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PACKAGES, _GIT, _OBJECTS = "node_modules", ".git", "objects"
+_PACKAGES, _GIT, _OBJECTS, _HOOKS = "node_modules", ".git", "objects", "/hooks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,15 @@ class Sighting:
 
 @dataclass(slots=True)
 class Scan:
-    """What was found. `whole` is False where the workspace has more folders than are looked at."""
+    """What was found. `links` lie in folders that are obeyed as a whole.
+
+    `whole` is False where the workspace has more folders than are looked at.
+    """
 
     names: dict[str, Sighting] = field(default_factory=dict)
     endpoints: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
     whole: bool = True
 
 
@@ -52,6 +56,7 @@ class _Listing:
     names: tuple[tuple[str, Obeyed], ...]
     endpoints: tuple[str, ...]
     keys: tuple[str, ...]
+    links: tuple[str, ...]
 
 
 _remembered: dict[tuple[int, int, int], _Listing] = {}
@@ -61,24 +66,35 @@ _alone = Lock()
 def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
     """Look at a workspace, its top first. What cannot be read is passed by, or with `force` made readable."""
     found = Scan()
-    waiting = [("", True)]
+    waiting = [("", True, False)]
     looked_at = 0
     while waiting:
-        deeper: list[tuple[str, bool]] = []
-        for place, obeys in waiting:
+        deeper: list[tuple[str, bool, bool]] = []
+        for place, obeys, within in waiting:
             looked_at += 1
             if looked_at > most:
                 found.whole = False
                 return found
             listing = _listing(root, place, force=force)
-            if listing is not None and (listing.folders or listing.names or listing.endpoints or listing.keys):
-                _take(root, place, listing, found, deeper, obeys=obeys)
+            if listing is None:
+                continue
+            if within and listing.links and (_GIT not in place or place.endswith(_HOOKS)):
+                found.links += [f"{place}/{name}" for name in listing.links]
+            if listing.folders or listing.names or listing.endpoints or listing.keys:
+                _take(root, place, listing, found, deeper, obeys=obeys, within=within)
         waiting = deeper
     return found
 
 
 def _take(
-    root: int, place: str, listing: _Listing, found: Scan, deeper: list[tuple[str, bool]], *, obeys: bool
+    root: int,
+    place: str,
+    listing: _Listing,
+    found: Scan,
+    deeper: list[tuple[str, bool, bool]],
+    *,
+    obeys: bool,
+    within: bool,
 ) -> None:
     prefix = f"{place}/" if place else ""
     found.endpoints += [prefix + name for name in listing.endpoints]
@@ -90,7 +106,10 @@ def _take(
             found.names[sighting.path] = sighting
             sealed.add(name)
     # Within what is sealed only sockets, pipes and keys count.
-    deeper += [(prefix + name, obeys and within and name not in sealed) for name, within in listing.folders]
+    deeper += [
+        (prefix + name, obeys and counts and name not in sealed, within or name in sealed)
+        for name, counts in listing.folders
+    ]
 
 
 def _folders_of(place: str, names: list[str]) -> Iterator[tuple[str, bool]]:
@@ -135,7 +154,7 @@ def _listing(root: int, place: str, *, force: bool) -> _Listing | None:
 
 
 def _read(root: int, place: str) -> _Listing:
-    folders, names, endpoints, keys = [], [], [], []
+    folders, names, endpoints, keys, links = [], [], [], [], []
     inner = place.rpartition("/")[2]
     is_forge = plain_name(inner) == ".github"
     opened = os.open(place or ".", _FOLDER, dir_fd=root)
@@ -146,6 +165,8 @@ def _read(root: int, place: str) -> _Listing:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder:
                     folders.append(name)
+                elif entry.is_symlink():
+                    links.append(name)
                 elif not entry.is_file(follow_symlinks=False) and _is_endpoint(entry):
                     endpoints.append(name)
                     continue
@@ -155,7 +176,7 @@ def _read(root: int, place: str) -> _Listing:
                     keys.append(name)
     finally:
         os.close(opened)
-    return _Listing(tuple(_folders_of(place, folders)), tuple(names), tuple(endpoints), tuple(keys))
+    return _Listing(tuple(_folders_of(place, folders)), tuple(names), tuple(endpoints), tuple(keys), tuple(links))
 
 
 def make_accessible(root: int, place: str) -> None:

@@ -8,11 +8,12 @@ time until when the box was surely alive: what appeared later was not made in it
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
+from toolwire.execute.sandbox.link_routes import Route, strayed
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
@@ -39,11 +40,12 @@ class OpenBoxNote:
         os.close(self.descriptor)
 
 
-def note_open_box(root: int, before: Scan) -> OpenBoxNote | None:
+def note_open_box(root: int, before: Scan, routes: Iterable[Route]) -> OpenBoxNote | None:
     """Write down what was there before a box; None where nothing can be written."""
     names = [
         [one.path, int(one.obeyed), one.kind, *one.identity, *one.times, one.target] for one in before.names.values()
     ]
+    ways = [[one.path, int(one.obeyed), one.links, one.end, one.identity] for one in routes]
     try:
         folder = _folder()
         path = str(folder / f"{_workspace(root)}-{token_hex(8)}")
@@ -53,7 +55,7 @@ def note_open_box(root: int, before: Scan) -> OpenBoxNote | None:
     note = OpenBoxNote(path, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, json.dumps(names).encode("utf-8", "surrogateescape"))
+        os.write(descriptor, json.dumps([names, ways]).encode("utf-8", "surrogateescape"))
     except OSError:
         note.close()
         return None
@@ -63,14 +65,14 @@ def note_open_box(root: int, before: Scan) -> OpenBoxNote | None:
 def planted_by_the_dead(root: int, now: Scan) -> list[Sighting]:
     """What appeared in boxes whose process was killed. Their notes are removed."""
     found: dict[str, Sighting] = {}
-    for before, alive_until in _left_behind(root):
-        for one in new_names(before, now):
+    for before, routes, alive_until in _left_behind(root):
+        for one in (*new_names(before, now), *strayed(root, routes)):
             if one.times[1] <= alive_until + _LATER_NS:
                 found[one.path] = one
     return list(found.values())
 
 
-def _left_behind(root: int) -> Iterator[tuple[Scan, int]]:
+def _left_behind(root: int) -> Iterator[tuple[Scan, list[Route], int]]:
     try:
         folder = _folder()
         mine = [entry.path for entry in os.scandir(folder) if entry.name.startswith(f"{_workspace(root)}-")]
@@ -80,14 +82,20 @@ def _left_behind(root: int) -> Iterator[tuple[Scan, int]]:
         with suppress(OSError, ValueError, TypeError), open(path, "rb") as file:  # noqa: PTH123 - a name of ours
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
             Path(path).unlink()
-            names = [_sighting(*one) for one in json.loads(file.read(_LONGEST))]
-            yield Scan({one.path: one for one in names}), os.fstat(file.fileno()).st_mtime_ns
+            listed, ways = json.loads(file.read(_LONGEST))
+            names = [_sighting(*one) for one in listed]
+            routes = [_route(*one) for one in ways]
+            yield Scan({one.path: one for one in names}), routes, os.fstat(file.fileno()).st_mtime_ns
 
 
 def _sighting(
     path: str, obeyed: int, kind: int, device: int, inode: int, modified: int, changed: int, target: str
 ) -> Sighting:
     return Sighting(path, Obeyed(obeyed), kind, (device, inode), (modified, changed), target)
+
+
+def _route(path: str, obeyed: int, links: dict[str, str], end: str, identity: list[int] | None) -> Route:
+    return Route(path, Obeyed(obeyed), links, end, None if identity is None else (identity[0], identity[1]))
 
 
 def _workspace(root: int) -> str:

@@ -18,12 +18,13 @@ from pathlib import Path
 from threading import Lock
 
 from toolwire.errors import SandboxUnavailable
-from toolwire.execute.sandbox.beneath import open_folder, read_beneath, remove_beneath
+from toolwire.execute.sandbox.beneath import lstat_beneath, open_folder, read_beneath, remove_beneath
 from toolwire.execute.sandbox.endpoints import is_answered
 from toolwire.execute.sandbox.git_guard import POINTER, STAND_IN_TIME, GitGuard, open_git_guard
 from toolwire.execute.sandbox.git_notes import recover, remove_note, write_note
 from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
-from toolwire.execute.sandbox.name_watch import NameWatch, link_target, look_at_names, watch_names
+from toolwire.execute.sandbox.link_routes import Route, place_in, workspace_of
+from toolwire.execute.sandbox.name_watch import NameWatch, look_at_names, watch_names
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
 from toolwire.protocol.values import dataclass
 
@@ -147,9 +148,9 @@ def guard(
         if git and make:
             _guard_git(found, os.path.realpath(workspace), sealed=bool(names), may_set=may_set)
         if names:
-            _seal_everywhere(found, workspace, make=make)
+            _seal_everywhere(found, make=make)
         elif git and make:  # nothing can be mounted here: what is new is moved aside, and what was changed is told
-            found.watch = watch_names(found.root, sealed=False)
+            found.watch = watch_names(found.root, sealed=False, hook_folders=_hook_folders(found))
     except BaseException:
         found.close()
         raise
@@ -182,26 +183,21 @@ def _seal_git(found: Guard, git: GitGuard) -> None:
             _look(found, seal.path.split("/"), make=seal.make, content=seal.content)
 
 
-def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
+def _seal_everywhere(found: Guard, *, make: bool) -> None:
     """Seal every name that other programs obey, and mask sockets and pipes of programs outside of the box.
 
     Where nothing can be written only the names that must not be read count.
     """
-    watch = watch_names(found.root) if make else look_at_names(found.root)
+    watch = watch_names(found.root, hook_folders=_hook_folders(found)) if make else look_at_names(found.root)
     found.watch = watch if make else None
     found.key_names = tuple(watch.before.keys)
-    dangling = []
     for one in watch.before.names.values():
         folder, _, name = one.path.rpartition("/")
         if one.obeyed is Obeyed.TOLD or name in VERSION_CONTROL:
             continue
         if one.kind == stat.S_IFLNK:
-            end = link_target(workspace, one.path)
-            if end and _kind_at(found.root, end) is None:
-                dangling.append(end)
-            elif end and make:
-                _add(found.sealed, end)
-        elif one.kind == stat.S_IFDIR and name in (_SECRET_ANYWHERE if folder else SECRET):
+            continue
+        if one.kind == stat.S_IFDIR and name in (_SECRET_ANYWHERE if folder else SECRET):
             _add(found.hidden, one.path)
         elif make:
             if folder.rpartition("/")[2].startswith("."):
@@ -210,7 +206,35 @@ def _seal_everywhere(found: Guard, workspace: str, *, make: bool) -> None:
     hidden = tuple(f"{name}/" for name in found.hidden)
     reachable = (path for path in watch.before.endpoints if not path.startswith(hidden))
     found.masked = [path for path in reachable if is_answered(found.root, path)]
-    watch.dangling = tuple(dangling)
+    if make:
+        _seal_ends(found, watch.routes)
+
+
+def _hook_folders(found: Guard) -> list[str]:
+    return [] if found.git is None else found.git.hook_folders
+
+
+def _seal_ends(found: Guard, routes: list[Route]) -> None:
+    """Seal what links lead to. Of what has an obeyed name itself the folders above it cannot be exchanged either."""
+    workspace = workspace_of(found.root) if routes else ""
+    for route in routes:
+        end = place_in(workspace, route.end)
+        if route.obeyed is Obeyed.TOLD or route.identity is None or not end or f"{route.path}/".startswith(f"{end}/"):
+            continue
+        folder, _, name = route.path.rpartition("/")
+        parts = end.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
+        if name in VERSION_CONTROL or not above.isdisjoint((*found.sealed, *found.hidden)):
+            continue
+        if name in (_SECRET_ANYWHERE if folder else SECRET) and _is_folder(found.root, end):
+            _add(found.hidden, end)
+        elif route.is_inner:
+            _add(found.sealed, end)
+        else:
+            _look(found, parts, make=False)
+    if routes:  # what lies above is mounted first, and nothing beneath what is sealed as a whole
+        found.kept.sort()
+        found.sealed = [path for path in found.sealed if not any(path.startswith(f"{one}/") for one in found.sealed)]
 
 
 def _lock(root: int) -> None:
@@ -275,11 +299,9 @@ def _kind(folder: int, name: str) -> int | None:
     return kind
 
 
-def _kind_at(root: int, path: str) -> int | None:
-    try:
-        return stat.S_IFMT(os.stat(path, dir_fd=root, follow_symlinks=False).st_mode)
-    except OSError:
-        return None
+def _is_folder(root: int, path: str) -> bool:
+    facts = lstat_beneath(root, path)
+    return facts is not None and stat.S_ISDIR(facts.st_mode)
 
 
 def _stand_in(folder: int, name: str, found: Guard, content: bytes | None) -> None:
