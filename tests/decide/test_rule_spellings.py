@@ -325,6 +325,105 @@ READS_OTHERS = [
 ]
 
 
+LISTS_IT = [
+    *("echo */*", "echo */k", "echo s*/*", "echo ?ecrets/*", "echo [a-z]*/*", "echo sec[qr]ets/*", "printf '%s\\n' **"),
+    *("for f in secrets/*; do echo $f; done", "for f in */*; do :; done", "set -- secrets/*; echo $@", "echo **/*"),
+    *("echo {secrets,src}/*", "echo {src,s{e,x}crets}/*", "echo sec{rets/,}*", "echo s{e..e}crets/*", "echo {a..z}*/*"),
+    *("echo /work*/secrets/*", "echo /*/s*/*", "echo src/../secrets/*", "echo */../secrets/*", "echo ./secrets//k?"),
+    *(
+        "echo 'secrets'/*",
+        'echo "sec"rets/*',
+        "echo sec\\rets/*",
+        "echo $'secrets'/*",
+        "echo ~+/secrets/*",
+        "echo SECRETS/*",
+    ),
+    *(
+        "a=(secrets/*); echo ${a[@]}",
+        "x=secrets/*; echo $x",
+        "echo $x/*",
+        "echo $(echo 'secrets/*')",
+        "echo secrets/**",
+    ),
+    *("echo $(printf 'secrets/\\x2a')", "for f in 'secrets/*'; do echo $f; done", "test -e */*", "cd s*; echo *"),
+    *("cd secrets; echo *", "cd src; echo ../secrets/*", "cd src; echo ../*/*", "read x <<< secrets/*; echo $x"),
+    *("echo secrets/.*", "select f in */*; do echo; done", "echo secrets/*/", "echo {,secrets/}*", "true */*"),
+]
+
+
+@pytest.mark.parametrize("text", LISTS_IT)
+def test_T113_a_pattern_that_may_list_denied_names_does_not_run_unasked(text: str) -> None:
+    rule = Rule.parse("deny read where path is secrets/*")
+    assert ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,))).verdict is not ALLOW
+
+
+def test_T113_control_without_the_rule_these_run() -> None:
+    plain = replace(ONLINE, network=())
+    assert [text for text in LISTS_IT if ruling(BASH, {"command": text}, plain).verdict is not ALLOW] == []
+
+
+LISTS_OTHERS = [
+    *(
+        "echo *",
+        "echo */",
+        "echo src/*",
+        "echo src/**/*.py",
+        "for f in src/*.py; do echo $f; done",
+        "echo *.py",
+        "echo *.*",
+    ),
+    *(
+        "echo {a,b}",
+        "echo {src,tests}/*.py",
+        "echo 'secrets/*'",
+        'echo "*/*"',
+        "echo \\*/\\*",
+        "echo a[1]",
+        "echo *-secrets/*",
+    ),
+    *(
+        "cd src; echo *",
+        "cd src; echo ../*",
+        "printf '%s\\n' *",
+        "echo $x",
+        "echo $((2 * 3))",
+        "echo src/[a-z]*/*",
+        "echo .*",
+    ),
+    *(
+        "echo /etc/*",
+        "echo \"$(ls src)\" 'a*'",
+        "for f in *; do echo $f; done",
+        "printf '%s\\n' $(echo a)",
+        "echo secret/*",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", LISTS_OTHERS)
+def test_patterns_that_list_no_denied_name_run_as_before(text: str) -> None:
+    rule = Rule.parse("deny read where path is secrets/*")
+    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    assert ruled.verdict is ALLOW, ruled.sentence
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "asks"),
+    [
+        ("*.pem", "echo *.pem", True), ("*.pem", "echo src/k*", True), ("*.pem", "echo *.py", False),
+        ("*.pem", "echo *", False), ("secrets", "echo */*", True), ("secrets", "echo *", False),
+        ("**/private/**", "echo a/private/*", True), ("**/private/**", "echo a/*/*", True),
+        ("/w/secrets/*", "echo */*", True),
+        (".ssh/*", "echo */*", False), (".ssh/*", "echo .*/*", True), ("a/b/c/*", "echo a/*/*", False),
+        ("a/b/c/*", "echo a/*/*/*", True), (".env", "echo .e*", True), (".env", "echo *", False),
+    ],
+)  # fmt: skip
+def test_T113_patterns_are_compared_with_all_kinds_of_rules(pattern: str, text: str, *, asks: bool) -> None:
+    rule = Rule.parse(f"deny read where path is {pattern}")
+    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    assert (ruled.verdict is not ALLOW) is asks
+
+
 @pytest.mark.parametrize("text", READS_IT)
 def test_T91_a_command_that_names_or_could_reach_a_denied_file_does_not_run_unasked(text: str) -> None:
     offline = replace(ONLINE, network=(), permissions=frozenset({"shell", "network"}))

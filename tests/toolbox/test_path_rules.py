@@ -169,6 +169,16 @@ async def test_T91_a_denied_file_is_not_listed_and_the_listing_says_that_it_leav
     assert "Left out by rule: 1 entry." in result.text or tool == "stat"
 
 
+@pytest.mark.parametrize(
+    "text", ["echo folder/*", "for f in fol*/*; do echo $f; done", "echo src/?p/*", "printf %s {folder,x}/*"]
+)
+async def test_T113_no_pattern_lists_a_denied_folder_through_a_link(project: Path, text: str) -> None:
+    (project / "secrets" / "UNHEARD-OF").touch()
+    rule = "deny read where path is secrets/*"
+    assert "UNHEARD-OF" not in str((await call(project, "bash", {"command": text}, rule)).structured)
+    assert "UNHEARD-OF" in str((await call(project, "bash", {"command": text})).structured), "the control"
+
+
 async def test_a_rule_about_a_folder_leaves_the_rest_of_the_project_as_it_was(project: Path) -> None:
     found = await call(project, "grep", {"pattern": "ordinary"}, READ)
     assert [match["path"] for match in found.structured["matches"]] == ["README.md", "src/main.py"]

@@ -24,7 +24,7 @@ def plain(text: str) -> str:
 
 def path_fits(path: str, pattern: str, roots: Sequence[str] = ()) -> bool:
     """Whether a pattern means this path, or a folder that it lies in."""
-    forms = _forms(pattern, tuple(roots))
+    forms = rule_forms(pattern, tuple(roots))
     return any(fits(fold(one), form) for one in spellings(path, pattern, roots) for form in forms)
 
 
@@ -35,7 +35,7 @@ def may_hold(folder: str, pattern: str, roots: Sequence[str] = ()) -> bool:
     tops = (*roots, BOX_ROOT) if folder.startswith("/") else ()
     if any(f"{plain(top)}/".startswith(_inside(plain(folder))) for top in tops):
         return True
-    starts = [form.partition("*")[0] for form in _forms(pattern, tuple(roots))]
+    starts = [form.partition("*")[0] for form in rule_forms(pattern, tuple(roots))]
     inside = [_inside(fold(one)) for one in whole_spellings(folder, pattern, roots)]
     return any(start.startswith(one) or one.startswith(start) for start in starts for one in inside)
 
@@ -60,7 +60,7 @@ def whole_spellings(path: str, pattern: str, roots: Sequence[str]) -> Iterator[s
 
 
 @lru_cache(maxsize=1024)
-def _forms(pattern: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+def rule_forms(pattern: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """The ways to understand a pattern: from the workspace or the root of the disk, `**/` and `*/` also for nothing."""
     first = pattern if pattern == "/" else pattern.rstrip("/")
     forms = [pattern, first]

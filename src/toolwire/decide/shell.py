@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from toolwire.decide.shell_globs import GlobReader
 from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is_sure_heredoc, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
 from toolwire.protocol.values import dataclass, quick
@@ -40,7 +41,8 @@ def runs_others(name: str) -> bool:
 class Reading:
     """The commands of a text, each as its words; a word that is made at run time is `UNKNOWN`.
 
-    `written` are the files that redirections write, `opened` those that they read. `doubt` says why the text is not
+    `written` are the files that redirections write, `opened` those that they read, `globs` the patterns for which the
+    shell puts names of files. `doubt` says why the text is not
     fully understood, if so.
     A `plain` text does nothing but run these commands: no other syntax in it has an effect. A `sure` one runs these
     commands and no others, though some of them may run more.
@@ -52,6 +54,7 @@ class Reading:
     plain: bool = False
     opened: tuple[str, ...] = ()
     sure: bool = False
+    globs: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=256)
@@ -108,6 +111,7 @@ class _Reader:
         self.doubts: list[str] = []
         self.opaque = ""
         self.plain = True
+        self.globs = GlobReader(text)
 
     def read(self, root: Any) -> Reading:
         for count, node in enumerate(_all_nodes(root)):
@@ -117,9 +121,11 @@ class _Reader:
             self._look(node)
         plain = self.plain and not self.doubts and not self.written
         doubt = next(iter(self.doubts), self.opaque)
-        return Reading(tuple(self.commands), tuple(self.written), doubt, plain, tuple(self.opened), not self.doubts)
+        sure, globs = not self.doubts, self.globs.found()
+        return Reading(tuple(self.commands), tuple(self.written), doubt, plain, tuple(self.opened), sure, globs)
 
     def _look(self, node: Any) -> None:
+        self.globs.look(node)
         match node.type:
             case "command":
                 self._command(node)

@@ -15,6 +15,7 @@ from toolwire.decide.fit import Fit
 from toolwire.decide.paths import BOX_ROOT, may_hold, path_fits, plain
 from toolwire.decide.reading import only_reads, runs_nothing_else
 from toolwire.decide.shell import Reading
+from toolwire.decide.shell_globs import listed_folders, may_list
 from toolwire.decide.shell_words import UNKNOWN, base_name
 from toolwire.protocol.policy import Rule
 from toolwire.protocol.tools import Grant
@@ -85,12 +86,17 @@ def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> Fit:
 
 
 def named_paths(reading: Reading, folder: str, roots: Sequence[str]) -> list[str]:
-    """Every path that a shell text run in this folder may name plainly, as seen from the workspace."""
+    """Every path that a shell text run in this folder may name, as seen from the workspace.
+
+    Folders in which it has the shell look for names may have `STAR` in them.
+    """
     places = _Folders(folder, roots, reading)
     found: dict[str, None] = {}
     for word in (word for words in reading.commands for word in words if UNKNOWN not in word):
         for one in candidates(word):
             found.update(dict.fromkeys(places.seen_from(one)))
+    for folder in listed_folders(reading.globs):
+        found.update(dict.fromkeys(places.seen_from(folder)))
     for word in (*reading.opened, *reading.written):
         found.update(dict.fromkeys(places.seen_from(word) if UNKNOWN not in word else ()))
     return list(found)
@@ -155,7 +161,8 @@ class _Sight:
 
     def shows(self, reading: Reading) -> Fit:
         """Whether it could show what is in such a file."""
-        return max(_each(reading, self._shown_by), *map(self._word, reading.opened), Fit.NO)
+        listed = Fit.MAYBE if self._finds(reading.globs) else Fit.NO
+        return max(_each(reading, self._shown_by), *map(self._word, reading.opened), listed)
 
     def changes(self, reading: Reading) -> Fit:
         """Whether it could change such a file."""
@@ -165,7 +172,7 @@ class _Sight:
     def _shown_by(self, words: Sequence[str]) -> Fit:
         name, rest = base_name(words[0]), words[1:]
         if name in _NO_FILES:
-            return max(*map(self._finds, rest), Fit.NO, Fit.NO)
+            return Fit.NO
         plainly = max(map(self._word, words))
         if plainly is Fit.YES or name in ("touch", "mkdir", "rmdir", "rm"):
             return plainly
@@ -211,10 +218,11 @@ class _Sight:
         places = self._folders.seen_from(word) if start else ()
         return Fit.MAYBE if any(path_fits(one, start, self._roots) for one in places) else Fit.NO
 
-    def _finds(self, word: str) -> Fit:
-        """Whether the shell may put names of such files in place of a word: it begins in the folder they lie in."""
-        folder, inside, _ = word.partition(UNKNOWN)[0].rpartition("/")
-        return self._lists(folder) if UNKNOWN in word and inside else Fit.NO
+    def _finds(self, globs: Sequence[str]) -> bool:
+        """Whether the shell may put names of such files in place of a pattern."""
+        if not globs or self._folders.anywhere:
+            return bool(globs)
+        return may_list(globs, self._pattern, self._folders.seen_from(""), self._roots)
 
     def _beneath(self, name: str, rest: Sequence[str]) -> Fit:
         """What a command may do that enters folders, or opens what it likes."""

@@ -1,8 +1,12 @@
 """What the rules about paths say of a command whose words lead elsewhere through links."""
 
+from collections.abc import Iterable
+from glob import escape, iglob
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from toolwire.decide.families import Reach
+from toolwire.decide.globs import STAR
 from toolwire.decide.path_rules import PathRules
 from toolwire.decide.paths import BOX_ROOT, plain
 from toolwire.decide.reading import only_reads
@@ -13,6 +17,8 @@ from toolwire.protocol.context import Context
 from toolwire.toolbox.hard_links import Twins
 from toolwire.toolbox.places import denied
 from toolwire.toolbox.ruled_files import LOOKS, reason
+
+_MOST_FOUND = 10_000
 
 
 def check_links(context: Context, text: str, workdir: str) -> None:
@@ -27,9 +33,20 @@ def check_links(context: Context, text: str, workdir: str) -> None:
     if not rules.rules:
         return
     twins = Twins(rules)
-    for path in named_paths(reading, workdir, roots):
+    for path in (one for named in named_paths(reading, workdir, roots) for one in _expanded(roots[0], named)):
         if (failure := _refused(rules, twins, Path(roots[0]), path)) is not None:
             raise failure
+
+
+def _expanded(workspace: str, path: str) -> Iterable[str]:
+    """The folders that a pattern finds, links among them."""
+    if STAR not in path:
+        return [path]
+    inner = path.removeprefix(f"{BOX_ROOT}/").removeprefix(f"{workspace}/")
+    pattern = "*".join(map(escape, inner.split(STAR)))
+    if inner.startswith("/"):
+        return ()
+    return islice(iglob(f"{pattern}/", root_dir=workspace), _MOST_FOUND)  # noqa: PTH207 - names from a folder
 
 
 def _refused(rules: PathRules, twins: Twins, workspace: Path, path: str) -> ToolFailure | None:
