@@ -8,11 +8,12 @@ remembered: every link on it, and what lies at its end.
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolwire.execute.sandbox.git_links import trace
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting
 from toolwire.protocol.obeyed import Obeyed
+from toolwire.protocol.values import dataclass
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
