@@ -30,8 +30,6 @@ from toolwire.record.memory_limits import (
     Questions,
     Threads,
     named_bodies,
-    weigh_card,
-    weigh_message,
 )
 from toolwire.record.tally import (
     NEWEST_RESULTS,
@@ -43,6 +41,7 @@ from toolwire.record.tally import (
     spending,
     tool_metrics,
 )
+from toolwire.record.weights import weigh_card, weigh_message
 from toolwire.wire.format_tally import FormatTally, merged
 
 _ended = changing(CallCard, "result")

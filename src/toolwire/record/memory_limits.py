@@ -1,64 +1,24 @@
-"""What the memory store keeps of the past, within limits: the newest audit rows, the threads last spoken in, bodies.
-
-Python cannot say cheaply what an object weighs. The weights here are estimates of the right order, made once for each
-value: text counts by its characters, everything around it by a fixed amount.
-"""
+"""What the memory store keeps of the past, within limits: the newest audit rows, the threads last spoken in, bodies."""
 
 import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
-from toolwire.protocol.calls import Block, ToolResult
-from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message, ResultsMessage
+from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import changed
 from toolwire.record.chain import BEGINNING, AuditChain, link, walk
 from toolwire.record.rows import audit_rows
+from toolwire.record.weights import ROW, weigh, weigh_message
 
 MAX_CALLS = 10_000
 MAX_BYTES = 64 << 20
 AUDIT_ROWS_PER_CALL = 4
-_ITEM, _MESSAGE, _CARD, _ROW = 64, 512, 1024, 512
 _NEWEST_LOOSE = 256
 _HANDLES = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
-
-
-def weigh(value: Any) -> int:
-    """About how many bytes a plain value takes."""
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return _ITEM + len(value)
-    if kind is dict:
-        return _ITEM + sum(_ITEM + len(key) + weigh(item) for key, item in value.items())
-    if kind is list or kind is tuple:
-        return _ITEM + sum(map(weigh, value))
-    return _ITEM // 2
-
-
-def weigh_result(result: ToolResult) -> int:
-    shown = sum(map(_weigh_block, result.content))
-    return _MESSAGE + shown + len(result.stderr) + (0 if result.structured is None else weigh(result.structured))
-
-
-def weigh_card(card: CallCard) -> int:
-    call = card.call
-    raw = len(call.raw) if isinstance(call.raw, str) else 0
-    return _CARD + raw + weigh(call.arguments) + (weigh_result(card.result) if card.result else 0)
-
-
-def weigh_message(message: Message) -> int:
-    match message:
-        case Reply():
-            words = len(message.content) + len(message.reasoning)
-            return _MESSAGE * (1 + len(message.calls)) + words + weigh(message.carry)
-        case ResultsMessage(results):
-            return _MESSAGE + sum(map(weigh_result, results))
-        case Note(text):
-            return _MESSAGE + len(text)
-    return _MESSAGE + len(message.text) + sum(map(_weigh_block, message.parts))
 
 
 def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
@@ -67,15 +27,11 @@ def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
     return tuple(name for result in named for name in dict.fromkeys((result.handle, *_HANDLES.findall(result.text))))
 
 
-def _weigh_block(block: Block) -> int:
-    return _ITEM + len(getattr(block, "text", "")) + len(getattr(block, "data", ""))
-
-
 class AuditTail:
     """The newest rows of an audit log. Dropped rows stay counted, so that every row keeps its number."""
 
     def __init__(self, max_rows: float, max_bytes: float) -> None:
-        self._max_rows, self._max_bytes = min(max_rows, max_bytes / _ROW), max_bytes
+        self._max_rows, self._max_bytes = min(max_rows, max_bytes / ROW), max_bytes
         self._rows: deque[AuditRow] = deque()
         self._detail_bytes = 0
         self._dropped = 0

@@ -1,7 +1,7 @@
 """The questions that can be asked of the SQLite store, each answered from one consistent view."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,20 +42,35 @@ _SAID = """
     WHERE turn_id = ? AND schema_name IN ('turn.reply', 'turn.note', 'tool.result') ORDER BY seq
 """
 _RUNNING_OWNERS = "SELECT DISTINCT owner FROM turns WHERE state = 'running' AND owner IS NOT NULL"
+# Nearly all turns have ended, so those that have not are found by indexes that hold no others.
 _SUMMARIES = """
-    SELECT * FROM (
-        SELECT id, project, agent, thread, model, opening,
-               iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state) AS shown,
-               started_at, updated_at, ending,
-               (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call')
-        FROM turns ORDER BY seq DESC
-    ) WHERE ?2 IS NULL OR shown = ?2 LIMIT ?3
+    SELECT id, project, agent, thread, model, opening,
+           iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state),
+           started_at, updated_at, ending,
+           (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call')
+    FROM turns WHERE seq IN ({wanted} ORDER BY seq DESC LIMIT ?2) ORDER BY seq DESC
 """
-_THREAD = "SELECT seq, id, opening FROM turns WHERE thread = ? AND ended <= ? AND project = ? ORDER BY ended"
-_LEFT = """
+_LEFT = "state = 'running' AND owner IN (SELECT value FROM json_each(?1))"
+_TURNS_IN = {
+    None: _SUMMARIES.format(wanted="SELECT seq FROM turns"),
+    "ended": _SUMMARIES.format(wanted="SELECT seq FROM turns WHERE state = 'ended'"),
+    "running": _SUMMARIES.format(
+        wanted=f"SELECT seq FROM turns INDEXED BY turns_running WHERE state = 'running' AND NOT coalesce({_LEFT}, 0)"  # noqa: S608
+    ),
+    "interrupted": _SUMMARIES.format(
+        wanted=f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT}
+                   UNION ALL SELECT seq FROM turns INDEXED BY turns_interrupted WHERE state = 'interrupted'"""  # noqa: S608
+    ),
+}
+_THREAD = """
+    SELECT seq, id, opening, ended FROM turns
+    WHERE thread = ? AND ended > ? AND ended <= ? AND project = ? ORDER BY ended
+"""
+_LEFT_TURNS = """
     SELECT seq, id, opening, state, owner FROM turns WHERE thread = ? AND ended IS NULL AND project = ? ORDER BY seq
 """
-_THREAD_END = "SELECT coalesce(max(ended), 0) FROM turns WHERE thread = ?"
+_TURNS_UNTIL = "SELECT count(*) FROM turns WHERE thread = ? AND ended <= ? AND project = ?"
+_NEWEST = (1 << 63) - 1
 
 _CARD_COLUMNS = """
     SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, r.context
@@ -81,7 +96,8 @@ _NEWEST_CALLS = _CARD_COLUMNS.format(
 _AUDIT_OF_TURN = (
     "SELECT * FROM audit WHERE turn_id = ?1 AND (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
 )
-_NEWEST_AUDIT = "SELECT * FROM audit WHERE (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
+_AUDIT_OF_TOOL = "SELECT * FROM audit WHERE tool = ?2 AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
+_NEWEST_AUDIT = "SELECT * FROM audit WHERE seq > ?3 ORDER BY seq DESC LIMIT ?4"
 _TALLIES = """
     SELECT tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error, last_error_at
     FROM tool_metrics WHERE project = ? ORDER BY tool
@@ -105,11 +121,15 @@ _SPENT = """
     )
 """
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
-_APPROVALS = """
-    SELECT body FROM approvals
-    WHERE (?1 IS NULL OR turn_id = ?1) AND (?2 = 0 OR (decided = 0 AND expires_at > ?3)) ORDER BY seq DESC LIMIT ?4
+_PENDING = "decided = 0 AND expires_at > ?3"
+_NEWEST_APPROVALS = "SELECT body FROM approvals ORDER BY seq DESC LIMIT ?2"
+_PENDING_APPROVALS = f"SELECT body FROM approvals INDEXED BY approvals_open WHERE {_PENDING} ORDER BY seq DESC LIMIT ?2"  # noqa: S608
+_APPROVALS_OF_TURN = "SELECT body FROM approvals WHERE turn_id = ?1 ORDER BY seq DESC LIMIT ?2"
+_PENDING_OF_TURN = f"SELECT body FROM approvals WHERE turn_id = ?1 AND {_PENDING} ORDER BY seq DESC LIMIT ?2"  # noqa: S608
+_STANDING = """
+    SELECT body FROM approvals INDEXED BY approvals_standing
+    WHERE stands_until > 0 AND stands_until > ? ORDER BY seq DESC LIMIT ?
 """
-_STANDING = "SELECT body FROM approvals WHERE stands_until > ? ORDER BY seq DESC LIMIT ?"
 Alive = Callable[[str], bool]
 
 
@@ -128,47 +148,61 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
 def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
     owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
     dead = orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
-    return [_summary(*row) for row in connection.execute(_SUMMARIES, (dead, _maybe(state), max(limit, 0)))]
-
-
-def thread(
-    connection: sqlite3.Connection, project: str, name: str, upto: int, left: Sequence[LeftTurn] = ()
-) -> tuple[Message, ...]:
-    """What was said in a project's turns among the first `upto` ended ones of a thread, and in those that were left."""
-    ended = connection.execute(_THREAD, (column(name), upto, column(project))).fetchall() if upto else []
-    told = [(seq, (*question(opening), *story.history(*_said(connection, turn_id)))) for seq, turn_id, opening in ended]
-    return tuple(message for messages in story.woven(told, left) for message in messages)
+    wanted = _TURNS_IN.get(state)
+    return [_summary(*row) for row in connection.execute(wanted, (dead, max(limit, 0)))] if wanted else []
 
 
 @dataclass(frozen=True, slots=True)
-class WholeThread:
-    """What the next turn of a thread is told, how many have ended, and what was said in those that were interrupted."""
+class EndedTurn:
+    """What was said in a turn of a thread that ended as number `ended`."""
 
-    said: tuple[Message, ...]
     ended: int
-    left: tuple[LeftTurn, ...]
+    seq: int
+    said: tuple[Message, ...]
 
 
-def whole_thread(connection: sqlite3.Connection, project: str, name: str, alive: Alive) -> WholeThread:
-    """Everything said in the turns of a project's thread that nobody runs."""
-    if not name:
-        return WholeThread((), 0, ())
-    (ended,) = connection.execute(_THREAD_END, (column(name),)).fetchone()
-    left = tuple(
+def ended_turns(
+    connection: sqlite3.Connection, project: str, name: str, after: int = 0, upto: int = _NEWEST
+) -> list[EndedTurn]:
+    """The ended turns of a project's thread between two numbers."""
+    rows = connection.execute(_THREAD, (column(name), after, upto, column(project))).fetchall()
+    return [
+        EndedTurn(ended, seq, (*question(opening), *story.history(*_said(connection, turn_id))))
+        for seq, turn_id, opening, ended in rows
+    ]
+
+
+def turns_until(connection: sqlite3.Connection, project: str, name: str, upto: int) -> int:
+    """How many ended turns of a project's thread are kept up to a number."""
+    (count,) = connection.execute(_TURNS_UNTIL, (column(name), upto, column(project))).fetchone() if upto else (0,)
+    return int(count)
+
+
+def left_turns(connection: sqlite3.Connection, project: str, name: str, alive: Alive) -> tuple[LeftTurn, ...]:
+    """What was said in the interrupted turns of a project's thread."""
+    return tuple(
         (seq, (*question(opening), *story.unfinished(*_said(connection, turn_id))))
-        for seq, turn_id, opening, state, owner in connection.execute(_LEFT, (column(name), column(project))).fetchall()
+        for seq, turn_id, opening, state, owner in connection.execute(
+            _LEFT_TURNS, (column(name), column(project))
+        ).fetchall()
         if state == "interrupted" or not (owner is not None and alive(owner))
     )
-    return WholeThread(thread(connection, project, name, ended, left), ended, left)
+
+
+def told(ended: Iterable[EndedTurn], left: Iterable[LeftTurn]) -> tuple[Message, ...]:
+    """What was said in the turns of a thread, in order."""
+    turns = story.woven(((turn.seq, turn.said) for turn in ended), left)
+    return tuple(message for said in turns for message in said)
 
 
 def _earlier(
     connection: sqlite3.Connection, project: str, name: str, upto: int, history: str | None
 ) -> tuple[Message, ...]:
     """What was said before a turn: in its thread, with the interrupted turns of then, or in messages of its own."""
-    if history is None:
-        return thread(connection, project, name, upto)
-    return thread(connection, project, name, upto, read_left(history)) if upto else read_history(history)
+    if not upto:
+        return () if history is None else read_history(history)
+    left = () if history is None else read_left(history)
+    return told(ended_turns(connection, project, name, upto=upto), left)
 
 
 def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int) -> list[CallCard]:
@@ -186,7 +220,13 @@ def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None,
 def audit_log(
     connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, after: int
 ) -> list[AuditRow]:
-    wanted = _NEWEST_AUDIT if turn_id is None else _AUDIT_OF_TURN
+    match turn_id, tool:
+        case None, None:
+            wanted = _NEWEST_AUDIT
+        case None, _:
+            wanted = _AUDIT_OF_TOOL
+        case _:
+            wanted = _AUDIT_OF_TURN
     rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), after, max(limit, 0)))
     return [read_audit(row) for row in rows][::-1]
 
@@ -206,7 +246,12 @@ def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> App
 def approvals(
     connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, at: float
 ) -> list[ApprovalCard]:
-    rows = connection.execute(_APPROVALS, (_maybe(turn_id), only_open, at, max(limit, 0)))
+    if turn_id is None:
+        wanted = _PENDING_APPROVALS if only_open else _NEWEST_APPROVALS
+    else:
+        wanted = _PENDING_OF_TURN if only_open else _APPROVALS_OF_TURN
+    given = (_maybe(turn_id), max(limit, 0), at)
+    rows = connection.execute(wanted, given if only_open else given[:2])
     return [read_approval(load(body)).at(at) for (body,) in rows]
 
 

@@ -315,9 +315,12 @@ _PROJECTS = (
     "DROP TABLE old_spending",
 )
 
+# A rare tool is found without reading the whole log.
+_AUDIT_OF_TOOLS = ("CREATE INDEX audit_by_tool ON audit (tool)",)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS,
+    _PROJECTS, _AUDIT_OF_TOOLS,
 )  # fmt: skip
 
 

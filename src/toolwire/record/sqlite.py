@@ -43,6 +43,7 @@ from toolwire.record.rows import (
     said_row,
 )
 from toolwire.record.tally import day_of, sums_with
+from toolwire.record.thread_cache import ThreadCache
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
@@ -74,6 +75,7 @@ class SqliteStore:
         self._clock = clock
         self._runs: dict[str, int] = {}
         self._taking: set[str] = set()
+        self._threads = ThreadCache()
 
     @classmethod
     async def at(
@@ -224,7 +226,7 @@ class SqliteStore:
         return await self._reader.read(reads.turns, limit, state, self._owners.alive)
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        return (await self._reader.read(reads.whole_thread, project, thread, self._owners.alive)).said
+        return (await self._reader.read(self._threads.read, project, thread, self._owners.alive)).said
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
         return await self._reader.read(reads.calls, turn_id, tool, limit)
@@ -279,9 +281,11 @@ class SqliteStore:
         history, upto = history_of(turn), 0
         kept = history_json(history) if history else None
         if history and turn.thread:
-            known = await self._reader.read(reads.whole_thread, turn.project, turn.thread, self._owners.alive)
-            if known.ended and known.said == history:
-                upto, kept = known.ended, left_json(known.left) if known.left else None
+            known = self._threads.read_as(turn.project, turn.thread, history)
+            if known is None:
+                known = await self._reader.read(self._threads.read, turn.project, turn.thread, self._owners.alive)
+            if known.upto and known.said == history:
+                upto, kept = known.upto, left_json(known.left) if known.left else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
         now, counted = self._clock(), (len(turn.pending), turn.limits.own_time)
         opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, now, now)
