@@ -176,6 +176,19 @@ async def test_a_canceled_question_stops_and_leaves_the_model_free(model: LocalC
     assert (await ask(model, UserMessage("Hi"), tools=(), max_tokens=4)).content
 
 
+async def test_an_error_of_the_one_who_shows_the_answer_reaches_the_one_who_asked(model: LocalChat) -> None:
+    """The reader of a pipe went away, say: the command ends by it, and the model writes no further."""
+
+    def show(_: Delta) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        async with asyncio.timeout(PATIENCE_S):
+            await model.ask(Request((SUM,), TOOLS), show)
+
+    assert [call.name for call in (await ask(model, SUM)).calls] == ["calculator"]
+
+
 async def test_a_history_that_does_not_fit_is_dropped_and_said_so(model: LocalChat) -> None:
     """The long part is the older one, so that what is kept is quickly read."""
     old: list[Message] = [UserMessage("Tell me a story."), Reply("word " * 5_000)]

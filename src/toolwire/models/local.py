@@ -66,19 +66,29 @@ class LocalChat:
         """Answer once; see ChatModel. Raises ModelError, and nothing else."""
         loop = asyncio.get_running_loop()
         halt = threading.Event()
+        failed: asyncio.Future[Reply] = loop.create_future()
+
+        def deliver(delta: Delta) -> None:
+            try:
+                if on_delta is not None and not halt.is_set():
+                    on_delta(delta)
+            except Exception as error:  # the loop would only log it: the reader of a pipe went away, say
+                halt.set()
+                failed.set_exception(error)
 
         def show(delta: Delta) -> None:
-            if on_delta is not None and not halt.is_set():
-                loop.call_soon_threadsafe(on_delta, delta)
+            if not halt.is_set():
+                loop.call_soon_threadsafe(deliver, delta)
 
         work = loop.run_in_executor(None, self._answer, request, show, halt.is_set)
         try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
+            await asyncio.wait([work, failed], return_when=asyncio.FIRST_COMPLETED)
+            return failed.result() if failed.done() else work.result()
+        finally:
             halt.set()
             await asyncio.wait([work])  # the engine notices within one token, or one prompt
             work.exception()
-            raise
+            failed.cancel()
 
     async def close(self) -> None:
         """The engine is shared and stays until the process ends; there is nothing to let go of."""
