@@ -59,10 +59,10 @@ def test_a_message_to_a_tool_without_a_body_is_a_call_without_arguments() -> Non
     assert told(text) == ([("ping_sensor", {})], "", [])
 
 
-def test_an_unknown_tool_beside_a_known_one_is_told() -> None:
+def test_an_unknown_tool_beside_a_known_one_is_told_and_stays_text() -> None:
     text = '<|tools_prefix|>[{"fly_away": {"to": "x"}}, {"city_time": {"city": "Rome"}}]<|tools_suffix|>'
 
-    assert told(text) == (ROME, "", ["unknown_tool"])
+    assert told(text) == (ROME, '{"name":"fly_away","arguments":{"to":"x"}}', ["unknown_tool"])
 
 
 def test_an_opening_marker_behind_a_closed_call_is_a_call_that_was_cut_off() -> None:

@@ -69,7 +69,9 @@ def test_code_may_name_what_a_tool_gives_and_print_it(end: str) -> None:
 
 
 def test_code_that_calls_a_tool_nobody_offered_is_reported() -> None:
-    assert read('```tool_code\nwhere = fly(to="Pula")\nprint(where)\n```') == ([], {"unknown_tool"}, "")
+    text = '```tool_code\nwhere = fly(to="Pula")\nprint(where)\n```'
+
+    assert read(text) == ([], {"unknown_tool"}, text)
 
 
 INVOKED = '<atem:function_calls>\n<atem:invoke name="ping_sensor">\n</atem:invoke>\n</atem:function_calls>'

@@ -195,11 +195,16 @@ def stopped(turn: Turn, ending: Ending) -> Turn:
 def last_words(turn: Turn) -> str:
     """The newest text that the model wrote in this turn, empty when it wrote none."""
     for message in reversed(turn.messages):
-        if isinstance(message, Reply) and message.content.strip():
+        if isinstance(message, Reply) and message.content.strip() and not _calls_unknown_tool(message):
             return message.content.strip()
         if not isinstance(message, (Reply, ResultsMessage, Note)):
             break
     return ""
+
+
+def _calls_unknown_tool(reply: Reply) -> bool:
+    """Whether the text of a reply is a call of a tool that was not offered: nothing to end a turn with."""
+    return not reply.calls and any(problem.code == "unknown_tool" for problem in reply.problems)
 
 
 def calls_of(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

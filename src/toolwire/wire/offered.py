@@ -1,5 +1,6 @@
 """The tools that a reply may call, indexed once for each list of tools."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,14 +18,18 @@ _UNCHECKABLE = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Offer:
-    """One offered tool: its name, the names of its parameters, and the check of its schema."""
+    """One offered tool: its name, the names of its parameters, and the check of its schema.
 
-    __slots__ = ("_types", "_validator", "closed", "name", "properties", "required", "schema")
+    `misspelled` is the name that a model wrote in its place; empty where it wrote the right one.
+    """
+
+    __slots__ = ("_types", "_validator", "closed", "misspelled", "name", "properties", "required", "schema")
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties")
         required = schema.get("required")
         self.name = name
+        self.misspelled = ""
         self.schema = schema
         self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else _UNCHECKED
         names = required if isinstance(required, list | tuple) else ()
@@ -67,6 +72,13 @@ class Offer:
             return f"{self.name}: the arguments hold half a character or a number too large to check"
         return "" if error is None else f"{self.name}: {str(error.message)[:300]}"
 
+    def called(self, name: str) -> "Offer":
+        """The same tool, called by another name."""
+        self._check()  # so that both share one validator
+        other = copy.copy(self)
+        other.misspelled = name
+        return other
+
     def _check(self) -> Any:
         if self._validator is None:
             self._validator = _compile(self.schema)
@@ -98,7 +110,7 @@ class Offered:
         self._folded: dict[str, str] | None = None
 
     def get(self, name: str) -> Offer | None:
-        """The tool of exactly that name, or of that name behind a namespace prefix or doubled namespace."""
+        """The tool of that name, perhaps behind a namespace prefix or doubled namespace; else the nearest."""
         found = self.by_name.get(name)
         if found is not None or not name:
             return found
@@ -106,7 +118,8 @@ class Offered:
             if name.startswith(prefix):
                 return self.get(name[len(prefix) :])
         first, dot, rest = name.partition(".")
-        return self.by_name.get(rest) if dot and (first == rest or rest.startswith(first + ".")) else None
+        doubled = self.by_name.get(rest) if dot and (first == rest or rest.startswith(first + ".")) else None
+        return doubled or self._nearest(name)
 
     def by_arguments(self, arguments: Mapping[str, Any]) -> Offer | None:
         """The only tool that these arguments fit."""
@@ -117,18 +130,23 @@ class Offered:
         ]
         return fitting[0] if len(fitting) == 1 else None
 
-    def nearest(self, name: str) -> Offer | None:
-        """The only tool whose name differs in case or in dashes alone."""
+    def _nearest(self, name: str) -> Offer | None:
+        """The only tool whose name differs in case or in dashes alone, as it was called."""
         if self._folded is None:
             self._folded = {}
             for known in self.by_name:
-                folded = _fold(known)
+                folded = fold_name(known)
                 self._folded[folded] = "" if folded in self._folded else known
-        return self.by_name.get(self._folded.get(_fold(name.rpartition("functions.")[2]), ""))
+        found = self.by_name.get(self._folded.get(fold_name(name.rpartition("functions.")[2].strip()), ""))
+        return found.called(name) if found is not None else None
 
 
-def _fold(name: str) -> str:
-    return name.strip().casefold().replace("-", "_")
+_FOLDED = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
+
+
+def fold_name(name: str) -> str:
+    """A name without what models get wrong in names: ASCII case, and dashes for underscores."""
+    return name.translate(_FOLDED)
 
 
 def _name_and_schema(tool: Any) -> tuple[str, Mapping[str, Any]]:

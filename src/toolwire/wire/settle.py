@@ -56,7 +56,7 @@ class Settled:
                 continue
             objects = _objects_of(item)
             if not objects:
-                self.report("malformed", f"the arguments of {item.offer.name!r} could not be read")
+                self._refuse(item.offer.name, "they are not an object", item.alias, text[item.span[0] : item.span[1]])
             for arguments in objects:
                 same = (item.offer.name, arguments)
                 if known and _among(known, item.offer, arguments):
@@ -65,16 +65,21 @@ class Settled:
                     continue
                 if not item.weak:
                     marked.append(same)
+                if item.offer.misspelled:
+                    self._report_name(item.offer.misspelled, item.offer)
                 self.accept(
                     item.offer, item.offer.name, arguments, item.alias, text[item.span[0] : item.span[1]],
                     note=item.note, dialect=item.dialect, confidence=_WEAK if item.weak else _MARKED,
                 )  # fmt: skip
 
     def _resolve(self, name: str) -> Offer | None:
-        offer = self.offered.get(name) or self.offered.nearest(name)
+        offer = self.offered.get(name)
         if offer is not None and offer.name != name:
-            self.report("repaired", f"read the name {name!r} as {offer.name!r}", len(self.calls))
+            self._report_name(name, offer)
         return offer
+
+    def _report_name(self, written: str, offer: Offer) -> None:
+        self.report("repaired", f"read the name {written[:80]!r} as {offer.name!r}", len(self.calls))
 
     def _unread(self, name: str, read: NotRead, alias: str | None, raw: Any, *, cut: bool) -> None:
         if cut or read.cut:

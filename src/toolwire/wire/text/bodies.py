@@ -7,6 +7,7 @@ from typing import Any
 from toolwire.wire.arguments import NotRead, read_arguments
 from toolwire.wire.coerce import coerced
 from toolwire.wire.offered import Offer
+from toolwire.wire.outbound import to_json
 from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
@@ -206,6 +207,7 @@ def _take(
     for entry in entries.calls:
         if entry.offer is None:
             step.problems.append(not_offered(entry.name))
+            step.content += f"{to_json({'name': entry.name, 'arguments': entry.arguments}).decode()}\n"
         elif entry.half and scan.cut:
             entries.cut = True
         else:

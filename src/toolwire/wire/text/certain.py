@@ -2,7 +2,7 @@
 
 import re
 
-from toolwire.wire.offered import Offered
+from toolwire.wire.offered import Offered, fold_name
 from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.marks import CLOSER_PREFIXES, END_OF_TURN
 from toolwire.wire.text.openers import LONGEST, PREFIXES
@@ -56,12 +56,13 @@ def certain_until(text: str, at: int, offered: Offered, *, fresh: bool) -> int:
 def _may_name(word: str, offered: Offered) -> bool:
     """Whether a line so far may be the beginning of a tool's name standing alone."""
     bare = word.rstrip(" \t")
-    return len(bare) < _LONGEST_NAME and any(name.startswith(bare) for name in offered.by_name)
+    start = fold_name(bare)
+    return len(bare) < _LONGEST_NAME and any(fold_name(name).startswith(start) for name in offered.by_name)
 
 
 def before_marker(text: str, at: int = 0, more: frozenset[str] = frozenset()) -> int:
     """Where the longest end of the text begins that is the beginning of a marker."""
     for begin in range(max(at, len(text) - LONGEST), len(text)):
-        if text[begin] in _FIRST_CHARACTERS and (text[begin:] in _BEGINNINGS or text[begin:] in more):
+        if text[begin] in _FIRST_CHARACTERS and (text[begin:] in _BEGINNINGS or fold_name(text[begin:]) in more):
             return begin
     return len(text)

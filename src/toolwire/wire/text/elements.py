@@ -162,15 +162,16 @@ def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int, str] | None:
 
 def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Step | None:
     """`<tool_name><argument>v</argument></tool_name>`: the tag is the tool."""
-    if scan.text.startswith("/", pos + 1 + len(offer.name)):
+    name = offer.misspelled or offer.name
+    if scan.text.startswith("/", pos + 1 + len(name)):
         return _empty_tag(pos, offer, envelope)
-    close = f"</{offer.name}>"
-    begin = pos + len(offer.name) + 2
+    close = f"</{name}>"
+    begin = pos + len(name) + 2
     children = _children(scan, scan.space(begin))
     if children is None:
         return scan.cut_inside(f"a call of {offer.name!r} was cut off")
     fields, at, fault = children
-    if not fields.keys() <= offer.properties.keys():
+    if not fields.keys() <= offer.properties.keys() or (offer.misspelled and not fields):
         return None
     if not scan.at(at, close):
         if at >= scan.end and not fields and not offer.required:
@@ -188,4 +189,6 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
 
 def _empty_tag(pos: int, offer: Offer, envelope: Envelope) -> Step | None:
     end = pos + len(offer.name) + 3
-    return None if offer.required else Step(end, [Found(offer, {}, envelope.slug, (pos, end), weak=True)])
+    if offer.required or offer.misspelled:
+        return None
+    return Step(end, [Found(offer, {}, envelope.slug, (pos, end), weak=True)])

@@ -78,6 +78,7 @@ def _one_after_the_other(scan: Scan, at: int, read: Callable[[int], Step | None]
     while (begin := scan.space(total.end)) < scan.end and (step := read(begin)) is not None:
         total.end = step.end
         total.found += step.found
+        total.content += step.content
         total.problems += step.problems
         total.cut = total.cut or step.cut
         if total.cut:

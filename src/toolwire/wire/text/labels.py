@@ -2,7 +2,7 @@
 
 import re
 
-from toolwire.wire.offered import Offer
+from toolwire.wire.offered import Offer, fold_name
 from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_named
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
@@ -19,6 +19,7 @@ _ACTION_NAME = re.compile(r"[`\"' \t]*+(?P<name>[^\W\d][\w.-]{0,127})[`\"' \t]*+
 _AFTER_ACTION = ("Observation", "Thought", "Final Answer")
 _INPUT = re.compile(rf"\s*+{_STARS}Action Input\s?{_STARS}:{_STARS}")
 _BRACKETS = re.compile(r"\[(?P<text>[^\n]*)\][ \t]*(?=\n|\Z)")
+_LONGEST_LABEL = 32
 _REACT = Envelope("react", (), ("\nObservation:", "\n```"))
 _RAVEN = Envelope("nexusraven", (), ("<bot_end>",))
 
@@ -59,7 +60,7 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
         undecided = (
             name is not None
             and name.end() >= scan.end
-            and any(known.startswith(name["name"]) for known in scan.offered.by_name)
+            and any(fold_name(known).startswith(fold_name(name["name"])) for known in scan.offered.by_name)
         )
         return scan.cut_inside("the text ends inside an action") if undecided else None
     if CALL_HEAD.match(scan.text, name.start("name"), scan.end):
@@ -69,10 +70,17 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
         return _observed(scan, _found(offer, bracket["text"], (at, bracket.end())))
     given = _INPUT.match(scan.text, name.end(), scan.end)
     if given is None:
+        if scan.growing and _may_be_label(scan, scan.space(name.end())):
+            return scan.cut_inside("the text ends before an action's input")
         if scan.space(name.end()) < scan.end and not _NEXT.match(scan.text, name.end(), scan.end):
             return None if offer.required else _observed(scan, _found(offer, {}, (at, name.end())))
         return _without_input(scan, offer, (at, name.end()))
     return _observed(scan, _read_input(scan, at, offer, given.end()))
+
+
+def _may_be_label(scan: Scan, at: int) -> bool:
+    """Whether the last line so far may still become a label."""
+    return scan.end - at < _LONGEST_LABEL and "\n" not in scan.text[at : scan.end]
 
 
 def _without_input(scan: Scan, offer: Offer, span: tuple[int, int]) -> Step | None:

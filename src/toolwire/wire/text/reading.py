@@ -19,11 +19,12 @@ from toolwire.wire.text.openers import (
     opened,
     tool_tag,
 )
-from toolwire.wire.text.scan import MAX_CALLS, Flow, Found, Scan, Step, without_half
+from toolwire.wire.text.scan import MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
 from toolwire.wire.text.triggers import end_of_turn, mention_end, triggers
 
 _PASSING = 5
 _ANNOUNCEMENT = 4_000
+_KEPT = frozenset({UNKNOWN, "malformed"})
 
 
 @dataclass(slots=True)
@@ -126,6 +127,17 @@ class Pass:
 
     def next(self, look: int, *, fresh: bool) -> tuple[int, int, Step | None] | None:
         """The next place that may be more than text, and what was read there."""
+        found = self._next(look, fresh=fresh)
+        if found is not None and found[2] is not None:
+            self._keep_unknown(found[0], found[2])
+        return found
+
+    def _keep_unknown(self, begin: int, step: Step) -> None:
+        """A call that cannot be made stays text: where it vanished, an answer would be empty."""
+        if step.problems and not step.found and not step.cut and any(code in _KEPT for code, _ in step.problems):
+            step.content = self.scan.text[begin : step.end]
+
+    def _next(self, look: int, *, fresh: bool) -> tuple[int, int, Step | None] | None:
         scan = self.scan
         if fresh:
             here = self.triggers.here.match(scan.text, look, scan.end)

@@ -13,6 +13,7 @@ _SEARCHED_PER_COIN = 250
 _AT_END = 8
 ATTEMPT = 10
 MAX_CALLS = 4_096
+UNKNOWN = "unknown_tool"
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ def unclosed(name: str, end: int) -> Step:
 
 def not_offered(name: str) -> tuple[str, str]:
     """The problem of a call to a tool that nobody offered."""
-    return "unknown_tool", f"no tool named {name[:80]!r} was offered"
+    return UNKNOWN, f"no tool named {name[:80]!r} was offered"
 
 
 def without_half(text: str, *markers: str) -> str:

@@ -83,6 +83,7 @@ def _read_one(
     step.end = reader.pos
     if offer is None:
         step.problems.append(not_offered(head["name"]))
+        step.content += f"{scan.text[begin : reader.pos]}\n"
         return True
     if envelope is None and (reader.repairs or not arguments.keys() <= offer.properties.keys()):
         return False

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from toolwire.wire.offered import Offered
+from toolwire.wire.offered import Offered, fold_name
 from toolwire.wire.text.marks import END_OF_TURN, any_of
 from toolwire.wire.text.openers import HANDLERS, MARKERS
 from toolwire.wire.text.scan import Scan
@@ -28,15 +28,23 @@ class Triggers:
 
     def __init__(self, offered: Offered) -> None:
         names = [name for name in offered.by_name if name]
-        self.tag_beginnings = frozenset(f"<{name}/"[:size] for name in names for size in range(1, len(name) + 3))
+        folded = dict.fromkeys(map(fold_name, names))
+        self.tag_beginnings = frozenset(f"<{name}/"[:size] for name in folded for size in range(1, len(name) + 3))
         tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
-        self.strong = re.compile(any_of([*MARKERS, *tags]))
-        named = rf"|(?P<name>{any_of(names)}(?=[ \t\r]*+[\n(]|<\|content))" if names else ""
+        loosely = _any_spelling(folded) if names else ""
+        self.strong = re.compile(any_of([*MARKERS, *tags]) + (f"|<{loosely}/?>" if names else ""))
+        named = rf"|(?P<name>{loosely}(?=[ \t\r]*+[\n(]|<\|content))" if names else ""
         body = rf"(?:(?P<bracket>[{{\[])|(?P<label>{_LABELS}){named})"
         self.here = re.compile(rf"\s*+{body}")
         self.line = re.compile(rf"\n[ \t]*+{body}")
-        self.quiet = _quiet([*MARKERS, *END_OF_TURN, *tags], _LINE_STARTS + "".join(name[0] for name in names))
+        starts = "".join(f"{name[0]}{name[0].upper()}{'-' * (name[0] == '_')}" for name in folded)
+        self.quiet = _quiet([*MARKERS, *END_OF_TURN, *(f"<{start}" for start in starts)], _LINE_STARTS + starts)
         self.announced = re.compile(rf"{_ANNOUNCES}[`\"']?(?P<name>{any_of(names)})\b") if names else None
+
+
+def _any_spelling(folded: Iterable[str]) -> str:
+    """A pattern for names in any case, and with dashes for underscores."""
+    return f"(?i:{any_of(folded).replace('_', '[_-]')})"
 
 
 def _quiet(markers: Iterable[str], line_starts: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
