@@ -4,6 +4,7 @@ A key that stands twice in one object is refused: whoever looks at such a text m
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -149,7 +150,61 @@ def read_arguments(written: Any, *, finished: bool) -> Read | NotRead:
             return NotRead("the arguments are not an object")
 
 
+_TOKEN = r"</[\w:.-]{1,40}>|<\|[^<>|]{1,40}\|>|<｜[^<>｜]{1,40}｜>|<(?:end_of_turn|eos)>|\[/?[A-Z_]{2,20}\]|`{3,}"
+_TOKENS = re.compile(rf"(?:\s*+(?:{_TOKEN}))++\Z")
+_LONGEST_TOKENS = 400
+_GOES_ON = frozenset(",:\"'[")
+_PREFIX = json.JSONDecoder(strict=False)
+_QUOTED = 40
+
+
 def _read_loosely(text: str, *, finished: bool) -> Read | NotRead:
+    found = _read_all(text, finished=finished)
+    return (_read_before_tail(text) or found) if isinstance(found, NotRead) else found
+
+
+def _read_before_tail(text: str) -> Read | None:
+    """Complete arguments in front of something else: end tokens, closing tags, a fence, words.
+
+    What may be the rest of the arguments is no tail: a value that ended too early must not run.
+    """
+    body = unfenced(text.lstrip("\ufeff"))
+    ending = _last_tokens(body)
+    if ending is not None:
+        read = _read_all(body[: ending.start()].rstrip(), finished=False)
+        if isinstance(read, Read):
+            return _without(read, ending.group())
+    try:
+        value, end = _PREFIX.raw_decode(body)
+    except (ValueError, RecursionError):
+        return None
+    tail = body[end:].lstrip(" \t\r\n}]")
+    is_object = isinstance(value, dict) or (isinstance(value, str) and value.lstrip()[:1] == "{")
+    if not is_object or not tail or tail[0] in _GOES_ON or tail.count("}") > tail.count("{"):
+        return None
+    read = _read_all(body[:end], finished=False)
+    return _without(read, tail) if isinstance(read, Read) else None
+
+
+def _last_tokens(text: str) -> re.Match[str] | None:
+    """End tokens, closing tags and fences that end a text."""
+    begin = max(0, len(text) - _LONGEST_TOKENS)
+    at = next((at for at in range(begin, len(text)) if text[at] in "<[`"), -1)
+    while at >= 0:
+        found = _TOKENS.match(text, at)
+        if found is not None:
+            return found
+        at = next((later for later in range(at + 1, len(text)) if text[later] in "<[`"), -1)
+    return None
+
+
+def _without(read: Read, tail: str) -> Read:
+    tail = tail.strip()
+    shown = tail if len(tail) <= _QUOTED else f"{tail[:_QUOTED]}…"
+    return Read(read.objects, f"left out {shown!r} behind the arguments")
+
+
+def _read_all(text: str, *, finished: bool) -> Read | NotRead:
     body = unfenced(text.lstrip("\ufeff"))
     if body[:1] not in _OPENERS:
         return NotRead("the arguments are not an object")
@@ -159,7 +214,8 @@ def _read_loosely(text: str, *, finished: bool) -> Read | NotRead:
         while reader.peek():
             value = reader.value()
             if isinstance(value, str) and not objects:
-                return read_arguments(value, finished=finished)
+                read = read_arguments(value, finished=finished)
+                return _without(read, body[reader.pos :]) if isinstance(read, Read) and reader.peek() else read
             if not isinstance(value, dict):
                 return NotRead("the arguments are not an object")
             if reader.repeated is not None:
