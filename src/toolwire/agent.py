@@ -22,9 +22,9 @@ from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
+from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed, dataclass, quick
-from toolwire.record.contract import KeptTurn, Store, TurnStats
+from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
 from toolwire.runtime import APPROVAL_S, Runtime
@@ -163,9 +163,10 @@ class Agent:
         turn = await self._begin(f"call {name}", "", asked)
         call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
         async with self._kept_free(turn):
+            reserve = None
             if (allowance := self._allowance(turn)) is not None:
-                turn = await allowance.cut(turn)
-            return await self._concluded(changed(turn, pending=()), call, on_event)
+                turn, reserve = await allowance.cut(turn), allowance.reservation()
+            return await self._concluded(changed(turn, pending=()), call, on_event, reserve)
 
     async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
@@ -197,10 +198,12 @@ class Agent:
         """The turn with its own grant, less all that this agent's grant does not allow any more."""
         return turn if turn.grant == self.grant else changed(turn, grant=resumed(turn.grant, self.grant))
 
-    async def _concluded(self, turn: Turn, call: ToolCall, on_event: Emit | None) -> ToolResult:
+    async def _concluded(
+        self, turn: Turn, call: ToolCall, on_event: Emit | None, reserve: Reservation | None = None
+    ) -> ToolResult:
         """The result of the one call of a turn, which ends with it."""
         try:
-            result = await self.runtime.execute(call, turn, on_event)
+            result = await self.runtime.execute(call, turn, on_event, reserve)
         except asyncio.CancelledError:
             given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
@@ -236,7 +239,8 @@ class Agent:
     async def _require_left(self, kept: KeptTurn) -> None:
         """Raise `BudgetSpent` when nothing is left of the day for a turn on record."""
         if (allowance := self._allowance(kept.opening)) is not None:
-            await allowance.require(fold(kept, self.runtime).used() + Spending(wall_s=kept.ran_s))
+            used = fold(kept, self.runtime).used()
+            await allowance.require(changed(used, calls=kept.calls, wall_s=kept.ran_s))
 
     def _runner(self, emit: Emit | None, turn: Turn) -> Runner:
         return Runner(

@@ -1,22 +1,27 @@
 """What a turn may still use, looked up before each step: what its sub-agents leave it, and others leave of the day.
 
-A reply is on record with its calls before they are dispatched, and so is what a sub-agent draws before it begins; each
-looks at what the other has written down. So of two who want the last call at the same moment never both get it.
+Calls of the day are reserved in the transaction that writes them down, so that no two can get the last one, and those
+beyond are refused there; what does not run in the end is given back. Within a question, a reply is on record with its
+calls before they are dispatched, and so is what a sub-agent draws before it begins; each looks at what the other has
+written down.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
+from toolwire.deliver.endings import refused
 from toolwire.errors import BudgetSpent
 from toolwire.journey import Accepted
 from toolwire.loop.limits import amount, day_sentence, used_up, within_budget
 from toolwire.loop.step import last_words
 from toolwire.protocol.calls import Denied
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
 from toolwire.protocol.values import changed
-from toolwire.record.contract import Store
+from toolwire.record.contract import Reservation, Store
 
+_GO_ON = "Answer with what you have."
 _REASONS = {
     "tokens": EndReason.TOKEN_BUDGET,
     "cost_usd": EndReason.COST_BUDGET,
@@ -70,9 +75,25 @@ class Allowance:
         words = last_words(turn)
         return changed(turn, ending=Ending(reason, f"{words}\n\n({sentence})" if words else sentence))
 
+    def reservation(self) -> Reservation | None:
+        """What the store has to count while it writes calls down."""
+        if self._budget is None or self._budget.calls is None:
+            return None
+        return Reservation(self._budget.calls, self._accounts, self._refuse)
+
+    def _refuse(self, card: CallCard, spent: Spending) -> tuple[CallCard, AuditRow]:
+        assert self._budget is not None
+        now = self._clock()
+        sentence = day_sentence(self._own.agent, self._budget, spent, "calls", now)
+        denied = Denied(card.call, Code.PERMISSION_DENIED, f"{sentence}. {_GO_ON}", "budget")
+        card = changed(card, attempt=0, result=refused(denied))
+        return card, AuditRow.about(card, "denied", now, rule="budget", result=card.result)
+
     def within(self, turn: Turn, accepted: Sequence[Accepted]) -> list[Accepted]:
         """The calls of a step, with those refused that are one too many since `cut` has looked."""
-        room, sentence = self._room(turn)
+        most, lent = turn.grant.max_calls, self._lent.calls
+        room = most - lent - turn.calls
+        sentence = f"This turn may make {most} calls: it has made {turn.calls}, and its sub-agents use {lent}. {_GO_ON}"
         return [
             one if place < room or one.card.result is not None else _refused(one, sentence)
             for place, one in enumerate(accepted)
@@ -104,18 +125,6 @@ class Allowance:
             by_itself, lent, most = (amount(part, getattr(one, part)) for one in (used, self._lent, own))
             return _REASONS[part], f"This turn has used {by_itself} and its sub-agents use {lent}, of {most}."
         return None, ""
-
-    def _room(self, turn: Turn) -> tuple[int, str]:
-        """How many calls may run now, and what to say to those after them."""
-        most, lent = turn.grant.max_calls, self._lent.calls
-        room = most - lent - turn.calls
-        sentence = f"This turn may make {most} calls: it has made {turn.calls}, and its sub-agents use {lent}."
-        if self._budget is not None and self._budget.calls is not None:
-            left = self._budget.calls - self._spent.calls - turn.calls
-            if left < room:
-                spent = self._spent + Spending(turn.calls + max(left, 0))
-                room, sentence = left, f"{day_sentence(turn.agent, self._budget, spent, 'calls', self._clock())}."
-        return room, f"{sentence} Answer with what you have."
 
 
 def lends(tools: Iterable[Tool]) -> bool:

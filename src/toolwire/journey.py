@@ -144,7 +144,7 @@ class Hub(Protocol):
     clock: Callable[[], float]
     new_id: Callable[[], str]
 
-    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult: ...
+    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "", *, ran: bool) -> ToolResult: ...
 
     async def record_told(self, context: Context, tool: str) -> None: ...
 
@@ -182,12 +182,12 @@ class Journey:
             try:
                 outcome = await self._outcome(one)
             except asyncio.CancelledError:
-                begun = card.attempt > 0 or card.call.id in self._begun
-                await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun)))
+                begun = one.left or card.call.id in self._begun
+                await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun), ran=begun))
                 raise
             if outcome is None:
                 return None
-            result = await self._hub.conclude(card, *outcome)
+            result = await self._hub.conclude(card, *outcome, ran=one.left or card.call.id in self._begun)
         if self._emit:
             replayed = card.result is not None and not isinstance(one.decision, Denied)
             self._emit(CallFinished(card.call, result, replayed))
@@ -200,7 +200,8 @@ class Journey:
         result = await asyncio.shield(first)
         if result is None:
             return None
-        return await self._hub.conclude(one.card, changed(result, call_id=one.card.call.id), "repeated")
+        repeated = changed(result, call_id=one.card.call.id)
+        return await self._hub.conclude(one.card, repeated, "repeated", ran=False)
 
     async def _outcome(self, one: Accepted) -> tuple[ToolResult, str] | None:
         """What came of the call, and the rule that stopped it if one did; None while it waits for people."""
@@ -260,6 +261,7 @@ class Journey:
         trial = Trial()
         result = await self._run(one, request.allowed, perf_counter(), trial)
         if trial.wanted is None:
+            self._begun.add(one.card.call.id)
             return result
         if request.refusal:
             return Denied(one.card.call, Code.PERMISSION_DENIED, request.refusal, "policy")
@@ -279,8 +281,6 @@ class Journey:
             elif one.left or card.attempt == 0:
                 card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
             queued_ms = (perf_counter() - asked) * 1000
-            if trial is None:
-                self._begun.add(card.call.id)
             if self._emit and card.call.id not in self._announced:
                 self._emit(CallStarted(card.call))
             if self._turn.limits.deadline_s is not None:
@@ -293,6 +293,8 @@ class Journey:
                 if self._files and (stale := await self._stale(allowed)) is not None:
                     return stale
                 if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
+                    if trial is None:
+                        self._begun.add(card.call.id)
                     result = await hub.executor.execute(allowed, context)
                 else:
                     result = await self._executed(allowed, context)
@@ -340,6 +342,8 @@ class Journey:
         if limits := secrets.limits(allowed):
             grant = changed(context.grant, network=(*context.grant.network, *limits))
             context = changed(context, grant=grant)
+        if context.trial is None:
+            self._begun.add(allowed.call.id)
         return secrets.scrubbed(await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:

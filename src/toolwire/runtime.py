@@ -29,6 +29,7 @@ from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Grant, Tool
@@ -36,7 +37,7 @@ from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
 from toolwire.provenance import follow_renames, mark_writes, tell_marked_reads
-from toolwire.record.contract import Store
+from toolwire.record.contract import Reservation, Store
 
 APPROVAL_S = 86_400.0
 IN_FLIGHT = 32
@@ -102,7 +103,9 @@ class Runtime:
             self._offer = (turn.grant, offered(self.toolbox, turn.grant))
         return self._offer[1]
 
-    async def execute(self, call: ToolCall, turn: Turn, emit: Emit | None = None) -> ToolResult:
+    async def execute(
+        self, call: ToolCall, turn: Turn, emit: Emit | None = None, reserve: Reservation | None = None
+    ) -> ToolResult:
         """One call through the whole journey. The same call of the same turn again gives the stored result."""
         key = (turn.id, call.id)
         while running := self._running.get(key):
@@ -111,19 +114,22 @@ class Runtime:
                 return running.result()
         answer = self._running[key] = asyncio.get_running_loop().create_future()
         try:
-            result = await self._execute(call, turn, emit)
+            result = await self._execute(call, turn, emit, reserve)
             answer.set_result(result)
         finally:
             answer.cancel()
             del self._running[key]
         return result
 
-    async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None) -> ToolResult:
+    async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None) -> ToolResult:
         [judged] = self._judge(turn, (call,), None)
-        kept = await self.store.open(judged.card, [self._decided(judged)])
+        kept = await self.store.open(judged.card, [self._decided(judged)], reserve)
         journey = Journey(self, turn, Batch(1), emit)
-        ours = kept.record_id == judged.card.record_id
-        result = await journey.finish(judged if ours else Accepted(kept, judged.decision, left=kept.attempt > 0))
+        if kept.record_id == judged.card.record_id:
+            judged = judged if reserve is None else _with_refusal(judged, kept)
+        else:
+            judged = Accepted(kept, judged.decision, left=kept.attempt > 0)
+        result = await journey.finish(judged)
         return result if result is not None else await self._suspend(turn, journey)
 
     def withhold_passwords(self, reply: Reply) -> Reply:
@@ -144,16 +150,25 @@ class Runtime:
         self.secrets = self.secrets.plus(held, _MOST_PASSWORDS)
         return changed(call, arguments=arguments, raw=None)
 
-    async def accept(self, turn: Turn, reply: Reply, names: frozenset[str], left_out: int = 0) -> list[Accepted]:
+    async def accept(
+        self,
+        turn: Turn,
+        reply: Reply,
+        names: frozenset[str],
+        left_out: int = 0,
+        reserve: Reservation | None = None,
+    ) -> list[Accepted]:
         """Judge the calls of a reply and write reply and calls down together, before any of them runs.
 
-        Of a reply with too many calls, the last is refused for itself and all that were `left_out`.
+        With `reserve`, those are refused that the day has no room for. Of a reply with too many calls, the last is
+        refused for itself and all that were `left_out`.
         """
         accepted = self._judge(turn, reply.calls, names)
         if left_out and accepted:
             accepted[-1] = self._refuse_rest(turn, accepted[-1].card.call, left_out)
-        await self.store.replied(turn, reply, list(map(_card_of, accepted)), list(map(self._decided, accepted)))
-        return accepted
+        cards, rows = list(map(_card_of, accepted)), list(map(self._decided, accepted))
+        kept = await self.store.replied(turn, reply, cards, rows, reserve)
+        return accepted if reserve is None else list(map(_with_refusal, accepted, kept))
 
     async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:
         """Take up the calls of a turn that another process left behind."""
@@ -191,12 +206,12 @@ class Runtime:
         """End calls that will not run any more, so that every accepted call has its result."""
         for one in accepted:
             if one.card.result is None:
-                await self.conclude(one.card, canceled(one.card.call, begun=one.left))
+                await self.conclude(one.card, canceled(one.card.call, begun=one.left), ran=one.left)
 
-    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "") -> ToolResult:
-        """Write down how a call ended; the result that was kept first comes back."""
+    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "", *, ran: bool) -> ToolResult:
+        """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
         row = AuditRow.about(card, "finished", self.clock(), rule=rule, result=result)
-        return await self.store.close(card, result, [row])
+        return await self.store.close(card, result, [row], ran=ran)
 
     async def record_told(self, context: Context, tool: str) -> None:
         """Write down where a call went on the network, and what it wrote if it had read anything untrusted."""
@@ -283,6 +298,14 @@ class Runtime:
             case Denied(rule=rule, left_out=left_out):
                 also = {"left_out": left_out} if left_out else None
                 return AuditRow.about(one.card, "denied", self.clock(), rule=rule, result=one.card.result, detail=also)
+
+
+def _with_refusal(one: Accepted, kept: CallCard) -> Accepted:
+    """The call as the store has kept it: refused, if the day has no room for it."""
+    if kept.result is None or one.card.result is not None or kept.result.error is None:
+        return one
+    denied = Denied(kept.call, Code.PERMISSION_DENIED, kept.result.error.message, "budget")
+    return Accepted(kept, denied)
 
 
 def _twin_key(one: Accepted) -> tuple[str, ...] | None:

@@ -22,10 +22,10 @@ def test_a_day_without_calls_left_is_shown_and_refused(inside: Inside) -> None:
     assert spent.code != Exit.DONE
     assert "raise budget.calls, or go on then" in spent.err
     budget = inside("status", "--json").json["budget"]
-    assert budget["calls"] == {"used": 3, "allowed": 2}
+    assert budget["calls"] == {"used": 2, "allowed": 2}
     assert 0 < budget["wall_s"]["used"] < 3600
     assert "UTC" in budget["renews_at"]
-    assert "3 calls of 2 calls, " in inside("status").out
+    assert "2 calls of 2 calls, " in inside("status").out
 
 
 @pytest.mark.parametrize(("section", "reason"), [("wall_s = 0.000001", "deadline"), ("tokens = 15", "token_budget")])

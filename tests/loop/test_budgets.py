@@ -1,20 +1,26 @@
 """What a turn and a day may cost."""
 
 import asyncio
+import sys
 import time
-from collections.abc import AsyncIterator
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.record.conftest import libsql_server
 from toolwire import Agent, Answer, Approval, Limits, MemoryStore, SqliteStore, tool
 from toolwire.errors import BudgetSpent, ModelUnavailable
 from toolwire.protocol.calls import NeedsApproval, ToolResult
 from toolwire.protocol.chat import Reply, ResultsMessage, Usage
 from toolwire.protocol.turns import Budget, EndReason, Spending
 from toolwire.record.contract import Store
+from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says
+
+SPENDER = Path(__file__).with_name("spender.py")
 
 
 @tool
@@ -99,7 +105,8 @@ async def test_a_call_beyond_those_of_the_day_is_refused_with_how_many_there_wer
     assert refused.text.startswith("agent 'agent' has used up its budget of today: 3 calls of 3 calls")
     assert " UTC. Answer with what you have." in refused.text
     [row] = [row for row in await day.store.audit_log(turn_id=second.turn_id) if row.rule == "budget"]
-    assert (row.event, row.code) == ("finished", "permission_denied")
+    assert (row.event, row.code) == ("denied", "permission_denied")
+    assert (await day.store.spent("agent", day.clock())).calls == 3
 
 
 async def test_a_new_day_has_a_new_budget() -> None:
@@ -214,4 +221,95 @@ async def test_turns_at_the_same_time_never_make_more_calls_than_a_day_has(day: 
 
     async with asyncio.timeout(20):
         await asyncio.gather(*(agent(str(each)).ask("go") for each in range(6)), return_exceptions=True)
-    assert len(made) <= most
+    assert len(made) == most
+    assert (await day.store.spent("agent", day.clock())).calls == most
+
+
+async def test_A7_single_calls_at_the_same_time_are_never_more_than_a_day_has(day: Day) -> None:
+    made: list[int] = []
+
+    @tool
+    def count(number: int) -> str:
+        """Count."""
+        made.append(number)
+        return "counted"
+
+    def one(number: int) -> Coroutine[Any, Any, ToolResult]:
+        agent = Agent(ScriptedModel(), [count], store=day.store, budget=Budget(calls=5))
+        return agent.call("count", {"number": number})
+
+    async with asyncio.timeout(20):
+        outcomes = await asyncio.gather(*map(one, range(12)), return_exceptions=True)
+    assert len(made) == 5
+    assert sum(isinstance(outcome, ToolResult) and outcome.ok for outcome in outcomes) == 5
+    assert (await day.store.spent("agent", day.clock())).calls == 5
+
+
+async def test_A7_what_was_refused_or_did_not_run_costs_nothing(day: Day) -> None:
+    """Denied by the policy, by a person, unknown, repeated, given up before it began: only one call has run."""
+
+    async def no(request: NeedsApproval) -> Approval:
+        return Approval(granted=False)
+
+    @tool(requires_confirmation=True)
+    def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    @tool(needs=["network"])
+    def reach() -> str:
+        """Reach."""
+        return "reached"
+
+    script = [call("launch"), call("reach"), call("nothing")], [call("look", "same"), call("look", "same")], "done"
+    agent = Agent(ScriptedModel(*script), [look, launch, reach], store=day.store, budget=Budget(calls=2), approve=no)
+    assert (await agent.ask("go")).text == "done"
+    assert (await day.store.spent("agent", day.clock())).calls == 1
+    assert not (await agent.call("launch", {})).ok
+    assert (await day.store.spent("agent", day.clock())).calls == 1
+    assert (await agent.call("look", {})).ok
+    with pytest.raises(BudgetSpent, match="2 calls of 2 calls"):
+        await agent.call("look", {})
+
+
+async def test_A7_a_resumed_turn_reserves_like_any_other(day: Day) -> None:
+    """Two of three calls are made by others while it is interrupted."""
+    budget = Budget(calls=3)
+    with pytest.raises(ModelUnavailable):
+        await asked(day.store, budget, call("look"), ModelUnavailable("gone"))
+    [left] = await day.store.turns()
+    await asked(day.store, budget, call("look"), "so")
+    agent = Agent(ScriptedModel([call("look", "a"), call("look", "b")], "so"), [look], store=day.store, budget=budget)
+    answer = await agent.resume(left.id)
+    assert [result.ok for result in results_of(answer)] == [True, True, False]
+    assert (await day.store.spent("agent", day.clock())).calls == 3
+
+
+async def test_A7_projects_have_days_of_their_own(day: Day) -> None:
+    for project in ("house", "garden"):
+        agent = Agent(ScriptedModel(), [look], store=day.store, budget=Budget(calls=1), project=project)
+        assert (await agent.call("look", {})).ok
+        with pytest.raises(BudgetSpent):
+            await agent.call("look", {})
+
+
+@pytest.mark.parametrize("way", ["ask", "call"])
+@pytest.mark.parametrize("kind", ["sqlite", "libsql"])
+async def test_A7_ten_processes_never_make_more_calls_than_a_day_has(tmp_path: Path, kind: str, way: str) -> None:
+    most, ledger, home = 25, tmp_path / "ledger", tmp_path / "home"
+    with libsql_server(tmp_path) as url:
+        words = [str(SPENDER), kind, url, str(home), str(ledger), way, str(most)]
+        processes = [
+            await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE) for _ in range(10)
+        ]
+        async with asyncio.timeout(120):
+            for process in processes:
+                assert process.stdout is not None
+                assert await process.stdout.readline() == b"ready\n"
+            said = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+        opening = SqliteStore.at(home) if kind == "sqlite" else LibsqlStore.on(url, home)
+        async with await opening as store:
+            spent = await store.spent("agent", time.time())
+    assert len(ledger.read_text().splitlines()) == most
+    assert spent.calls == most
+    assert [out for out, _ in said] == [b"spent\n"] * 10

@@ -1,6 +1,7 @@
 """What sub-agents hold of their question: never more than it has, and given back whatever becomes of them."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -211,3 +212,16 @@ def test_however_many_work_at_once_no_more_calls_are_made_than_the_question_has(
         return made + question.steps.count("hand")
 
     assert asyncio.run(run()) <= most
+
+
+async def test_A7_sub_agents_of_sub_agents_never_make_more_calls_than_the_day_has(store: Store) -> None:
+    """The boss has used most of the day; a hand of a hand counts what the boss has used."""
+    question = Question(store, budget=Budget(calls=6))
+    question.lines = [call("task", prompt="Deeper."), *[call("step", who="hand")] * 5, "Done."]
+    steps = [call("step", str(each), who="boss") for each in range(3)]
+    async with asyncio.timeout(5):
+        await question.boss(steps, call("task", prompt="Go."), "So.").ask("?")
+    spent = [(await store.spent(name, time.time())).calls for name in ("boss", "hand")]
+    assert sum(spent) <= 6
+    assert len(question.steps) <= 6
+    assert "boss" in question.steps

@@ -222,7 +222,8 @@ class Runner:
             self._tell_notes(turn.messages, after.messages, self._emit)
         if reply.calls and not after.pending:
             reply = changed(reply, calls=())
-        self._accepted = await self._runtime.accept(turn, reply, self._names, left_out)
+        reserve = self._allowance.reservation() if self._allowance is not None else None
+        self._accepted = await self._runtime.accept(turn, reply, self._names, left_out, reserve)
         return after
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:

@@ -10,13 +10,15 @@ from dataclasses import replace
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.records import CallCard
+from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Spending, Turn
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record import refusals
-from toolwire.record.contract import LoopMetrics, TurnStats
+from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
 from toolwire.record.page import LOOP_SUMS, Page
-from toolwire.record.rows import CALL, RESULT, Row, audit_rows, column, identity
+from toolwire.record.reads import spent as day_spending
+from toolwire.record.reserving import reserved
+from toolwire.record.rows import CALL, RESULT, Row, audit_rows, card_row, column, identity, result_row
 from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
@@ -41,13 +43,16 @@ _TAKE_OVER = """
     WHERE id = ?4 AND epoch = ?5 AND state <> 'ended'
 """
 _TOUCH = """
-    UPDATE turns SET updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0), calls = ?3, tokens = ?4, cost_usd = ?5
+    UPDATE turns SET updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0), calls = calls + ?3, tokens = ?4,
+        cost_usd = ?5
     WHERE id = ?6 AND epoch = ?7 AND state <> 'ended'
 """
 _RELEASE = """
     UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0)
     WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
 """
+# A call that waits for its result counts for the day; one that did not run is given back.
+_CHARGE = "UPDATE turns SET calls = max(calls + ?, 0) WHERE id = ?"
 _OWNED = "SELECT id, epoch FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner = ?"
 _LET_GO = "UPDATE turns SET owner = NULL, state = 'interrupted' WHERE id = ? AND epoch = ? AND state = 'running'"
 _END = """
@@ -62,7 +67,8 @@ _START = """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _SPEND = """
-    INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s) VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s)
+    VALUES (?, ?, ?, (SELECT calls FROM turns WHERE id = ?), ?, ?, ?)
     ON CONFLICT (project, agent, day) DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens,
         cost_usd = cost_usd + excluded.cost_usd, wall_s = wall_s + excluded.wall_s
 """
@@ -102,20 +108,48 @@ def resume(page: Page, turn_id: str, owner: str, taken: Callable[[str, str], boo
 
 
 def say(
-    page: Page, turn: Turn, row: Row, cards: Sequence["OpenCard"], audit: Sequence[Row], sums: Row, at: float
-) -> StoreError | None:
+    page: Page,
+    turn: Turn,
+    row: Row,
+    cards: Sequence["OpenCard"],
+    audit: Sequence[Row],
+    sums: Row,
+    at: float,
+    reserve: Reservation | None = None,
+) -> Sequence["OpenCard"] | StoreError:
     """A reply or a note, the cards that come with it, and what the turn has used by then."""
     if refusal := _not_held(page, turn):
         return refusal
     for card in cards:
         if (found := card.found(page)) is not None and isinstance(kept := card.checked(page, found), StoreError):
             return kept
-    page.connection.execute(_TOUCH, (at, turn.waited_s, *sums, column(turn.id), turn.epoch))
+    wanted = sum(card.card.result is None for card in cards)
+    charged = wanted if reserve is None else 0
+    page.connection.execute(_TOUCH, (at, turn.waited_s, charged, *sums, column(turn.id), turn.epoch))
+    if reserve is not None and wanted:
+        cards, audit = _reserved(page, reserve, cards, audit, at)
     page.records.append(row)
     for card in cards:
         card.put(page)
     page.audit.extend(audit)
-    return None
+    return cards
+
+
+def _reserved(
+    page: Page, reserve: Reservation, cards: Sequence["OpenCard"], audit: Sequence[Row], at: float
+) -> tuple[Sequence["OpenCard"], Sequence[Row]]:
+    """The cards that the day has room for, and the rest refused; nobody else can count at this moment."""
+    of = cards[0].card
+    spent = Spending()
+    for agent in reserve.accounts:
+        spent += day_spending(page.connection, of.project, agent, day_of(at), "")
+    outcome = reserved(reserve, [one.card for one in cards], spent)
+    kept, rows = list(cards), list(audit)
+    for place, row in outcome.denied.items():
+        kept[place] = open_card(outcome.cards[place], (), at)
+        rows[place : place + 1] = audit_rows([row])
+    page.connection.execute(_CHARGE, (outcome.charged, column(of.turn_id)))
+    return kept, rows
 
 
 @quick
@@ -129,20 +163,32 @@ class OpenCard:
     result_row: Row | None
     audit: Sequence[Row]
     at: float
+    reserve: Reservation | None = None
 
     def __call__(self, page: Page) -> CallCard | StoreError:
         if refusal := _stale(page, self.card):
             return refusal
         found = self.found(page)
         if found is None:
-            page.audit.extend(self.audit)
-            self.put(page)
-            return self.card
+            return self._new(page)
         checked = self.checked(page, found)
         if isinstance(checked, StoreError) or checked.result is not None or self.card.result is None:
             return checked
         self.put(page)
+        if not checked.attempt:  # it was reserved, and is refused now
+            page.connection.execute(_CHARGE, (-1, self.key[0]))
         return replace(checked, result=self.card.result)
+
+    def _new(self, page: Page) -> CallCard:
+        one, audit = self, self.audit
+        if self.card.result is None:
+            if self.reserve is None:
+                page.connection.execute(_CHARGE, (1, self.key[0]))
+            else:
+                [one], audit = _reserved(page, self.reserve, [self], audit, self.at)
+        page.audit.extend(audit)
+        one.put(page)
+        return one.card
 
     def found(self, page: Page) -> CallCard | None:
         return page.card(self.key) if CALL in page.kept(self.key) else None
@@ -163,6 +209,11 @@ class OpenCard:
             page.add_result(kinds, self.card.result, self.result_row, self.at)
 
 
+def open_card(card: CallCard, audit: Sequence[AuditRow], at: float, reserve: Reservation | None = None) -> OpenCard:
+    result = None if card.result is None else result_row(card, card.result, at)
+    return OpenCard(card, identity(card), card_row(card), result, audit_rows(audit), at, reserve)
+
+
 def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreError:
     if refusal := _stale(page, card):
         return refusal
@@ -177,7 +228,7 @@ def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreE
 
 
 def close(
-    page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], at: float
+    page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], at: float, *, ran: bool
 ) -> ToolResult | StoreError:
     if refusal := _stale(page, card):
         return refusal
@@ -189,6 +240,8 @@ def close(
         page.audit.extend(audit_rows([refusals.late_result(card, result, at)]))
         return first
     page.add_result(kinds, result, row, at)
+    if not ran:
+        page.connection.execute(_CHARGE, (-1, key[0]))
     page.audit.extend(audit)
     return result
 
@@ -205,8 +258,8 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     page.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
     for tally in stats.formats:
         _count_format(page, tally)
-    used = spending(Spending(), stats)
-    row = (whose, column(turn.agent), day_of(at), used.calls, used.tokens, used.cost_usd, used.wall_s)
+    used = spending(Spending(), stats, 0)
+    row = (whose, column(turn.agent), day_of(at), column(turn.id), used.tokens, used.cost_usd, used.wall_s)
     page.connection.execute(_SPEND, row)
     return None
 

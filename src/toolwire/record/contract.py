@@ -1,6 +1,6 @@
 """The promise that every store keeps. `tests/record/` runs one suite over all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from toolwire.protocol.approvals import Approval, ApprovalCard
@@ -22,12 +22,14 @@ class KeptTurn:
     replies, complete sets of results and notes in the order in which they happened; folding them over the opening
     gives the turn as it stands. Results of a step that is not complete stay on their cards. `ran_s` are the seconds in
     which it ran, as far as the record says: of a process that was killed, until the last thing that it wrote down.
+    `calls` are those that count for its agent's day: they ran, or still may.
     """
 
     opening: Turn
     events: tuple[Message, ...]
     state: str
     ran_s: float = 0.0
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,19 @@ class LoopMetrics:
     cost_usd: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """How many calls the agents in `accounts` may make in one day (UTC), over all their turns in a project.
+
+    The store counts in the transaction that writes calls down. It has the calls beyond refused: given a card and what
+    was used by then, `refuse` tells the card with its result and what the audit log says.
+    """
+
+    most: int
+    accounts: tuple[str, ...]
+    refuse: Callable[[CallCard, Spending], tuple[CallCard, AuditRow]]
+
+
 class Store(Protocol):
     """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.
 
@@ -128,16 +143,29 @@ class Store(Protocol):
         """
         ...
 
-    async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
-        """Keep a model's reply together with the cards of its calls. A card with a result is closed at once."""
+    async def replied(
+        self,
+        turn: Turn,
+        reply: Reply,
+        cards: Sequence[CallCard],
+        audit: Sequence[AuditRow],
+        reserve: Reservation | None = None,
+    ) -> Sequence[CallCard]:
+        """Keep a model's reply together with the cards of its calls. A card with a result is closed at once.
+
+        Every other card costs its agent one call of the day, unless it is closed as one that did not run. With
+        `reserve` there is one audit row for each card, and cards beyond the day come back with the result of a refusal.
+        """
         ...
 
     async def noted(self, turn: Turn, note: Note) -> None:
         """Keep a word that the runtime said to the model."""
         ...
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
+
+        A new card counts and may be refused as in `replied`.
 
         The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
         caller's epoch. A card may be opened as started, with an attempt of 1; one with a result given is closed at
@@ -153,8 +181,13 @@ class Store(Protocol):
         """
         ...
 
-    async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
-        """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`."""
+    async def close(
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+    ) -> ToolResult:
+        """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`.
+
+        A call that never `ran` costs nothing: what was reserved for it is given back.
+        """
         ...
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:

@@ -20,7 +20,7 @@ from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.chain import AuditChain
-from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
     MAX_BYTES,
@@ -31,6 +31,7 @@ from toolwire.record.memory_limits import (
     Threads,
     named_bodies,
 )
+from toolwire.record.reserving import reserved
 from toolwire.record.tally import (
     NEWEST_RESULTS,
     ToolTally,
@@ -63,6 +64,7 @@ class _Kept:
     spoken: int
     before_s: float = 0.0
     waited_s: float = 0.0
+    calls: int = 0
     state: str = "running"
     said: list[story.Said] = field(default_factory=list)
     ending: Ending | None = None
@@ -152,25 +154,46 @@ class MemoryStore:
         kept.since = kept.updated_at
         return self._tell(kept)
 
-    async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
+    async def replied(
+        self,
+        turn: Turn,
+        reply: Reply,
+        cards: Sequence[CallCard],
+        audit: Sequence[AuditRow],
+        reserve: Reservation | None = None,
+    ) -> Sequence[CallCard]:
         kept = self._held(turn)
         for card in cards:
             self._check_conflict(card)
         kept.said.append(reply)
+        self._touch(kept)
+        if reserve is not None:
+            cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
             self._put(card)
         self._audit.extend(audit)
-        self._touch(kept)
+        return cards
+
+    def _reserved(
+        self, reserve: Reservation, cards: Sequence[CallCard], audit: Sequence[AuditRow]
+    ) -> tuple[Sequence[CallCard], Sequence[AuditRow]]:
+        project = cards[0].project if cards else ""
+        day = day_of(self._clock())
+        spent = sum((self._day(project, agent, day, "") for agent in reserve.accounts), Spending())
+        outcome = reserved(reserve, cards, spent)
+        return outcome.cards, [outcome.denied.get(place, row) for place, row in enumerate(audit)]
 
     async def noted(self, turn: Turn, note: Note) -> None:
         kept = self._held(turn)
         kept.said.append(note)
         self._touch(kept)
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         self._check_epoch(card)
         self._check_conflict(card)
         if card.call.id not in self._cards.get(card.turn_id, {}):
+            if reserve is not None:
+                [card], audit = self._reserved(reserve, [card], audit)
             self._audit.extend(audit)
         return changed(self._put(card), epoch=card.epoch)
 
@@ -183,15 +206,24 @@ class MemoryStore:
             self._audit.extend(audit)
         return changed(kept, epoch=card.epoch)
 
-    async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
+    async def close(
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+    ) -> ToolResult:
         self._check_epoch(card)
         kept = self._card(card)
         if kept.result is not None:
             self._audit.extend([refusals.late_result(card, result, self._clock())])
             return kept.result
         self._end_call(kept, result)
+        if not ran:
+            self._charge(card.turn_id, -1)
         self._audit.extend(audit)
         return result
+
+    def _charge(self, turn_id: str, calls: int) -> None:
+        """Count calls for the day, or give them back. A card whose turn was never begun counts for none."""
+        if (kept := self._turns.get(turn_id)) is not None:
+            kept.calls += calls
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
@@ -199,7 +231,7 @@ class MemoryStore:
         kept.ending = ending
         del self._open[turn.id]
         key = (turn.project, turn.agent, day_of(self._clock()))
-        self._spent[key] = spending(self._spent.get(key, Spending()), stats)
+        self._spent[key] = spending(self._spent.get(key, Spending()), stats, kept.calls)
         self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
         self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
         self._touch(kept, "ended")
@@ -312,7 +344,10 @@ class MemoryStore:
         return list(self._formats)
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
-        day, whose = day_of(at), (project, agent)
+        return self._day(project, agent, day_of(at), but)
+
+    def _day(self, project: str, agent: str, day: int, but: str) -> Spending:
+        whose = (project, agent)
         running = (
             _used(kept)
             for turn_id, kept in self._open.items()
@@ -390,6 +425,10 @@ class MemoryStore:
         if card.call.id not in cards:
             cards[card.call.id] = card if card.result is None else changed(card, result=None)
             self._card_order[card.turn_id, card.call.id] = None
+            if card.result is None:
+                self._charge(card.turn_id, 1)
+        elif card.result is not None and cards[card.call.id].result is None and not cards[card.call.id].attempt:
+            self._charge(card.turn_id, -1)  # it was reserved, and is refused now
         if card.result is not None and cards[card.call.id].result is None:
             self._end_call(card, card.result)
         return cards[card.call.id]
@@ -465,7 +504,7 @@ class MemoryStore:
 
     def _tell(self, kept: _Kept) -> KeptTurn:
         events = story.events(kept.said, self._results(kept))
-        return KeptTurn(kept.opening, events, kept.state, kept.ran_s)
+        return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls)
 
     def _history(self, kept: _Kept) -> tuple[Message, ...]:
         return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept)))
@@ -491,7 +530,7 @@ class MemoryStore:
 def _used(kept: _Kept) -> Spending:
     """What a turn has used, as far as it has said."""
     ran_s = kept.ran_s if kept.opening.limits.own_time else 0.0
-    return sum(map(said_spending, kept.said), Spending(len(kept.opening.pending), wall_s=ran_s))
+    return sum(map(said_spending, kept.said), Spending(kept.calls, wall_s=ran_s))
 
 
 def _thread_of(turn: Turn) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
-from toolwire.record.contract import KeptTurn, LoopMetrics, Store, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, Store, ToolMetrics, TurnStats, TurnSummary
 from toolwire.wire.format_tally import FormatTally
 
 DEFAULT = "default"
@@ -58,20 +58,29 @@ class ProjectStore:
         await self.turn(turn_id)
         return await self.whole.resume(turn_id)
 
-    def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> Doing[None]:
-        return self.whole.replied(turn, reply, cards, audit)
+    def replied(
+        self,
+        turn: Turn,
+        reply: Reply,
+        cards: Sequence[CallCard],
+        audit: Sequence[AuditRow],
+        reserve: Reservation | None = None,
+    ) -> Doing[Sequence[CallCard]]:
+        return self.whole.replied(turn, reply, cards, audit, reserve)
 
     def noted(self, turn: Turn, note: Note) -> Doing[None]:
         return self.whole.noted(turn, note)
 
-    def open(self, card: CallCard, audit: Sequence[AuditRow]) -> Doing[CallCard]:
-        return self.whole.open(card, audit)
+    def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
+        return self.whole.open(card, audit, reserve)
 
     def start(self, card: CallCard, audit: Sequence[AuditRow]) -> Doing[CallCard]:
         return self.whole.start(card, audit)
 
-    def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> Doing[ToolResult]:
-        return self.whole.close(card, result, audit)
+    def close(
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+    ) -> Doing[ToolResult]:
+        return self.whole.close(card, result, audit, ran=ran)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
         return self.whole.end(turn, stats)

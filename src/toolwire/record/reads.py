@@ -34,7 +34,8 @@ from toolwire.wire.format_tally import FormatTally, read_tally
 from toolwire.wire.stored import read_approval, read_result
 
 _TURN = """
-    SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner, ran_s
+    SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner, ran_s,
+           calls
     FROM turns WHERE id = ?
 """
 _SAID = """
@@ -137,12 +138,12 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
     row = connection.execute(_TURN, (column(turn_id),)).fetchone()
     if row is None:
         raise refusals.no_turn(turn_id)
-    *header, history, upto, state, owner, ran_s = row
+    *header, history, upto, state, owner, ran_s, calls = row
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive(owner))
     events = story.events(*_said(connection, opening.id))
-    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s)
+    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls)
 
 
 def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:

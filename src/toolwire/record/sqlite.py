@@ -21,8 +21,8 @@ from toolwire.record import changes, purses, reads, refusals, schema
 from toolwire.record import marks as marking
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.chain import AuditChain
-from toolwire.record.changes import OpenCard
-from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.changes import OpenCard, open_card
+from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import prepare
@@ -31,11 +31,9 @@ from toolwire.record.reader import Reader
 from toolwire.record.rows import (
     Row,
     audit_rows,
-    card_row,
     column,
     history_json,
     history_of,
-    identity,
     left_json,
     opening_json,
     read_audit,
@@ -148,22 +146,32 @@ class SqliteStore:
     def _is_running(self, turn_id: str) -> bool:
         return turn_id in self._runs or turn_id in self._taking
 
-    async def replied(self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow]) -> None:
-        await self._say(turn, reply, [self._opening(card, ()) for card in cards], audit)
+    async def replied(
+        self,
+        turn: Turn,
+        reply: Reply,
+        cards: Sequence[CallCard],
+        audit: Sequence[AuditRow],
+        reserve: Reservation | None = None,
+    ) -> Sequence[CallCard]:
+        kept = await self._say(turn, reply, cards, audit, reserve)
+        return cards if reserve is None else [one.card for one in kept]
 
     async def noted(self, turn: Turn, note: Note) -> None:
         await self._say(turn, note, (), ())
 
-    async def open(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
-        return await self._writer.write(self._opening(card, audit), _whose(card))
+    async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
+        return await self._writer.write(open_card(card, audit, self._clock(), reserve), _whose(card))
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
         return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)), _whose(card))
 
-    async def close(self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow]) -> ToolResult:
+    async def close(
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+    ) -> ToolResult:
         at = self._clock()
         row = result_row(card, result, at)
-        change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at)
+        change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at, ran=ran)
         return await self._now_or_later(change, _whose(card))
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
@@ -287,24 +295,24 @@ class SqliteStore:
             if known.upto and known.said == history:
                 upto, kept = known.upto, left_json(known.left) if known.left else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
-        now, counted = self._clock(), (len(turn.pending), turn.limits.own_time)
+        now, counted = self._clock(), (0, turn.limits.own_time)
         opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, now, now)
         return (*map(column, names), *opening, *counted)
 
     async def _say(
-        self, turn: Turn, message: Reply | Note, cards: Sequence[OpenCard], audit: Sequence[AuditRow]
-    ) -> None:
+        self,
+        turn: Turn,
+        message: Reply | Note,
+        cards: Sequence[CallCard],
+        audit: Sequence[AuditRow],
+        reserve: Reservation | None = None,
+    ) -> Sequence[OpenCard]:
         at = self._clock()
-        row, sums = said_row(turn, message, at), sums_with(turn, message)
-        await self._writer.write(
-            partial(changes.say, turn=turn, row=row, cards=cards, audit=audit_rows(audit), sums=sums, at=at),
-            _whose(turn),
+        row, sums, new = said_row(turn, message, at), sums_with(turn, message), [open_card(c, (), at) for c in cards]
+        say = partial(
+            changes.say, turn=turn, row=row, cards=new, audit=audit_rows(audit), sums=sums, at=at, reserve=reserve
         )
-
-    def _opening(self, card: CallCard, audit: Sequence[AuditRow]) -> OpenCard:
-        at = self._clock()
-        result = None if card.result is None else result_row(card, card.result, at)
-        return OpenCard(card, identity(card), card_row(card), result, audit_rows(audit), at)
+        return await self._writer.write(say, _whose(turn))
 
     async def _on_files(self, work: Callable[[], T]) -> T:
         try:

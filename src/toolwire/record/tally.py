@@ -112,31 +112,29 @@ def day_of(at: float) -> int:
     return int(at // DAY_S)
 
 
-def spending(so_far: Spending, stats: TurnStats) -> Spending:
-    """What a day's turns have used after one more ended."""
+def spending(so_far: Spending, stats: TurnStats, calls: int) -> Spending:
+    """What a day's turns have used after one more ended that made so many calls."""
     return Spending(
-        so_far.calls + stats.calls,
+        so_far.calls + calls,
         so_far.tokens + stats.input_tokens + stats.output_tokens,
         so_far.cost_usd + (stats.cost_usd or 0.0),
         so_far.wall_s + stats.wall_s,
     )
 
 
-def sums_with(turn: Turn, said: Reply | Note) -> tuple[int, int, float]:
-    """The calls, tokens and money of a turn with one more word; as plain numbers, since every reply comes through."""
-    calls, usage = turn.calls + len(turn.pending), turn.usage
+def sums_with(turn: Turn, said: Reply | Note) -> tuple[int, float]:
+    """The tokens and money of a turn with one more word; as plain numbers, since every reply comes through."""
+    usage = turn.usage
     tokens, cost_usd = usage.input_tokens + usage.output_tokens, usage.cost_usd or 0.0
     if isinstance(said, Note):
-        return calls, tokens, cost_usd
+        return tokens, cost_usd
     more = said.usage
-    return calls + len(said.calls), tokens + more.input_tokens + more.output_tokens, cost_usd + (more.cost_usd or 0.0)
+    return tokens + more.input_tokens + more.output_tokens, cost_usd + (more.cost_usd or 0.0)
 
 
 def said_spending(said: Reply | Note) -> Spending:
-    """What one more word costs a turn. The calls of a reply count from then on, before they have run."""
-    if isinstance(said, Note):
-        return Spending()
-    return Spending(len(said.calls), said.usage.total_tokens, said.usage.cost_usd or 0.0)
+    """The tokens and money that one more word costs a turn."""
+    return Spending() if isinstance(said, Note) else Spending(0, said.usage.total_tokens, said.usage.cost_usd or 0.0)
 
 
 def _sum_known(*costs: float | None) -> float | None:

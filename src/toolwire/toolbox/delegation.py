@@ -160,7 +160,8 @@ class Crew:
         agent.grant, agent.name, agent.project = grant, errand.worker.name, context.project
         agent.limits = within_share(agent.limits, seconds, work)
         if self._budget is not None:
-            agent.budget, agent.accounts = self._budget, (context.agent, *self.workers)
+            first = asker.opening.agent if asker is not None else context.agent
+            agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
         return agent
 
     async def _root(self, errand: Errand) -> KeptTurn | None:
