@@ -1,5 +1,6 @@
 """Commands in a folder of a project: every settings file above counts, and a nearer one loosens nothing by itself."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,3 +146,62 @@ def _profile(model: Script) -> str:
         'profile = "mine"\n[profiles.mine]\nprovider = "openai-compatible"\nmodel = "scripted"\n'
         f'url = "{model.url}"\n[loop]\niterations = 20\nresult_chars = 100000\n'
     )
+
+
+ANOTHER_USER = 60_017
+FOREIGN = '[grant]\nrules = ["deny echo"]\n[store]\nhome = "theirs"\n[loop]\niterations = 1'
+
+
+@pytest.fixture
+def shared(stage: Stage) -> Stage:
+    """A project of this user in a folder in which somebody else has laid a settings file, as in /tmp."""
+    stage.environ |= {"HOME": str(stage.folder / "home"), "TOOLWIRE_TRUST": ""}
+    stage.settings(FOREIGN)
+    os.chown(stage.folder / "toolwire.toml", ANOTHER_USER, ANOTHER_USER)
+    own = replace(stage, folder=stage.folder / "mine")
+    own.folder.mkdir()
+    return own
+
+
+@pytest.mark.parametrize("words", [["call", "echo", "message=hello"], ["status"], ["tools"], ["doctor"]])
+def test_T114_a_file_of_another_user_above_a_project_is_not_read(shared: Stage, words: list[str]) -> None:
+    above = shared.folder.parent
+    (above / "toolwire.toml").write_text("this is [not TOML", encoding="utf-8")
+
+    ran = shared.run(*words)
+
+    assert ran.code == Exit.DONE, ran.err
+    assert ran.err.count(f"{above}/toolwire.toml belongs to another user and was not read; ") == 1
+    assert f"set TOOLWIRE_TRUST={above}\n" in ran.err
+
+
+def test_T114_it_decides_neither_what_is_denied_nor_where_the_record_lies(shared: Stage) -> None:
+    assert shared.run("call", "echo", "message=hello").out == HELLO
+    assert (shared.folder / ".toolwire").is_dir()
+    assert not (shared.folder.parent / "theirs").exists()
+    assert not (shared.folder.parent / ".toolwire").exists()
+
+
+@pytest.mark.parametrize("mine", ["file", "link"])
+def test_T114_a_link_counts_only_where_it_and_its_file_are_the_users_own(shared: Stage, mine: str) -> None:
+    above = shared.folder.parent
+    (above / "toolwire.toml").rename(above / "other.toml")
+    (above / "toolwire.toml").symlink_to("other.toml")
+    os.chown(above / ("other.toml" if mine == "file" else "toolwire.toml"), os.geteuid(), -1, follow_symlinks=False)
+    os.chown(above / ("toolwire.toml" if mine == "file" else "other.toml"), ANOTHER_USER, -1, follow_symlinks=False)
+    assert shared.run("call", "echo", "message=hello").out == HELLO
+
+
+def test_T114_control_a_file_of_ones_own_counts_and_so_does_one_whose_folder_is_named(shared: Stage) -> None:
+    above = shared.folder.parent
+    named = shared.run("call", "echo", "message=hello", TOOLWIRE_TRUST=str(above))
+    assert (named.code, "deny echo" in named.err) == (Exit.FAILED, True)
+    os.chown(above / "toolwire.toml", os.geteuid(), -1)
+    own = shared.run("call", "echo", "message=hello")
+    assert (own.code, "deny echo" in own.err) == (Exit.FAILED, True)
+    assert "another user" not in own.err
+
+
+def test_T114_a_file_of_another_user_cannot_be_trusted_by_command(shared: Stage) -> None:
+    told = shared.run("trust", str(shared.folder.parent))
+    assert (told.code, "there is no toolwire.toml of yours" in told.err) == (Exit.USAGE, True)

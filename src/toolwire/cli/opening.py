@@ -1,6 +1,7 @@
 """From flags and settings to the parts of an agent: its grant, tools, store and model."""
 
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -130,11 +131,18 @@ def here(flags: Mapping[str, Any] | None = None, *, project: str = DEFAULT) -> P
             if not (someone_is_there() and _trusts(asking)):
                 raise
             trust(asking.file, asking.digest, state_folder())
+    for file in settings.ignored_files:
+        typer.echo(_foreign(file), err=True)
     place = Place(cwd, os.environ, settings, project)
     if place.settings.origin("grant.roots").layer is Layer.FLAGS:
         for root in place.settings.grant(cwd).roots:
             _require_folder(Path(root))
     return place
+
+
+def _foreign(file: Path) -> str:
+    advice = f"if you know what it says, set TOOLWIRE_TRUST={shlex.quote(str(file.parent))}"
+    return clean(f"{file} belongs to another user and was not read; {advice}")
 
 
 def grant_of(place: Place, granted: Granted, toolbox: Toolbox | None = None) -> Grant:
@@ -366,7 +374,7 @@ def _importable(place: Place) -> AbstractContextManager[None]:
     now, after everything that is installed: tools may write to the project, and what is imported later is not theirs.
     """
     origin = place.settings.origin("tools.modules")
-    file = origin.file or project_file(place.cwd)
+    file = origin.file or project_file(place.cwd, environ=place.environ)
     is_users_own = origin.layer is Layer.USER_FILE
     return importable((user_folder(),) if is_users_own else (place.cwd, file.parent if file else place.cwd))
 

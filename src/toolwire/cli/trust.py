@@ -38,7 +38,7 @@ def trust(
         return _trust_skill(at, take_back=take_back)
     file = project_file(at, user_folder())
     if file is None:
-        raise SettingsError(f"there is no toolwire.toml in {at} or above it")
+        raise SettingsError(f"there is no toolwire.toml of yours in {at} or above it")
     if take_back:
         forget(file, state_folder())
         typer.echo(f"{clean(str(file))} is not trusted.")

@@ -1,11 +1,14 @@
 """Settings put together: built-in < user file < project files < TOOLWIRE_* < flags, then checked as a whole.
 
 Every `toolwire.toml` in the working folder and above it counts, the outermost first. One that nothing says is trusted
-can only tighten what weaker files say: a command in a sandbox may have written it in a folder of the project.
+can only tighten what weaker files say: a command in a sandbox may have written it in a folder of the project. One that
+belongs to another user is not read at all.
 """
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import platformdirs
@@ -22,8 +25,9 @@ from toolwire.settings.sources import (
     file_entries,
     flag_entries,
 )
-from toolwire.settings.trust import Below, Untrusted, could_hurt, digest_of, is_trusted
+from toolwire.settings.trust import Below, Untrusted, could_hurt, digest_of, is_trusted, lies_in_named_folder
 
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USUAL_HOME = StoreSettings().home
 
 Entries = dict[tuple[str, ...], Entry]
@@ -84,12 +88,13 @@ def _loaded(
     cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any], user_dir: Path | None
 ) -> tuple[Settings, list[Untrusted]]:
     own = _user_entries(user_dir, environ)
-    steps, merged = _steps(project_files(cwd, user_dir), own, environ)
+    steps, merged = _steps(project_files(cwd, user_dir, environ), own, environ)
     over = _merged(merged, environment_entries(environ))
     over = _merged(over, flag_entries(flags))
     stronger = {path: entry for path, entry in over.items() if entry.origin.layer not in FILES}
     folder = steps[0].file.parent if steps else None
     settings = _settings([_with_full_paths(entry, environ) for entry in over.values()], folder)
+    settings._ignored = tuple(file for file in _files_above(cwd) if not _is_own(file, environ))
     for step in steps:  # a wrong value below must not be compared with, even where a nearer file replaces it
         _require_values([*{**step.below, **stronger}.values()])
     replaced = stronger.keys() | CHOICE if CHOICE & stronger.keys() else stronger.keys()
@@ -147,16 +152,33 @@ def _added_up(entry: Entry, below: Entry | None) -> Entry:
     )
 
 
-def project_files(cwd: Path, user_dir: Path | None = None) -> list[Path]:
-    """Every settings file in a folder or above it, the outermost first. The user's own file is none of them."""
+def project_files(cwd: Path, user_dir: Path | None = None, environ: Mapping[str, str] = NO_VARIABLES) -> list[Path]:
+    """Every settings file in a folder or above it that counts, the outermost first. The user's own is none of them."""
     own = user_dir / FILE_NAME if user_dir else None
-    found = [folder / FILE_NAME for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()]
-    return [file for file in reversed(found) if own is None or not own.is_file() or not file.samefile(own)]
+    found = [file for file in _files_above(cwd) if _is_own(file, environ)]
+    return [file for file in found if own is None or not own.is_file() or not file.samefile(own)]
 
 
-def project_file(cwd: Path, user_dir: Path | None = None) -> Path | None:
+def project_file(cwd: Path, user_dir: Path | None = None, environ: Mapping[str, str] = NO_VARIABLES) -> Path | None:
     """The nearest settings file in a folder or above it, other than the user's own."""
-    return next(reversed(project_files(cwd, user_dir)), None)
+    return next(reversed(project_files(cwd, user_dir, environ)), None)
+
+
+def _files_above(cwd: Path) -> list[Path]:
+    found = [folder / FILE_NAME for folder in (cwd, *cwd.parents) if (folder / FILE_NAME).is_file()]
+    return found[::-1]
+
+
+def _is_own(file: Path, environ: Mapping[str, str]) -> bool:
+    """Whether a file and a link to it belong to this user or to root, or TOOLWIRE_TRUST names its folder.
+
+    In `/tmp` and other folders that many can write, anyone can lay a file above the projects of everyone else.
+    """
+    try:
+        owners = {file.lstat().st_uid, file.stat().st_uid}
+    except OSError:
+        return False
+    return owners <= {0, os.geteuid()} or lies_in_named_folder(file, environ)
 
 
 def _one_spelling(entries: Iterable[Entry]) -> Iterable[Entry]:

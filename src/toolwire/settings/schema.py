@@ -445,6 +445,7 @@ class Settings(Section):
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
     _folder: Path | None = PrivateAttr(default=None)
+    _ignored: tuple[Path, ...] = PrivateAttr(default=())
 
     def origin(self, key: str) -> Origin:
         """Where the value of a dotted key such as `loop.iterations` came from."""
@@ -509,6 +510,11 @@ class Settings(Section):
                 hosts = {tool: (*other.hosts.get(tool, ()), *line.hosts) for tool in line.tools}
                 known[line.variable] = Secret(value, other.tools | set(line.tools), {**other.hosts, **hosts})
         return Secrets(known) if known else NO_SECRETS
+
+    @property
+    def ignored_files(self) -> tuple[Path, ...]:
+        """Settings files in or above the working folder that belong to other users, and were not read."""
+        return self._ignored
 
     def home(self, cwd: Path) -> Path:
         """The folder that keeps state: beside the outermost toolwire.toml, else in `cwd`, unless set otherwise."""

@@ -210,6 +210,13 @@ def is_trusted(
     Of files that lie `above` one another, a folder of the variable speaks for the outermost in it: a tool may have
     written the others. Raises SettingsError for a variable that names no full path: `.` would be every folder.
     """
+    if lies_in_named_folder(file, environ, above):
+        return True
+    return state_dir is not None and _kept(_note(file, state_dir)) == digest
+
+
+def lies_in_named_folder(file: Path, environ: Mapping[str, str], above: Iterable[Path] = ()) -> bool:
+    """Whether TOOLWIRE_TRUST names a folder that holds this file and none of those `above`. Raises SettingsError."""
     for part in filter(None, environ.get(TRUST_VARIABLE, "").split(os.pathsep)):
         if not Path(part).is_absolute():
             raise SettingsError(f"{TRUST_VARIABLE} must name folders by their full path, not {part[:80]!r}")
@@ -217,7 +224,7 @@ def is_trusted(
         here = _within(file, folders) and _within(file.parent, folders)
         if here and not any(_within(other.parent, folders) for other in above):
             return True
-    return state_dir is not None and _kept(_note(file, state_dir)) == digest
+    return False
 
 
 def trust(file: Path, digest: str, state_dir: Path) -> None:
