@@ -147,7 +147,7 @@ class Agent:
         kept = await self.store.resume(turn_id)
         async with self._kept_free(kept.opening):
             turn = self._with_current_policy(fold(kept, self.runtime))
-        turn = changed(turn, started_at=self.runtime.clock() - kept.ran_s)
+        turn = changed(turn, running_since=self.runtime.monotonic() - kept.ran_s)
         return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
@@ -179,7 +179,7 @@ class Agent:
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         async with self._kept_free(turn):
             for card in await self.store.calls(turn_id=turn_id, limit=1):
-                return await self._concluded(changed(turn, started_at=self.runtime.clock()), card.call, on_event)
+                return await self._concluded(changed(turn, running_since=self.runtime.monotonic()), card.call, on_event)
             never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
             await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
             raise NotKept(never)
@@ -221,7 +221,13 @@ class Agent:
         if self.budget is None and not self._lends:
             return None
         return Allowance(
-            self.store, turn, self.runtime.clock, budget=self.budget, accounts=self.accounts, lends=self._lends
+            self.store,
+            turn,
+            self.runtime.clock,
+            self.runtime.monotonic,
+            budget=self.budget,
+            accounts=self.accounts,
+            lends=self._lends,
         )
 
     async def close(self) -> None:
@@ -273,6 +279,7 @@ class Agent:
             grant=grant,
             limits=self.limits,
             started_at=self.runtime.clock(),
+            running_since=self.runtime.monotonic(),
             messages=(*history, UserMessage(question)),
             tainted=was_tainted(history),
             pending=alone,

@@ -37,6 +37,7 @@ class Allowance:
         store: Store,
         own: Turn,
         clock: Callable[[], float],
+        monotonic: Callable[[], float],
         *,
         budget: Budget | None,
         accounts: Iterable[str],
@@ -45,6 +46,7 @@ class Allowance:
         self._store = store
         self._own = own
         self._clock = clock
+        self._monotonic = monotonic
         self._budget = budget
         self._accounts = tuple(dict.fromkeys((own.agent, *accounts)))
         self._lends = lends
@@ -116,7 +118,7 @@ class Allowance:
 
     def _over(self, turn: Turn, now: float) -> tuple[EndReason | None, str]:
         """Why the turn cannot go on, and what to say. Calls are refused one by one instead."""
-        used, own = turn.used() + Spending(wall_s=turn.own_s(now)), self._own.limits
+        used, own = turn.used() + Spending(wall_s=turn.own_s(self._monotonic())), self._own.limits
         if self._budget is not None:
             spent = used + self._spent
             if part := used_up(changed(self._budget, calls=None), spent):

@@ -142,6 +142,7 @@ class Hub(Protocol):
     secrets: Secrets
     seal: bytes
     clock: Callable[[], float]
+    monotonic: Callable[[], float]
     new_id: Callable[[], str]
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "", *, ran: bool) -> ToolResult: ...
@@ -351,7 +352,7 @@ class Journey:
         if self._turn.limits.deadline_s is None:
             return allowed
         turn = changed(self._turn, waited_s=self._turn.waited_s + self._batch.waited_s)
-        left_s = time_left_s(turn, self._hub.clock()) or 0.0
+        left_s = time_left_s(turn, self._hub.monotonic()) or 0.0
         if left_s >= allowed.timeout_s:
             return allowed
         return changed(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))

@@ -35,6 +35,7 @@ class Office(Protocol):
     approval_s: float
     questions: int
     clock: Callable[[], float]
+    monotonic: Callable[[], float]
     new_id: Callable[[], str]
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
@@ -148,14 +149,14 @@ class People:
             return ()
         if self._emit:
             self._emit(ApprovalAsked(request))
-        self._waits.ask(office.clock())
+        self._waits.ask(office.monotonic())
         try:
             return (await office.approve(request),)
         except Exception as error:  # the approver is a door: its failure is an answer to the model, not the turn's end
             failed = f"asking failed ({type(error).__name__}: {error})"
             return (Approval(granted=False, by="nobody", reason=failed),)
         finally:
-            self._waits.heard(office.clock())
+            self._waits.heard(office.monotonic())
 
     async def _answered(self, asked: ApprovalCard, word: Approval) -> ApprovalCard:
         try:

@@ -53,7 +53,7 @@ class Runtime:
     """Takes calls through their journey. Shared by all turns of a process.
 
     Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
-    none takes all threads and boxes from another.
+    none takes all threads and boxes from another. `clock` gives dates; what lasts is measured by `monotonic`.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Runtime:
         in_flight: int = IN_FLIGHT,
         secrets: Secrets = NO_SECRETS,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: str(uuid7()),
     ) -> None:
         self.toolbox = toolbox
@@ -83,6 +84,7 @@ class Runtime:
         self.in_flight = in_flight
         self.secrets = secrets
         self.clock = clock
+        self.monotonic = monotonic
         self.new_id = new_id
         self.resources = Resources()
         self.seal = os.urandom(_SEAL_BYTES)

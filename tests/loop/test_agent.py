@@ -677,9 +677,9 @@ async def test_approvals_cost_no_deadline(calls: int) -> None:
         return "launched"
 
     asked = [call("launch", n=n) for n in range(calls)]
-    model, store = ScriptedModel(asked, "ok"), MemoryStore(clock=clock)
+    model, store = ScriptedModel(asked, "ok"), MemoryStore(clock=clock, monotonic=clock)
     agent = Agent(model, [launch], store=store, approve=approve, intervene=steer, limits=Limits(deadline_s=60))
-    agent.runtime.clock = clock
+    agent.runtime.clock = agent.runtime.monotonic = clock
     answer = await agent.ask("go")
     assert (answer.reason, answer.text) == (EndReason.ANSWERED, "ok")
     assert {result.text for result in results_of(answer.turn)} == {"launched"}
@@ -690,7 +690,7 @@ async def test_time_in_which_nobody_ran_a_turn_is_not_its_own(store: Store) -> N
     clock = FrozenClock()
     model = ScriptedModel(ModelUnavailable("gone"), "back")
     agent = Agent(model, [add], store=store, limits=Limits(deadline_s=60))
-    agent.runtime.clock = clock
+    agent.runtime.clock = agent.runtime.monotonic = clock
     with pytest.raises(ModelUnavailable):
         await agent.ask("go")
     clock.advance(86_400)

@@ -54,7 +54,7 @@ class Day:
 
         model = ScriptedModel(*script)
         agent = Agent(model, [work, launch], store=self.store, budget=Budget(wall_s=100), **more)
-        agent.runtime.clock = self.clock
+        agent.runtime.clock = agent.runtime.monotonic = self.clock
         return agent
 
 
@@ -62,7 +62,11 @@ class Day:
 async def day(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Day]:
     clock = FrozenClock(time.time() // 86_400 * 86_400 + 3600)
     memory = request.param == "memory"
-    store: Store = MemoryStore(clock=clock) if memory else await SqliteStore.at(tmp_path, clock=clock)
+    store: Store = (
+        MemoryStore(clock=clock, monotonic=clock)
+        if memory
+        else await SqliteStore.at(tmp_path, clock=clock, monotonic=clock)
+    )
     yield Day(store, clock)
     await store.close_store()
 
@@ -111,9 +115,9 @@ async def test_a_call_beyond_those_of_the_day_is_refused_with_how_many_there_wer
 
 async def test_a_new_day_has_a_new_budget() -> None:
     clock = FrozenClock()
-    store = MemoryStore(clock=clock)
+    store = MemoryStore(clock=clock, monotonic=clock)
     agent = Agent(ScriptedModel(speaks(0.5), "tomorrow"), [look], store=store, budget=Budget(cost_usd=0.5))
-    agent.runtime.clock = clock
+    agent.runtime.clock = agent.runtime.monotonic = clock
     await agent.ask("go")
     assert await store.spent("agent", clock()) == Spending(0, 100, 0.5)
     with pytest.raises(BudgetSpent, match="1970-01-13 00:00 UTC"):

@@ -14,7 +14,7 @@ NOW = 100.0
 
 
 def begun(**limits: object) -> Turn:
-    return Turn("turn-000000000001", messages=(UserMessage("q"),), started_at=NOW, limits=Limits(**limits))  # type: ignore[arg-type]
+    return Turn("turn-000000000001", messages=(UserMessage("q"),), running_since=NOW, limits=Limits(**limits))  # type: ignore[arg-type]
 
 
 def wants(*names: str) -> Reply:

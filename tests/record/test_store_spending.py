@@ -36,13 +36,13 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     clock = FrozenClock(NOW)
     match request.param:
         case "memory":
-            yield Kept(MemoryStore(clock=clock), clock)
+            yield Kept(MemoryStore(clock=clock, monotonic=clock), clock)
         case "sqlite":
-            async with await SqliteStore.at(tmp_path / "home", clock=clock) as opened:
+            async with await SqliteStore.at(tmp_path / "home", clock=clock, monotonic=clock) as opened:
                 yield Kept(opened, clock)
         case _:
             with libsql_server(tmp_path) as url:
-                async with await LibsqlStore.on(url, tmp_path / "home", clock=clock) as opened:
+                async with await LibsqlStore.on(url, tmp_path / "home", clock=clock, monotonic=clock) as opened:
                     yield Kept(opened, clock)
 
 
@@ -111,7 +111,7 @@ async def test_a_released_turn_keeps_what_it_used_and_its_time_stands_still(kept
 async def test_of_a_killed_process_counts_what_is_on_record(tmp_path: Path, elapsed_ms: float, ran_s: float) -> None:
     """Its last reply came after 10 seconds, a result 20 seconds later: what that took, but no more than passed."""
     clock, turn = FrozenClock(NOW), a_turn()
-    async with await SqliteStore.at(tmp_path, clock=clock) as store:
+    async with await SqliteStore.at(tmp_path, clock=clock, monotonic=clock) as store:
         await store.begin(turn)
         clock.advance(10)
         await Kept(store, clock).say(turn)
@@ -119,7 +119,7 @@ async def test_of_a_killed_process_counts_what_is_on_record(tmp_path: Path, elap
         await store.close(a_card(a_call("a"), turn), success(a_call("a"), elapsed_ms=elapsed_ms), [])
     clock.advance(86_400)
 
-    async with await SqliteStore.at(tmp_path, clock=clock) as other:
+    async with await SqliteStore.at(tmp_path, clock=clock, monotonic=clock) as other:
         assert (await other.resume(turn.id)).ran_s == ran_s
 
 

@@ -60,7 +60,8 @@ class Question:
         )  # fmt: skip
 
     def _timed(self, agent: Agent) -> Agent:
-        agent.runtime.clock = self.clock or agent.runtime.clock
+        if self.clock:
+            agent.runtime.clock = agent.runtime.monotonic = self.clock
         return agent
 
 
@@ -163,7 +164,7 @@ async def test_a_question_ends_when_it_and_its_sub_agents_have_used_its_tokens(s
 
 async def test_time_that_somebody_waits_for_a_sub_agent_counts_once() -> None:
     clock = FrozenClock()
-    store = MemoryStore(clock=clock)
+    store = MemoryStore(clock=clock, monotonic=clock)
     question = Question(store, budget=Budget(wall_s=100), clock=clock)
     question.lines = [call("step", who="hand", seconds=30), "Done."]
     async with asyncio.timeout(5):
@@ -174,7 +175,7 @@ async def test_time_that_somebody_waits_for_a_sub_agent_counts_once() -> None:
 
 async def test_a_sub_agent_in_the_background_has_no_more_time_than_its_question_left() -> None:
     clock = FrozenClock()
-    store = MemoryStore(clock=clock)
+    store = MemoryStore(clock=clock, monotonic=clock)
     question = Question(store, clock=clock)
     question.lines = ["Done."]
     script = call("step", who="boss", seconds=30), call("sessions_spawn", prompt="Go."), "So."

@@ -46,7 +46,7 @@ def closing_reason(turn: Turn) -> EndReason | None:
 def ending_reason(turn: Turn, now: float) -> EndReason | None:
     """Why the turn must end at once, without another word from the model; None while it may go on."""
     limits = turn.limits
-    if limits.deadline_s is not None and now - turn.started_at - turn.waited_s >= limits.deadline_s:
+    if limits.deadline_s is not None and now - turn.running_since - turn.waited_s >= limits.deadline_s:
         return EndReason.DEADLINE
     if limits.tokens is not None and turn.usage.total_tokens >= limits.tokens:
         return EndReason.TOKEN_BUDGET
@@ -109,7 +109,7 @@ def time_left_s(turn: Turn, now: float) -> float | None:
     """Seconds until the turn's deadline, None when it has none."""
     if turn.limits.deadline_s is None:
         return None
-    return max(0.0, turn.limits.deadline_s - (now - turn.started_at - turn.waited_s))
+    return max(0.0, turn.limits.deadline_s - (now - turn.running_since - turn.waited_s))
 
 
 def estimated_usage(request: Request, reply: Reply) -> Usage:

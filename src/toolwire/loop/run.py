@@ -167,7 +167,7 @@ class Runner:
         while True:
             if self._allowance is not None:
                 held.turn = await self._allowance.cut(held.turn)
-            match next_step(held.turn, self._runtime.clock()):
+            match next_step(held.turn, self._runtime.monotonic()):
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
                 case AskModel(closing):
@@ -180,9 +180,9 @@ class Runner:
 
     async def _intervened(self, turn: Turn, intervene: Intervene) -> Turn:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""
-        asked_at = self._runtime.clock()
+        asked_at = self._runtime.monotonic()
         word = await intervene(turn)
-        turn = changed(turn, waited_s=turn.waited_s + self._runtime.clock() - asked_at)
+        turn = changed(turn, waited_s=turn.waited_s + self._runtime.monotonic() - asked_at)
         match word:
             case Ending():
                 return stopped(turn, word)
@@ -228,7 +228,7 @@ class Runner:
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
         try:
-            async with asyncio.timeout(time_left_s(turn, self._runtime.clock())) as limit:
+            async with asyncio.timeout(time_left_s(turn, self._runtime.monotonic())) as limit:
                 return await answer
         except TimeoutError:
             if limit.expired():
@@ -257,7 +257,7 @@ class Runner:
         stats = TurnStats(
             turn.iterations, turn.calls, turn.failed_calls, elapsed_ms, self._tally.batches, self._tally.peak,
             self._tally.saved_ms, turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cost_usd,
-            merged(self._formats) if self._formats else (), turn.own_s(self._runtime.clock()),
+            merged(self._formats) if self._formats else (), turn.own_s(self._runtime.monotonic()),
         )  # fmt: skip
         await self._runtime.store.end(turn, stats)
         if self._emit:

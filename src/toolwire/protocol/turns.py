@@ -168,6 +168,8 @@ class Turn:
     last step, where no tools are offered. `echoes` remembers recent calls with their results, and `repeats` how
     often the newest of them occurs among them.
     `tainted` is set once a result was untrusted: what the model wants since then may not be its user's wish.
+    `running_since` is a reading of the process's monotonic clock: when it would have begun had it run at a stretch. No
+    correction of the wall clock lengthens or cuts it; only `started_at` is a date.
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
     """
 
@@ -195,6 +197,7 @@ class Turn:
     waited_s: float = 0.0
     tainted: bool = False
     ending: Ending | None = None
+    running_since: float = 0.0
 
     @property
     def question(self) -> str:
@@ -211,4 +214,4 @@ class Turn:
 
     def own_s(self, now: float) -> float:
         """Seconds in which it has run so far and nobody waited for people; none if they are somebody else's."""
-        return max(0.0, now - self.started_at - self.waited_s) if self.limits.own_time else 0.0
+        return max(0.0, now - self.running_since - self.waited_s) if self.limits.own_time else 0.0

@@ -43,12 +43,11 @@ _TAKE_OVER = """
     WHERE id = ?4 AND epoch = ?5 AND state <> 'ended'
 """
 _TOUCH = """
-    UPDATE turns SET updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0), calls = calls + ?3, tokens = ?4,
-        cost_usd = ?5
+    UPDATE turns SET updated_at = ?1, ran_s = coalesce(?2, ran_s), calls = calls + ?3, tokens = ?4, cost_usd = ?5
     WHERE id = ?6 AND epoch = ?7 AND state <> 'ended'
 """
 _RELEASE = """
-    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = before_s + max(?1 - since - ?2, 0)
+    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s)
     WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
 """
 # A call that waits for its result counts for the day; one that did not run is given back.
@@ -115,6 +114,7 @@ def say(
     audit: Sequence[Row],
     sums: Row,
     at: float,
+    ran_s: float | None,
     reserve: Reservation | None = None,
 ) -> Sequence["OpenCard"] | StoreError:
     """A reply or a note, the cards that come with it, and what the turn has used by then."""
@@ -125,7 +125,7 @@ def say(
             return kept
     wanted = sum(card.card.result is None for card in cards)
     charged = wanted if reserve is None else 0
-    page.connection.execute(_TOUCH, (at, turn.waited_s, charged, *sums, column(turn.id), turn.epoch))
+    page.connection.execute(_TOUCH, (at, ran_s, charged, *sums, column(turn.id), turn.epoch))
     if reserve is not None and wanted:
         cards, audit = _reserved(page, reserve, cards, audit, at)
     page.records.append(row)
@@ -271,10 +271,10 @@ def _count_format(page: Page, tally: FormatTally) -> None:
     page.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
 
 
-def release(page: Page, turn: Turn, at: float) -> StoreError | None:
+def release(page: Page, turn: Turn, at: float, ran_s: float | None) -> StoreError | None:
     if refusal := _not_held(page, turn):
         return refusal
-    page.connection.execute(_RELEASE, (at, turn.waited_s, column(turn.id), turn.epoch))
+    page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch))
     page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
 

@@ -19,6 +19,9 @@ from toolwire.record.sqlite import SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 
+Clocks = tuple[Callable[[], float], Callable[[], float]]
+"""What gives dates, and what measures how long something lasts."""
+
 
 class LibsqlStore(SqliteStore):
     """Keeps turns, calls, the audit log and metrics in a libSQL server such as sqld or Turso.
@@ -35,13 +38,14 @@ class LibsqlStore(SqliteStore):
         *,
         token: str = "",
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         patience_s: float = 10.0,
     ) -> "LibsqlStore":
         """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError."""
-        return await asyncio.to_thread(cls._reach, url, home, token, clock, patience_s)
+        return await asyncio.to_thread(cls._reach, url, home, token, (clock, monotonic), patience_s)
 
     @classmethod
-    def _reach(cls, url: str, home: Path, token: str, clock: Callable[[], float], patience_s: float) -> "LibsqlStore":
+    def _reach(cls, url: str, home: Path, token: str, clocks: Clocks, patience_s: float) -> "LibsqlStore":
         address = http_address(url)
         connect = partial(_connected, url, token, patience_s)
         try:
@@ -56,9 +60,9 @@ class LibsqlStore(SqliteStore):
             if isinstance(error, sqlite3.Error):
                 raise translated(error, address) from error
             raise
-        warm = WarmLog(home / "logs", clock)
+        warm = WarmLog(home / "logs", clocks[0])
         writer = Writer(address, connect, warm.add, near=False)  # a server may be far, and the loop must not wait
-        return cls(writer, Reader(address, connect), owners, artifacts, warm, clock)
+        return cls(writer, Reader(address, connect), owners, artifacts, warm, *clocks)
 
 
 def _connected(url: str, token: str, patience_s: float) -> sqlite3.Connection:

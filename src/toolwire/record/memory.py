@@ -54,7 +54,7 @@ _POINTER = 8
 class _Kept:
     """A turn in memory. Its opening carries the current epoch.
 
-    It ran for `before_s` until somebody resumed it, and `since` then apart from what people were waited for.
+    It ran for `ran_s` so far; `since` is when it would have begun had it run at a stretch, on the monotonic clock.
     In its thread there were `spoken` messages when it began.
     """
 
@@ -62,16 +62,12 @@ class _Kept:
     since: float
     updated_at: float
     spoken: int
-    before_s: float = 0.0
+    ran_s: float = 0.0
     waited_s: float = 0.0
     calls: int = 0
     state: str = "running"
     said: list[story.Said] = field(default_factory=list)
     ending: Ending | None = None
-
-    @property
-    def ran_s(self) -> float:
-        return self.before_s + max(0.0, self.updated_at - self.since - self.waited_s)
 
 
 @dataclass(slots=True)
@@ -105,10 +101,12 @@ class MemoryStore:
         self,
         *,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         max_calls: int | None = MAX_CALLS,
         max_bytes: int | None = MAX_BYTES,
     ) -> None:
         self._clock = clock
+        self._monotonic = monotonic
         self._max_calls = math.inf if max_calls is None else max(max_calls, 1)
         self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
         self._turns: dict[str, _Kept] = {}
@@ -140,7 +138,8 @@ class MemoryStore:
         if turn.id in self._turns:
             raise refusals.already_begun(turn.id)
         now = self._clock()
-        self._turns[turn.id] = self._open[turn.id] = _Kept(turn, now, now, self._threads.length(*_thread_of(turn)))
+        kept = _Kept(turn, self._monotonic(), now, self._threads.length(*_thread_of(turn)))
+        self._turns[turn.id] = self._open[turn.id] = kept
 
     async def resume(self, turn_id: str) -> KeptTurn:
         kept = self._find(turn_id)
@@ -149,9 +148,8 @@ class MemoryStore:
         if kept.state == "running":
             raise refusals.owned(turn_id)
         kept.opening = changed(kept.opening, epoch=kept.opening.epoch + 1)
-        kept.before_s, kept.waited_s = kept.ran_s, 0.0
+        kept.since, kept.waited_s = self._monotonic() - kept.ran_s, 0.0
         self._touch(kept, "running")
-        kept.since = kept.updated_at
         return self._tell(kept)
 
     async def replied(
@@ -497,6 +495,7 @@ class MemoryStore:
     def _touch(self, kept: _Kept, state: str | None = None) -> None:
         kept.state = state or kept.state
         kept.updated_at = self._clock()
+        kept.ran_s = max(0.0, self._monotonic() - kept.since - kept.waited_s)
 
     def _results(self, kept: _Kept) -> dict[str, ToolResult]:
         cards = self._cards.get(kept.opening.id, {}).values()

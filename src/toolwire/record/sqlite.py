@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from toolwire.errors import Fenced, NotKept, StoreError, StoreUnavailable
 from toolwire.protocol.approvals import Approval, ApprovalCard
@@ -49,6 +49,13 @@ from toolwire.wire.format_tally import FormatTally
 T = TypeVar("T")
 
 
+class _Run(NamedTuple):
+    """A turn that this store runs: under which epoch, and since when if it had run at a stretch."""
+
+    epoch: int
+    since: float
+
+
 class SqliteStore:
     """Keeps everything under one folder: what a method has answered survives `kill -9` and a power cut.
 
@@ -64,6 +71,7 @@ class SqliteStore:
         artifacts: Artifacts,
         warm: WarmLog,
         clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
         self._warm = warm
@@ -71,19 +79,30 @@ class SqliteStore:
         self._owners = owners
         self._artifacts = artifacts
         self._clock = clock
-        self._runs: dict[str, int] = {}
+        self._monotonic = monotonic
+        self._runs: dict[str, _Run] = {}
         self._taking: set[str] = set()
         self._threads = ThreadCache()
 
     @classmethod
     async def at(
-        cls, home: Path, *, clock: Callable[[], float] = time.time, busy_timeout_s: float = 5.0
+        cls,
+        home: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        busy_timeout_s: float = 5.0,
     ) -> "SqliteStore":
-        """Open the store in a folder, making what is missing. Raises StoreUnavailable, saying what to do."""
-        return await asyncio.to_thread(cls._build, home, clock, busy_timeout_s)
+        """Open the store in a folder, making what is missing. Raises StoreUnavailable, saying what to do.
+
+        `clock` gives dates; how long a turn runs is measured by `monotonic`.
+        """
+        return await asyncio.to_thread(cls._build, home, clock, monotonic, busy_timeout_s)
 
     @classmethod
-    def _build(cls, home: Path, clock: Callable[[], float], busy_timeout_s: float) -> "SqliteStore":
+    def _build(
+        cls, home: Path, clock: Callable[[], float], monotonic: Callable[[], float], busy_timeout_s: float
+    ) -> "SqliteStore":
         path = home / "store.db"
         connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
         try:
@@ -94,7 +113,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             raise translated(error, path) from error
         warm = WarmLog(home / "logs", clock)
-        return cls(Writer(path, connect, warm.add), Reader(path, connect), owners, artifacts, warm, clock)
+        return cls(Writer(path, connect, warm.add), Reader(path, connect), owners, artifacts, warm, clock, monotonic)
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,7 +125,7 @@ class SqliteStore:
 
     async def begin(self, turn: Turn) -> None:
         row = await self._opening_row(turn)
-        self._runs[column(turn.id)] = turn.epoch
+        self._runs[column(turn.id)] = _Run(turn.epoch, self._monotonic())
         try:
             await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row), _whose(turn))
         except BaseException:
@@ -123,7 +142,7 @@ class SqliteStore:
             take = partial(changes.resume, turn_id=key, owner=self._owners.name, taken=self._is_taken, at=self._clock())
             epoch = await self._writer.write(take)
             kept = await self.turn(turn_id)
-            self._runs[key] = epoch
+            self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s)
         except BaseException as error:
             self._taking.discard(key)
             if not isinstance(error, Fenced | NotKept):
@@ -138,10 +157,21 @@ class SqliteStore:
 
     def _let_go(self, turn: Turn | None = None) -> None:
         """Release what this store owns and does not run, once everything on its way to the store has arrived."""
-        if turn is not None and self._runs.get(column(turn.id)) == turn.epoch:
-            del self._runs[column(turn.id)]
+        if turn is not None:
+            self._stops(turn)
         sweep = partial(changes.release_unrun, owner=self._owners.name, runs=self._is_running)
         self._writer.after(sweep, asyncio.get_running_loop())
+
+    def _stops(self, turn: Turn) -> None:
+        """This store runs the turn no more; another epoch of it is another matter."""
+        run = self._runs.get(column(turn.id))
+        if run is not None and run.epoch == turn.epoch:
+            del self._runs[column(turn.id)]
+
+    def _ran_s(self, turn: Turn) -> float | None:
+        """How long a turn has run, apart from waiting for people; None for one that this store does not run."""
+        run = self._runs.get(column(turn.id))
+        return None if run is None else max(self._monotonic() - run.since - turn.waited_s, 0.0)
 
     def _is_running(self, turn_id: str) -> bool:
         return turn_id in self._runs or turn_id in self._taking
@@ -182,9 +212,9 @@ class SqliteStore:
         self._runs.pop(column(turn.id), None)
 
     async def release(self, turn: Turn) -> None:
-        if self._runs.get(column(turn.id)) == turn.epoch:
-            del self._runs[column(turn.id)]
-        await self._now_or_later(partial(changes.release, turn=turn, at=self._clock()), _whose(turn))
+        release = partial(changes.release, turn=turn, at=self._clock(), ran_s=self._ran_s(turn))
+        self._stops(turn)
+        await self._now_or_later(release, _whose(turn))
 
     async def _now_or_later(self, change: Callable[[Page], T | StoreError], whose: tuple[str, str]) -> T:
         """Make a change that must not get lost: one that cannot be made now is told, and made as soon as it can."""
@@ -310,8 +340,9 @@ class SqliteStore:
         at = self._clock()
         row, sums, new = said_row(turn, message, at), sums_with(turn, message), [open_card(c, (), at) for c in cards]
         say = partial(
-            changes.say, turn=turn, row=row, cards=new, audit=audit_rows(audit), sums=sums, at=at, reserve=reserve
-        )
+            changes.say, turn=turn, row=row, cards=new, audit=audit_rows(audit), sums=sums, at=at,
+            ran_s=self._ran_s(turn), reserve=reserve,
+        )  # fmt: skip
         return await self._writer.write(say, _whose(turn))
 
     async def _on_files(self, work: Callable[[], T]) -> T:
