@@ -1,9 +1,9 @@
 """The front door in Python: a model, some tools, and a question."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from toolwire.allowance import Allowance, lends
 from toolwire.decide.policy import resumed
@@ -21,7 +21,8 @@ from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Usage, UserMessage
-from toolwire.protocol.tools import Grant
+from toolwire.protocol.checked import shown
+from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats
@@ -92,9 +93,15 @@ class Agent:
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> None:
-        self.model: ChatModel = open_model(model) if isinstance(model, str) else model
-        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*tools)
-        self.store = of_project(store or MemoryStore(), project)
+        self.model: ChatModel = open_model(model) if isinstance(model, str) else _required_model(model)
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools))
+        for part, given, kind in (("grant", grant, Grant), ("limits", limits, Limits), ("budget", budget, Budget)):
+            if given is not None and not isinstance(given, kind):
+                raise TypeError(f"Agent({part}=…) must be a {kind.__name__}(…), not {shown(given)}")
+        _require_text("Agent(system=…)", system, may_be_empty=True)
+        _require_text("Agent(name=…)", name)
+        _require_text("Agent(project=…)", project)
+        self.store = of_project(_required_store(store), project)
         self.runtime = Runtime(
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
             approval_s=approval_s, questions=questions, secrets=secrets,
@@ -130,8 +137,11 @@ class Agent:
     async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
         """Answer a question, using tools as needed. Questions with the same `thread` share one conversation.
 
-        Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed.
+        Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed. Raises TypeError and
+        ValueError for what is no question.
         """
+        _require_text("a question", question)
+        _require_text("the name of a thread", thread, may_be_empty=True)
         turn = await self._begin(question, thread)
         return _answer(await self._runner(on_event, turn).run(turn))
 
@@ -159,6 +169,8 @@ class Agent:
 
     async def call(self, name: str, arguments: dict[str, Any], *, on_event: Emit | None = None) -> ToolResult:
         """Take one call through the whole journey, without a model."""
+        _require_text("the name of a tool", name)
+        _require_dict(arguments)
         asked = self.runtime.withhold_password(ToolCall(name, arguments, format="direct"))
         turn = await self._begin(f"call {name}", "", asked)
         call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
@@ -288,6 +300,50 @@ class Agent:
             await allowance.require()
         await self.store.begin(turn)
         return turn
+
+
+def _require_text(what: str, said: Any, *, may_be_empty: bool = False) -> None:
+    if not isinstance(said, str):
+        raise TypeError(f"{what} must be text, not {shown(said)}")
+    if not (may_be_empty or said.strip()):
+        raise ValueError(f"{what} must not be empty")
+
+
+def _require_dict(arguments: Any) -> None:
+    if not isinstance(arguments, dict):
+        raise TypeError(f"arguments must be a dict with one entry for each, not {shown(arguments)}")
+
+
+def _required_model(model: Any) -> ChatModel:
+    missing = [name for name in ("name", "ask", "close") if not hasattr(model, name)]
+    if missing or isinstance(model, type):
+        what = "a class and not one of its objects" if isinstance(model, type) else f"without {' and '.join(missing)}"
+        raise TypeError(
+            f"Agent({shown(model)}, …): this is {what}; a model is a text such as 'ollama:qwen3' or "
+            "'local:smollm2', or an object with a name and the async methods ask and close"
+        )
+    return cast("ChatModel", model)
+
+
+def _listed(tools: Any) -> Sequence[Any]:
+    if tools is None:
+        return ()
+    if isinstance(tools, Tool) or callable(tools):
+        return (tools,)
+    if isinstance(tools, (str, bytes)) or not isinstance(tools, Iterable):
+        raise TypeError(f"Agent(tools=…) must be a list of functions and tools, or a Toolbox, not {shown(tools)}")
+    return tuple(tools)
+
+
+def _required_store(store: Any) -> Store:
+    if store is None:
+        return MemoryStore()
+    if not isinstance(store, type) and callable(getattr(store, "begin", None)):
+        return cast("Store", store)
+    if isinstance(store, Coroutine):
+        store.close()
+        raise TypeError("Agent(store=…) was given a coroutine; await it: store=await SqliteStore.at(…)")
+    raise TypeError(f"Agent(store=…) must be a store such as await SqliteStore.at('folder'), not {shown(store)}")
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

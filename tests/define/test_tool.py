@@ -10,17 +10,19 @@ import pathlib
 import typing
 import uuid
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, Optional
+from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
+from toolwire.agent import Agent
 from toolwire.define.arguments import Checker
 from toolwire.define.functions import from_schema, tool
 from toolwire.errors import DefinitionError, ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Delivery, Effect, InProcess, Tier, Tool
+from toolwire.testing import ScriptedModel
 
 
 def call(made: Tool, context: Context | None = None, /, **arguments: Any) -> Any:
@@ -563,8 +565,12 @@ def test_an_unknown_option_is_refused() -> None:
 
 
 def test_an_option_of_the_wrong_kind_is_refused_with_the_choices() -> None:
-    with pytest.raises(DefinitionError, match=r"Tier.CRAWL, Tier.WALK, Tier.RUN, not 'run'"):
-        tool(anything, tier="run")  # type: ignore[call-overload]
+    with pytest.raises(DefinitionError, match=r"Tier.CRAWL, Tier.WALK, Tier.RUN, not 'runn'"):
+        tool(place, tier="runn")  # type: ignore[call-overload]
+
+
+def test_an_option_can_be_given_by_its_name() -> None:
+    assert tool(place, tier="run").tier is Tier.RUN  # type: ignore[call-overload]
 
 
 def test_a_default_that_json_cannot_say_is_not_shown() -> None:
@@ -578,12 +584,74 @@ def test_a_default_that_json_cannot_say_is_not_shown() -> None:
 
 
 def test_a_return_type_that_json_cannot_say_gives_no_output_schema() -> None:
-    def lock() -> asyncio.Lock:
-        """Make a lock."""
-        return asyncio.Lock()
+    def numbers() -> range:
+        """Give what is like a list."""
+        return range(3)
 
     def free() -> Any:
         """Return anything."""
 
-    assert tool(lock).output_schema is None
+    assert tool(numbers).output_schema is None
     assert tool(free).output_schema is None
+
+
+class Item(BaseModel):
+    sku: str
+    amount: int = 1
+
+
+class Order(BaseModel):
+    customer: str
+    items: list[Item] = []
+
+
+@dataclasses.dataclass
+class Place:
+    street: str
+
+
+class Note(TypedDict):
+    text: str
+
+
+class Loose(BaseModel, extra="ignore"):
+    a: int
+
+
+class Renamed(BaseModel, populate_by_name=True):
+    a: int = Field(alias="A")
+
+
+def place(
+    order: Order | None = None, where: Place | None = None, note: Note | None = None,
+    loose: Loose | None = None, renamed: Renamed | None = None,
+) -> str:  # fmt: skip
+    """Place an order."""
+    return "placed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"order": {"customer": "a", "nope": 1}}, "unknown 'nope' in order; it takes customer, items"),
+        (
+            {"order": {"customer": "a", "items": [{"sku": "x"}, {"sku": "y", "amout": 2}]}},
+            "unknown 'amout' in order.items[1]; did you mean 'amount'?",
+        ),
+        ({"where": {"street": "s", "city": "c"}}, "unknown 'city' in where"),
+        ({"note": {"text": "t", "colour": "c"}}, "unknown 'colour' in note"),
+    ],
+)
+async def test_unknown_fields_of_nested_types_are_told_with_their_path(arguments: Any, sentence: str) -> None:
+    async with Agent(ScriptedModel("x"), [place]) as agent:
+        result = await agent.call("place", arguments)
+    assert (result.status, sentence in result.text) == ("failed", True), result.text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"order": {"customer": "a", "items": [{"sku": "x"}]}}, {"loose": {"a": 1, "b": 2}}, {"renamed": {"A": 1}}],
+)
+async def test_a_nested_type_takes_what_it_says_itself(arguments: Any) -> None:
+    async with Agent(ScriptedModel("x"), [place]) as agent:
+        assert (await agent.call("place", arguments)).text == "placed"

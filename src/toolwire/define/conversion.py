@@ -1,18 +1,19 @@
 """From a signature to schemas, and from plain JSON arguments to the Python values that a function wants."""
 
+import dataclasses
 import functools
 import inspect
 import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
 
 import annotated_types
 import orjson
 import typing_extensions
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AliasChoices, AliasPath, ConfigDict, PlainSerializer, TypeAdapter, ValidationError, WrapSerializer
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
@@ -41,8 +42,34 @@ _OWN_RESULTS = (ToolResult, Text, Image, Resource, ErrorText)
 class _Schemas(GenerateJsonSchema):
     """JSON Schema whose patterns can all be checked in linear time."""
 
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        return self._closed(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        return self._closed(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return self._closed(super().typed_dict_schema(schema), schema.get("cls"))
+
+    def _closed(self, described: dict[str, Any], kind: Any) -> dict[str, Any]:
+        """An argument with fields takes no others, unless its class may take them under names that no schema shows."""
+        if self.mode == "validation" and "properties" in described and not _takes_others(kind):
+            described.setdefault("additionalProperties", False)
+        return described
+
     def get_decimal_pattern(self, schema: Any) -> str | None:  # noqa: ARG002
         return r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+def _takes_others(kind: Any) -> bool:
+    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", {})
+    if config.get("extra") in ("allow", "ignore") or config.get("populate_by_name") or config.get("validate_by_name"):
+        return True
+    validators = getattr(getattr(kind, "__pydantic_decorators__", None), "model_validators", {})
+    fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", {})
+    return any(each.info.mode != "after" for each in validators.values()) or any(
+        isinstance(each.validation_alias, (AliasChoices, AliasPath)) for each in fields.values()
+    )
 
 
 def arguments_adapter(signature: Signature, names: Callable[[], dict[str, Any]]) -> TypeAdapter[Any]:
@@ -76,13 +103,59 @@ def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> 
     label = f"tool {signature.name!r}"
     try:
         schema = _generated(_adapter(lambda: _modern(returns), label, names), "serialization", label)
-    except DefinitionError:  # a result may be any object; only what goes in must be describable
+    except DefinitionError:  # what has no schema can be shown all the same if it is like a list, a dict or an array
+        _refuse_without_json(returns, label)
         return None
     if schema.get("type") == "object" and "properties" in schema:
         schema.setdefault("required", [])
     if signature.docs.returns:
         schema.setdefault("description", signature.docs.returns)
     return schema
+
+
+def result_dump(signature: Signature, names: Callable[[], dict[str, Any]]) -> Callable[[Any], Any] | None:
+    """How a result becomes JSON where its annotation says so itself; None for all that need no such care."""
+    if not _mentions_serializer(returns := signature.returns):
+        return None
+    adapter = _adapter(lambda: _modern(returns), f"tool {signature.name!r}", names)
+    return lambda value: adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+
+
+def _mentions_serializer(annotation: Any) -> bool:
+    metadata = annotation.__metadata__ if typing.get_origin(annotation) is Annotated else ()
+    return any(isinstance(item, (PlainSerializer, WrapSerializer)) for item in metadata) or any(
+        map(_mentions_serializer, typing.get_args(annotation))
+    )
+
+
+def _refuse_without_json(annotation: Any, label: str) -> None:
+    """A class of which nothing says how it becomes JSON would fail each call after the function has run."""
+    for inner in typing.get_args(annotation):
+        _refuse_without_json(inner, label)
+    is_class = isinstance(annotation, type) and not typing.get_args(annotation)
+    if typing.get_origin(annotation) is Callable or (is_class and not _may_have_json(annotation)):
+        raise DefinitionError(
+            f"{label} returns {getattr(annotation, '__name__', annotation)}, which has no JSON form; "
+            "return text, numbers, lists, dicts, dataclasses or pydantic models"
+        )
+
+
+def _may_have_json(kind: type) -> bool:
+    return (
+        issubclass(kind, (Mapping, Sequence, Set, *_OWN_RESULTS))
+        or dataclasses.is_dataclass(kind)
+        or any(hasattr(kind, name) for name in ("model_dump", "__get_pydantic_core_schema__", "__array_interface__"))
+        or kind.__module__.partition(".")[0] == "numpy"
+        or _is_describable(kind)
+    )
+
+
+def _is_describable(kind: type) -> bool:
+    try:
+        TypeAdapter(kind).json_schema(mode="serialization")
+    except (PydanticUserError, TypeError):
+        return False
+    return True
 
 
 def invoker(function: Callable[..., Any], signature: Signature, adapter: TypeAdapter[Any] | None) -> Invoke:

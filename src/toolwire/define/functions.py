@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
-from toolwire.define.conversion import arguments_adapter, arguments_schema, invoker, result_schema
+from toolwire.define.conversion import arguments_adapter, arguments_schema, invoker, result_dump, result_schema
 from toolwire.define.outputs import output_check
 from toolwire.define.schemas import compile_schema, object_schema, plain_copy
 from toolwire.define.signatures import Signature, enclosing_names, innermost, read_signature
 from toolwire.errors import DefinitionError
+from toolwire.protocol.checked import shown
 from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
 from toolwire.protocol.values import changed
 
@@ -101,6 +102,9 @@ def tool_name(name: object) -> str:
 
 def timeouts(category: str, timeout_s: float | None = None, max_timeout_s: float | None = None) -> tuple[float, float]:
     """How long a tool gets, and how long it may get at most. Raises `DefinitionError` unless both are above zero."""
+    for seconds in (timeout_s, max_timeout_s):
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float))):
+            raise DefinitionError(f"timeouts are seconds above zero, not {shown(seconds)}")
     usual, most = TIMEOUTS.get(category, _OTHER_CATEGORY)
     if max_timeout_s is None:
         max_timeout_s = max(most, timeout_s or 0.0)
@@ -117,7 +121,6 @@ def _build(function: Any, options: Options) -> Tool:
         raise DefinitionError(f"a tool is made from a function, not from {function!r:.80}; wrap it in one")
     given: dict[str, Any] = dict(options)
     _refuse_unknown(given)
-    _refuse_wrong_kinds(given)
     signature = read_signature(function)
     name = tool_name(given.pop("name", None) or signature.name)
     description = (given.pop("description", None) or signature.docs.summary).strip()
@@ -127,34 +130,30 @@ def _build(function: Any, options: Options) -> Tool:
     timeout_s, max_timeout_s = timeouts(category, given.pop("timeout_s", None), given.pop("max_timeout_s", None))
     input_schema, target = _inputs(function, signature, given.pop("input_schema", None), name)
     output_schema = _outputs(function, signature, given.pop("output_schema", None), name)
-    return Tool(
-        name=name,
-        description=description,
-        input_schema=input_schema,
-        output_schema=output_schema,
-        needs=frozenset(_words(given.pop("needs", ()))),
-        reads=_words(given.pop("reads", ())),
-        writes=_words(given.pop("writes", ())),
-        platforms=frozenset(_words(given.pop("platforms", ()))),
-        examples=tuple(given.pop("examples", ())),
-        timeout_s=timeout_s,
-        max_timeout_s=max_timeout_s,
-        target=changed(target, check=output_check(output_schema, f"output_schema of tool {name!r}")),
-        **given,
+    target = changed(
+        target,
+        check=output_check(output_schema, f"output_schema of tool {name!r}"),
+        dump=result_dump(signature, lambda: enclosing_names(innermost(function))),
     )
+    try:
+        return Tool(
+            name=name,
+            description=description,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            timeout_s=timeout_s,
+            max_timeout_s=max_timeout_s,
+            target=target,
+            **given,
+        )
+    except (TypeError, ValueError) as wrong:
+        raise DefinitionError(f"tool {name!r}: {wrong}") from None
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
     unknown = sorted(given.keys() - Options.__annotations__.keys())
     if unknown:
         raise DefinitionError(f"tool() takes no {unknown[0]}=; it takes {', '.join(Options.__annotations__)}")
-
-
-def _refuse_wrong_kinds(given: Mapping[str, Any]) -> None:
-    for option, kind in (("tier", Tier), ("effect", Effect), ("delivery", Delivery)):
-        if option in given and not isinstance(given[option], kind):
-            choices = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
-            raise DefinitionError(f"{option}= is one of {choices}, not {given[option]!r}")
 
 
 def _inputs(
@@ -189,7 +188,3 @@ def _refuse_untakeable(schema: Mapping[str, Any], signature: Signature, name: st
         raise DefinitionError(
             f"input_schema of tool {name!r} has {extra[0]!r}, which its function does not take; add it or **rest"
         )
-
-
-def _words(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)

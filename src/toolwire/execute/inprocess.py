@@ -62,7 +62,7 @@ class InProcessExecutor:
                 value = _run_at_once(target, allowed, context)
             else:
                 value = await self._bounded(target, allowed, context)
-            content, structured = present(value)
+            content, structured = present(value if target.dump is None else _dumped(target.dump, value))
         except _OutOfTime:
             return _timed_out(allowed, _ms(started), is_async=target.is_async)
         except _Raised as raised:
@@ -138,6 +138,16 @@ class InProcessExecutor:
                 if not task.done():
                     _disown(task)
                     self._leave_behind(context.idempotency_key, _end_of(task))
+
+
+def _dumped(dump: Callable[[Any], Any], value: Any) -> Any:
+    """The value as its type says; one of another type is shown as it is, and its promise is checked later."""
+    if isinstance(value, OWN_RESULTS):
+        return value
+    try:
+        return dump(value)
+    except (TypeError, ValueError, AttributeError):
+        return value
 
 
 def _cannot_wait(function: Callable[..., Any]) -> bool:

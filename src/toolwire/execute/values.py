@@ -1,11 +1,13 @@
 """What a tool's function may return, and how it becomes the content of a result."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import orjson
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
 from toolwire.protocol.values import making
@@ -72,28 +74,51 @@ def _structured(value: Any) -> tuple[tuple[Block, ...], Any]:
 
 
 def _patiently(value: Any) -> tuple[tuple[Block, ...], Any]:
-    """The same for what orjson refuses and JSON can say: integers of any length, and text with half a character."""
+    """The same for what orjson refuses and JSON can say: long integers, half a character, keys of other types."""
     try:
-        text = clean(json.dumps(value, default=_plain, ensure_ascii=False))
-        return (Text(text),), json.loads(text)
+        try:
+            text = json.dumps(value, default=_plain, ensure_ascii=False)
+        except TypeError:
+            text = json.dumps(to_jsonable_python(value, fallback=_plain), ensure_ascii=False)
+        return (Text(clean(text)),), json.loads(clean(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise NotPresentable(
-            f"the tool returned {_kind(value)}, which has no JSON form ({error}). "
+            f"the tool has run, but it returned {_kind(value)}, which has no JSON form ({error}). "
             "Return text, numbers, lists, dicts with plain values, dataclasses, pydantic models or content blocks."
         ) from None
 
 
 def _plain(value: Any) -> Any:
-    """Called for what orjson does not know: pydantic models, sets, and what is like a mapping or a sequence."""
+    """Called for what orjson does not know: pydantic models, sets, bytes, paths, and what is like a list or dict."""
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)  # as its schema names the fields
+        return _dumped(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _text_of(bytes(value))
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=repr)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+    if isinstance(value, Sequence):
         return list(value)
-    raise TypeError(f"{_kind(value)} inside it")
+    try:
+        return to_jsonable_python(value)  # numbers, paths, times, addresses and what else pydantic knows
+    except PydanticSerializationError:
+        raise TypeError(f"{_kind(value)} inside it") from None
+
+
+def _dumped(model: Any) -> Any:
+    """A pydantic model as its schema names the fields."""
+    try:
+        return model.model_dump(mode="json", by_alias=True)
+    except (PydanticSerializationError, UnicodeError):  # bytes that are no text are dealt with one by one
+        return model.model_dump(by_alias=True)
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"data:application/octet-stream;base64,{b64encode(data).decode()}"
 
 
 def _kind(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from enum import IntEnum, StrEnum
 
+from toolwire.protocol.checked import checked, count, names, one_of, text
 from toolwire.protocol.values import dataclass, quick
 
 TAINTED = "Whoever asks for this has read what strangers may have written"
@@ -24,6 +25,9 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
+@checked(
+    verdict=one_of(Verdict), tools=names, permission=text, argument=text, pattern=text, reason=text, quorum=count(1)
+)
 @quick
 @dataclass(frozen=True, slots=True)
 class Rule:

@@ -5,6 +5,20 @@ from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from toolwire.protocol.checked import (
+    above_zero,
+    checked,
+    count,
+    flag,
+    folders,
+    mapping,
+    names,
+    one_of,
+    optional,
+    shown,
+    text,
+    texts,
+)
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.values import dataclass, quick
 
@@ -37,6 +51,12 @@ class Delivery(StrEnum):
     DETACH = "detach"
 
 
+def _examples(item: Any) -> tuple[JsonObject, ...]:
+    if isinstance(item, (str, Mapping)) or not isinstance(item, Iterable):
+        raise TypeError(f"must be a list of arguments, each a dict, not {shown(item)}")
+    return tuple(map(mapping, item))
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class InProcess:
@@ -44,14 +64,24 @@ class InProcess:
 
     `invoke(arguments, context)` calls it with checked arguments; it returns the value, or an awaitable
     of the value when `is_async`. `check(value, plain)` says what is wrong with a value and its JSON form, if anything.
+    Where the function's return type says itself how it becomes JSON, `dump(value)` does that.
     """
 
     function: Callable[..., Any]
     invoke: Callable[[Mapping[str, Any], Any], Any]
     is_async: bool
     check: Callable[[Any, Any], str] | None = None
+    dump: Callable[[Any], Any] | None = None
 
 
+@checked(
+    name=text, description=text, input_schema=mapping, output_schema=optional(mapping), tier=one_of(Tier),
+    needs=names, effect=one_of(Effect), journaled=flag, reads=texts, writes=texts,
+    requires_confirmation=flag, category=text,
+    timeout_s=above_zero, max_timeout_s=above_zero, polling=flag, delivery=one_of(Delivery), controls_delivery=flag,
+    untrusted=flag, sandbox=text, version=text, skill=text, platforms=names, examples=_examples, reading_box=flag,
+    trial_box=flag,
+)  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -100,6 +130,29 @@ class Tool:
         return self.target.function(*args, **kwargs)
 
 
+def _rules(item: Any) -> tuple[Rule, ...]:
+    """Rules, also as they are written in settings."""
+    listed = [item] if isinstance(item, (str, Rule)) else item
+    if not isinstance(listed, (list, tuple, set, frozenset)):
+        raise TypeError(f"must be rules in a list, not {shown(item)}")
+    return tuple(map(_rule, listed))
+
+
+def _rule(item: Any) -> Rule:
+    if isinstance(item, Rule):
+        return item
+    if not isinstance(item, str):
+        raise TypeError(f"must be rules in a list; {shown(item)} is not one of them")
+    try:
+        return Rule.parse(item)
+    except ValueError as wrong:
+        raise ValueError(f"holds {shown(item)}, which {wrong}") from None
+
+
+@checked(
+    tier=one_of(Tier), permissions=names, roots=folders, network=texts, platform=text, confirmed=names,
+    max_calls=count(0), autonomy=one_of(Autonomy), rules=_rules, wary=flag,
+)  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
 class Grant:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
+from toolwire.protocol.checked import amount, checked, count, flag, optional
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass, quick
 
@@ -27,6 +28,11 @@ class EndReason(StrEnum):
     CALL_FAILED = "call_failed"
 
 
+@checked(
+    iterations=count(1), consecutive_failures=count(1), parallel=count(1), calls_per_step=count(1), repeats=count(1),
+    tokens=optional(count(0)), cost_usd=optional(amount), deadline_s=optional(amount), result_chars=count(1),
+    tools_enabled=flag, envelope=flag, own_time=flag,
+)  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -50,6 +56,7 @@ class Limits:
     own_time: bool = True
 
 
+@checked(calls=optional(count(0)), tokens=optional(count(0)), cost_usd=optional(amount), wall_s=optional(amount))
 @quick
 @dataclass(frozen=True, slots=True)
 class Budget:

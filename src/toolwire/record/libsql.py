@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from toolwire.protocol.checked import folder
 from toolwire.record import schema
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.faults import translated
@@ -34,7 +35,7 @@ class LibsqlStore(SqliteStore):
     async def on(
         cls,
         url: str,
-        home: Path,
+        home: Path | str,
         *,
         token: str = "",
         clock: Callable[[], float] = time.time,
@@ -42,7 +43,7 @@ class LibsqlStore(SqliteStore):
         patience_s: float = 10.0,
     ) -> "LibsqlStore":
         """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError."""
-        return await asyncio.to_thread(cls._reach, url, home, token, (clock, monotonic), patience_s)
+        return await asyncio.to_thread(cls._reach, url, folder(home), token, (clock, monotonic), patience_s)
 
     @classmethod
     def _reach(cls, url: str, home: Path, token: str, clocks: Clocks, patience_s: float) -> "LibsqlStore":

@@ -14,6 +14,7 @@ from toolwire.errors import Fenced, NotKept, StoreError, StoreUnavailable
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
@@ -87,7 +88,7 @@ class SqliteStore:
     @classmethod
     async def at(
         cls,
-        home: Path,
+        home: Path | str,
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -97,7 +98,7 @@ class SqliteStore:
 
         `clock` gives dates; how long a turn runs is measured by `monotonic`.
         """
-        return await asyncio.to_thread(cls._build, home, clock, monotonic, busy_timeout_s)
+        return await asyncio.to_thread(cls._build, folder(home), clock, monotonic, busy_timeout_s)
 
     @classmethod
     def _build(

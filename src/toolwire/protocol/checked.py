@@ -1,0 +1,182 @@
+"""Values whose constructor takes what is clearly meant, and refuses the rest with a sentence.
+
+A wrong kind in a grant or a limit would otherwise be noticed when the first call is judged, or not at all. Only the
+constructor checks: `changed` and `making` are for values that are right already.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from toolwire.protocol.values import changed
+
+Value = TypeVar("Value")
+Choice = TypeVar("Choice", bound=Enum)
+Check = Callable[[Any], Any]
+"""Gives the value of a field as it must be. Raises TypeError or ValueError; their text follows the field's name."""
+
+
+def checked(**checks: Check) -> Callable[[type[Value]], type[Value]]:
+    """Have the constructor of a `quick` class look at these fields. Those that were left out are right already."""
+
+    def decorate(kind: type[Value]) -> type[Value]:
+        make = cast("Callable[..., Value]", kind.__new__)
+        names = tuple(part.name for part in fields(cast("Any", kind)))
+
+        def new(cls: type[Value], *args: Any, **given: Any) -> Value:
+            _refuse_unknown(kind.__name__, names, given)
+            value = make(cls, *args, **given)
+            corrected = {}
+            for name in (*names[: len(args)], *given):
+                if name in checks:
+                    item = getattr(value, name)
+                    right = _right(f"{kind.__name__}({name}=…)", checks[name], item)
+                    if right is not item:
+                        corrected[name] = right
+            return changed(value, **corrected) if corrected else value
+
+        setattr(kind, "__new__", new)  # noqa: B010 (a plain assignment is not understood by type checkers)
+        return kind
+
+    return decorate
+
+
+def _right(place: str, check: Check, item: Any) -> Any:
+    try:
+        return check(item)
+    except TypeError as wrong:
+        raise TypeError(f"{place} {wrong}") from None
+    except ValueError as wrong:
+        raise ValueError(f"{place} {wrong}") from None
+
+
+def _refuse_unknown(kind: str, names: tuple[str, ...], given: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in names:
+            raise TypeError(f"{kind} has no field {name!r}; it has {', '.join(names)}")
+
+
+def one_of(kind: type[Choice]) -> Check:
+    """A member of an enumeration, or its name or value."""
+    choices = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
+
+    def check(item: Any) -> Choice:
+        if isinstance(item, kind):
+            return item
+        if isinstance(item, str) and item.strip().upper() in kind.__members__:
+            return kind[item.strip().upper()]
+        if not isinstance(item, bool):
+            try:
+                return kind(item)
+            except ValueError:
+                pass
+        raise ValueError(f"must be one of {choices}, not {shown(item)}")
+
+    return check
+
+
+def names(item: Any) -> frozenset[str]:
+    """A set of names from any collection of them, or from a single one."""
+    return item if type(item) is frozenset and all(map(_is_name, item)) else frozenset(_texts(item, "names"))
+
+
+def texts(item: Any) -> tuple[str, ...]:
+    """A tuple of texts from any collection of them, or from a single one."""
+    return item if type(item) is tuple and all(map(_is_name, item)) else tuple(_texts(item, "texts"))
+
+
+def folders(item: Any) -> tuple[str, ...]:
+    """A tuple of paths from any collection of texts and paths, or from a single one."""
+    listed = [item] if isinstance(item, (str, os.PathLike)) else item
+    if isinstance(listed, (list, tuple, set, frozenset)):
+        listed = [os.fspath(one) if isinstance(one, os.PathLike) else one for one in listed]
+    return tuple(_texts(listed, "folders"))
+
+
+def folder(item: Any) -> Path:
+    """One folder, as text or as a path; `~` stands for the user's home."""
+    if not isinstance(item, (str, os.PathLike)) or not os.fspath(item):
+        raise TypeError(f"a folder is named by text or a Path, not by {shown(item)}")
+    return Path(item).expanduser()
+
+
+def _texts(item: Any, what: str) -> Iterable[str]:
+    listed = [item] if isinstance(item, str) else item
+    if isinstance(listed, (Mapping, bytes)) or not isinstance(listed, Iterable):
+        raise TypeError(f"must be {what} in a list or set, not {shown(item)}")
+    found = list(listed)
+    for one in found:
+        if not _is_name(one):
+            raise TypeError(f"must be {what} in a list or set; {shown(one)} is not one of them")
+    return found
+
+
+def _is_name(item: Any) -> bool:
+    return isinstance(item, str) and bool(item.strip())
+
+
+def text(item: Any) -> str:
+    """A text."""
+    if not isinstance(item, str):
+        raise TypeError(f"must be text, not {shown(item)}")
+    return item
+
+
+def flag(item: Any) -> bool:
+    """True or False, and nothing that passes for one of them."""
+    if not isinstance(item, bool):
+        raise TypeError(f"must be True or False, not {shown(item)}")
+    return item
+
+
+def mapping(item: Any) -> Any:
+    """A mapping, such as a JSON Schema."""
+    if not isinstance(item, Mapping):
+        raise TypeError(f"must be a dict, not {shown(item)}")
+    return item
+
+
+def count(least: int) -> Check:
+    """A whole number that is not too small."""
+
+    def check(item: Any) -> int:
+        if isinstance(item, float) and item.is_integer():
+            item = int(item)
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise TypeError(f"must be a whole number, not {shown(item)}")
+        if item < least:
+            raise ValueError(f"must be at least {least}, not {item}")
+        return item
+
+    return check
+
+
+def amount(item: Any) -> float:
+    """A number that is not negative."""
+    if isinstance(item, bool) or not isinstance(item, (int, float)):
+        raise TypeError(f"must be a number, not {shown(item)}")
+    if not item >= 0 or math.isinf(item):
+        raise ValueError(f"must be a number that is not negative, not {item}")
+    return item
+
+
+def above_zero(item: Any) -> float:
+    """A number of seconds, or of something else that there must be some of."""
+    if not amount(item):
+        raise ValueError("must be above 0")
+    return float(item) if isinstance(item, float) else cast("float", item)
+
+
+def optional(check: Check) -> Check:
+    """The same, or None for no limit; infinity is no limit too."""
+    return lambda item: None if item is None or item == math.inf else check(item)
+
+
+def shown(item: Any) -> str:
+    """A value as it is named in a sentence."""
+    said = repr(item)
+    return said if len(said) <= 60 else f"{said[:59]}…"
