@@ -10,7 +10,7 @@ from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import NotKept, StoreError
+from toolwire.errors import ModelRefused, NotKept, StoreError
 from toolwire.execute.contract import Executor
 from toolwire.journey import Emit
 from toolwire.loop.events import Event
@@ -141,6 +141,12 @@ class Agent:
         ValueError for what is no question.
         """
         _require_text("a question", question)
+        most: int | None = getattr(self.model, "longest_question", None)
+        if most is not None and len(question) > most:
+            raise ModelRefused(
+                f"the question has {len(question):,} characters, and {self.model.name} reads at most {most:,}; "
+                "shorten it, or ask another model"
+            )
         _require_text("the name of a thread", thread, may_be_empty=True)
         turn = await self._begin(question, thread)
         return _answer(await self._runner(on_event, turn).run(turn))

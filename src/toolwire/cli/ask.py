@@ -19,6 +19,7 @@ from toolwire.cli.options import (
     Groups,
     Home,
     Iterations,
+    KeyEnv,
     Model,
     NoColor,
     NoTools,
@@ -63,6 +64,7 @@ def ask(
     question: Question = None,
     model: Model = None,
     base_url: BaseUrl = None,
+    key_env: KeyEnv = None,
     profile: Profile = None,
     resume: Resume = False,
     thread: Thread = "",
@@ -96,7 +98,7 @@ def ask(
     """
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, step, system, project, tools, resume,
+        no_tools, step, system, project, tools, resume, key_env,
     )  # fmt: skip
     words = turn_named(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
     place = flags.place()

@@ -61,6 +61,7 @@ class Flags:
     project: str = "default"
     tools: str | None = None
     resumes: bool = False
+    key_env: str | None = None
 
     def place(self) -> Place:
         """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
@@ -89,6 +90,7 @@ class Flags:
             "--home": self.home,
             "--model": self.model,
             "--base-url": self.base_url,
+            "--key-env": self.key_env,
             "--profile": self.profile,
             "--replay": self.replay,
             "--tools": self.tools,
@@ -107,7 +109,7 @@ async def agent_of(
     """An agent made from settings and flags, closed at the end; the store stays open."""
     known = toolbox_of(place) if flags.allow else Toolbox()
     grant = grant_of(place, Granted(flags.allow, flags.yes, flags.resumes), known)
-    asked = Asked(flags.base_url, flags.record, flags.replay)
+    asked = Asked(flags.base_url, flags.record, flags.replay, flags.key_env)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
     async with teller_of(place) as tell:
         company = Company(store, person, grant, tell, asked)

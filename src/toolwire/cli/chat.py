@@ -24,6 +24,7 @@ from toolwire.cli.options import (
     Groups,
     Home,
     Iterations,
+    KeyEnv,
     Model,
     NoColor,
     NoTools,
@@ -61,6 +62,7 @@ HISTORY = "history"
 def chat(
     model: Model = None,
     base_url: BaseUrl = None,
+    key_env: KeyEnv = None,
     profile: Profile = None,
     thread: Thread = "",
     system: System = "",
@@ -83,7 +85,7 @@ def chat(
     """Talk with a model that can use tools. Each line or paste is a question; /help shows the other words."""
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, system=system, project=project, tools=tools,
+        no_tools, system=system, project=project, tools=tools, key_env=key_env,
     )  # fmt: skip
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)

@@ -1,6 +1,7 @@
 """From flags and settings to the parts of an agent: its grant, tools, store and model."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -50,6 +51,8 @@ from toolwire.wire.format_tally import FormatTally
 
 if TYPE_CHECKING:
     from toolwire.cli.skills import PlacedSkills
+
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}", re.ASCII | re.IGNORECASE)
 
 AGENT = "cli"
 """The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
@@ -299,6 +302,7 @@ class Asked:
     base_url: str | None = None
     record: str | None = None
     replay: str | None = None
+    key_env: str | None = None
 
 
 def model_of(place: Place, choice: ModelChoice, asked: Asked, tallies: Sequence[FormatTally] = ()) -> ChatModel:
@@ -310,10 +314,23 @@ def model_of(place: Place, choice: ModelChoice, asked: Asked, tallies: Sequence[
         return ReplayModel(Path(asked.replay))
     url = asked.base_url or choice.url
     model = open_model(
-        choice.model, base_url=url, key_variable=choice.api_key_env, environ=place.environ,
-        wish=choice.tools, tallies=tallies,
+        choice.model, base_url=url, key_variable=_key_variable(place, asked) or choice.api_key_env,
+        environ=place.environ, wish=choice.tools, tallies=tallies,
     )  # fmt: skip
     return RecordingModel(model, Path(asked.record)) if asked.record else model
+
+
+def _key_variable(place: Place, asked: Asked) -> str | None:
+    """The variable that `--key-env` names. Raises SettingsError for one that is not set, and for a key in its place."""
+    if asked.key_env is None:
+        return None
+    if not _VARIABLE.fullmatch(asked.key_env):
+        raise SettingsError(
+            "--key-env takes the name of an environment variable, such as MY_API_KEY, not the key itself"
+        )
+    if not place.environ.get(asked.key_env, "").strip():
+        raise SettingsError(f"--key-env {asked.key_env}: this variable is not set, or empty")
+    return asked.key_env
 
 
 def choice_for(place: Place, model: str) -> ModelChoice:

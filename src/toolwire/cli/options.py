@@ -15,6 +15,10 @@ Model = Annotated[
 BaseUrl = Annotated[
     str | None, typer.Option("--base-url", metavar="URL", help="Address of the model's API, if not the usual one.")
 ]
+KeyEnv = Annotated[
+    str | None,
+    typer.Option("--key-env", metavar="NAME", help="Variable with the key for the model's API, if not the usual one."),
+]
 Profile = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="A profile of the settings, in place of a model.")
 ]

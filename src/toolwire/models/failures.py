@@ -164,11 +164,14 @@ def _passing(sentence: str, wait_s: float | None = None) -> Trouble:
     return Trouble(ModelUnavailable(sentence), again=True, wait_s=wait_s)
 
 
+_NAME_THE_KEY = "name the variable that holds it with --key-env NAME, or with api_key_env in a profile"
+
+
 def _about_key(place: Place, status: int, because: str) -> str:
-    variable = place.key_variable or "the key"
     if not place.secret:
-        return f"{place.provider} wants a key and none was given: set {variable}"
-    return f"{place.provider} refused the key ({status}){because}; check {variable}"
+        advice = f"set {place.key_variable}" if place.key_variable else _NAME_THE_KEY
+        return f"{place.provider} wants a key and none was given: {advice}"
+    return f"{place.provider} refused the key ({status}){because}; check {place.key_variable or 'the key'}"
 
 
 def _is_missing_model(status: int, said: str, body: bytes) -> bool:

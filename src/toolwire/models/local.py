@@ -57,6 +57,7 @@ class LocalChat:
     """A small model that runs in this process, without key, cost or network."""
 
     most_tools = MOST_TOOLS
+    longest_question = dialogue.REQUEST_CHARS
 
     def __init__(self, engine: Engine, model: str) -> None:
         self.engine = engine

@@ -42,6 +42,12 @@ class RecordingModel:
         return self._inner.name
 
     @property
+    def longest_question(self) -> int | None:
+        """How many characters of a question the recorded model reads."""
+        most: int | None = getattr(self._inner, "longest_question", None)
+        return most
+
+    @property
     def most_tools(self) -> int | None:
         """As many as the other model can be shown."""
         most: int | None = getattr(self._inner, "most_tools", None)

@@ -89,6 +89,7 @@ def _open_local(model: str) -> ChatModel:
 def _unknown(name: str) -> str:
     if name in ("http", "https"):
         return "an address is not a model: write openai-compatible:MODEL, and give the address as --base-url"
-    near = difflib.get_close_matches(name[:40], PROVIDERS, 3, 0.5)
-    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PROVIDERS)}"
+    near = difflib.get_close_matches(name[:40], PROVIDERS, 3, 0.7)
+    others = "any other that speaks the OpenAI API is openai-compatible:MODEL with --base-url"
+    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PROVIDERS)}; {others}"
     return f"no provider is called {name[:40]!r}; {known}"
