@@ -92,6 +92,7 @@ class Agent:
         project: str = "default",
         max_tokens: int | None = None,
         temperature: float | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         self.model: ChatModel = open_model(model) if isinstance(model, str) else _required_model(model)
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools))
@@ -118,6 +119,7 @@ class Agent:
         self._news = news
         self._max_tokens = max_tokens
         self._temperature = temperature
+        self._flags = tuple(flags)
 
     @property
     def project(self) -> str:
@@ -301,6 +303,7 @@ class Agent:
             messages=(*history, UserMessage(question)),
             tainted=was_tainted(history),
             pending=alone,
+            flags=self._flags,
         )
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()

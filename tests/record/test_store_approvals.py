@@ -7,7 +7,8 @@ import pytest
 from toolwire.errors import Fenced, NotKept
 from toolwire.protocol.approvals import LONGEST_PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.protocol.records import AuditRow
-from toolwire.record.contract import Store
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import Store, TurnStats
 
 from .conftest import NOW, OpenStore
 
@@ -51,6 +52,18 @@ async def test_past_its_time_an_unanswered_question_is_a_no(store: Store) -> Non
     assert await store.approvals(only_open=True) == []
     with pytest.raises(Fenced, match="its time is over"):
         await store.answer("ask-1", YES)
+
+
+async def test_T115_a_question_of_a_turn_that_has_ended_cannot_be_answered(store: Store) -> None:
+    turn = Turn("turn-1", flags=("--tools", "shell"))
+    await store.begin(turn)
+    await store.ask_people(CARD, ())
+    assert (await store.turn("turn-1")).opening.flags == ("--tools", "shell")
+    await store.end(replace(turn, ending=Ending(EndReason.DEADLINE, "")), TurnStats())
+    for word in (YES, NO):
+        with pytest.raises(Fenced, match="turn 'turn-1' has ended"):
+            await store.answer("ask-1", word)
+    assert (await store.approval("ask-1")).state is ApprovalState.OPEN
 
 
 async def test_a_quorum_counts_different_people_and_one_refusal_decides(store: Store) -> None:

@@ -42,7 +42,7 @@ from toolwire.cli.options import Trace as TraceFlag
 from toolwire.cli.person import Person
 from toolwire.cli.plain import turn_object
 from toolwire.cli.reading import FIRST_BYTE_S, SilentInput, decoded, read_piped
-from toolwire.cli.resuming import require_still_granted
+from toolwire.cli.resuming import require_still_granted, resume_command_of
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
@@ -175,10 +175,12 @@ async def _turn(
             async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=relay)
         turn_id = words or await newest_interrupted(store, single_call=False)
-        kept = (await store.turn(turn_id)).opening.model
-        if kept == NO_MODEL:
-            raise SettingsError(f"turn {turn_id} is a single call; go on with: toolwire call --resume {turn_id}")
-        choice = place.settings.chosen() if flags.model or flags.profile or flags.replay else choice_for(place, kept)
+        opening = (await store.turn(turn_id)).opening
+        if opening.model == NO_MODEL:
+            line = resume_command_of(opening, opening.grant, flags.home)
+            raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")
+        named = flags.model or flags.profile or flags.replay
+        choice = place.settings.chosen() if named else choice_for(place, opening.model)
         async with agent_of(flags, place, store, person, choice) as agent:
             await require_still_granted(agent, turn_id, flags.home)
             return await agent.resume(turn_id, on_event=relay)

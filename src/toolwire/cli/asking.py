@@ -10,7 +10,7 @@ from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.own_record import STORE_FILE
 from toolwire.cli.person import Person
-from toolwire.cli.resuming import named_project, project_words, resume_command
+from toolwire.cli.resuming import kept_flags, named_project, project_words, resume_command
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
@@ -85,7 +85,12 @@ class Flags:
 
     def resume_line(self, turn_id: str) -> str:
         """The command that goes on with a turn: where its record and its model are, and what it was granted."""
-        said = {
+        return resume_command("ask", turn_id, self.said)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The flags that going on needs, as they are spelled."""
+        return {
             "--project": named_project(self.project),
             "--home": self.home,
             "--model": self.model,
@@ -99,7 +104,6 @@ class Flags:
             "--root": self.root,
             "--yes": self.yes,
         }
-        return resume_command("ask", turn_id, said)
 
 
 @asynccontextmanager
@@ -128,6 +132,7 @@ async def agent_of(
                 project=flags.project,
                 max_tokens=choice.max_tokens,
                 temperature=choice.temperature,
+                flags=kept_flags(flags.said),
             )
             try:
                 yield agent

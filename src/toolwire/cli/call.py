@@ -16,7 +16,7 @@ from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
-from toolwire.cli.resuming import named_project, require_still_granted, resume_command
+from toolwire.cli.resuming import kept_flags, named_project, require_still_granted, resume_command
 from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import clean, duration
@@ -56,15 +56,15 @@ def call(
     if its tool is pure or idempotent; otherwise its outcome is unknown, and is recorded as such.
     """
     arguments = read_arguments(args, pairs or [])
-    wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume)
+    wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
     place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
+    said = {"--home": home, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+    said["--project"] = named_project(project)
     with tools_kept_quiet(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume)))
+            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume), kept_flags(said)))
         except Suspended as waits:
-            said = {"--home": home, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
-            said["--project"] = named_project(project)
             line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
     if as_json:
@@ -175,6 +175,7 @@ class _Wanted(NamedTuple):
     name: str | None
     arguments: dict[str, Any]
     resume: bool
+    home: str | None = None
 
     async def of(self, agent: Agent) -> ToolResult:
         if not self.resume:
@@ -182,7 +183,7 @@ class _Wanted(NamedTuple):
         if self.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
         turn_id = self.name or await newest_interrupted(agent.store, single_call=True)
-        await require_still_granted(agent, turn_id)
+        await require_still_granted(agent, turn_id, self.home)
         return await agent.resume_call(turn_id)
 
 
@@ -192,7 +193,9 @@ def _tool_named(name: str | None) -> str:
     return name
 
 
-async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Granted) -> ToolResult:
+async def _called(
+    place: Place, screen: Screen, wanted: _Wanted, granted: Granted, flags: tuple[str, ...]
+) -> ToolResult:
     grant = grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     person = Person(screen, agrees=granted.yes)
     async with store_of(place) as store, teller_of(place) as tell:
@@ -208,6 +211,7 @@ async def _called(place: Place, screen: Screen, wanted: _Wanted, granted: Grante
                 accounts=(GENERAL, *place.settings.profiles),
                 name=AGENT,
                 project=place.project,
+                flags=flags,
             )
             async with agent:
                 return await wanted.of(agent)

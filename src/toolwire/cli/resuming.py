@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent
@@ -15,6 +16,8 @@ from toolwire.protocol.turns import Turn
 from toolwire.record.projects import DEFAULT
 
 _MOST_LOOKED_AT = 1_000
+_TOLD_BY_THE_RECORD = frozenset({"--project", "--home"})
+_PATHS = frozenset({"--root", "--replay"})
 _WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
 
 
@@ -24,9 +27,34 @@ def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
 
 
 def resume_command_of(turn: Turn, now: Grant, home: str | None = None) -> str:
-    """The same for a turn on record, with the flags that grant again what it had and the settings do not give."""
-    flags = {"--project": named_project(turn.project), "--home": home, **_granting(turn.grant, now)}
-    return resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, flags)
+    """The same for a turn on record: with the flags that it began with, and those that it needs since."""
+    needed = {flag: _beyond(flag, value, turn.flags) for flag, value in _granting(turn.grant, now).items()}
+    flags = {"--project": named_project(turn.project), "--home": home, **needed}
+    line = resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, flags)
+    return f"{line} {shlex.join(turn.flags)}" if turn.flags else line
+
+
+def _beyond(flag: str, value: Any, flags: tuple[str, ...]) -> Any:
+    """What of a flag's value the flags do not say already."""
+    if flag == "--allow":
+        return [one for one in value if one not in flags]
+    return None if flag in flags else value
+
+
+def kept_flags(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Flags as a turn's record keeps them, good in any folder. An address with a password in it is not kept."""
+    kept = {flag: value for flag, value in flags.items() if flag not in _TOLD_BY_THE_RECORD}
+    for flag in _PATHS & kept.keys():
+        kept[flag] = _absolute(kept[flag])
+    return tuple(
+        _words({flag: value for flag, value in kept.items() if not (flag == "--base-url" and "@" in (value or ""))})
+    )
+
+
+def _absolute(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_absolute(each) for each in value]
+    return str(Path(value).absolute()) if value else value
 
 
 def named_project(project: str) -> str | None:

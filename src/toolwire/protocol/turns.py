@@ -178,6 +178,7 @@ class Turn:
     `running_since` is a reading of the process's monotonic clock: when it would have begun had it run at a stretch. No
     correction of the wall clock lengthens or cuts it; only `started_at` is a date.
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
+    `flags` are those of the command that began it, for the command that goes on with it.
     """
 
     id: str
@@ -205,6 +206,7 @@ class Turn:
     tainted: bool = False
     ending: Ending | None = None
     running_since: float = 0.0
+    flags: tuple[str, ...] = ()
 
     @property
     def question(self) -> str:

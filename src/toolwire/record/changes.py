@@ -304,6 +304,9 @@ def answer(page: Page, approval_id: str, answer: Approval, at: float) -> Approva
     card = read_approval(load(known[0])).at(at)
     if card.state is not ApprovalState.OPEN:
         return refusals.decided(card)
+    turn = page.turn(column(card.turn_id))
+    if turn is not None and turn[1] == "ended":
+        return refusals.ended_before_answer(card)
     after = card.answered(answer, at)
     _keep_answers(page, after)
     page.audit.extend(audit_rows([refusals.answer_row(card, answer, at)]))

@@ -255,6 +255,8 @@ class MemoryStore:
         card = await self.approval(approval_id)
         if card.state is not ApprovalState.OPEN:
             raise refusals.decided(card)
+        if (kept := self._turns.get(card.turn_id)) is not None and kept.state == "ended":
+            raise refusals.ended_before_answer(card)
         after = card.answered(answer, self._clock())
         self._approvals.put(after)
         self._audit.extend([refusals.answer_row(card, answer, self._clock())])

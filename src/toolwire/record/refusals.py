@@ -25,6 +25,10 @@ def decided(card: ApprovalCard) -> Fenced:
     return Fenced(f"approval {card.id!r} cannot be answered any more: {how}")
 
 
+def ended_before_answer(card: ApprovalCard) -> Fenced:
+    return Fenced(f"approval {card.id!r} cannot be answered any more: turn {card.turn_id!r} has ended")
+
+
 def stands_no_more(card: ApprovalCard) -> Fenced:
     return Fenced(f"approval {card.id!r} is no yes for a pattern that still stands; there is nothing to take back")
 

@@ -138,6 +138,8 @@ def opening_json(turn: Turn) -> str:
     opening = {"system": turn.system, "grant": write_grant(turn.grant), "limits": write_limits(turn.limits)}
     if asks(turn):
         opening["question"] = turn.question
+    if turn.flags:
+        opening["flags"] = list(turn.flags)
     return dump(opening)
 
 
@@ -186,6 +188,7 @@ def read_opening(row: Row, history: tuple[Message, ...]) -> Turn:
         limits=read_limits(kept["limits"]),
         started_at=started_at,
         messages=(*history, *question(opening)),
+        flags=tuple(kept.get("flags", ())),
     )
 
 
