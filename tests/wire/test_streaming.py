@@ -194,3 +194,20 @@ def test_a_parameter_that_is_hard_to_write_is_streamed_like_any_other(value: str
     assert repr(reply) == repr(parse_reply(text, [note]))
     assert reply.calls[0].arguments == {"text": value}
     assert value in "".join(delta.arguments for delta in shown)
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "tool_calls"])
+def test_a_stream_may_learn_only_at_its_end_why_it_ended(reason: str) -> None:
+    for case, text in TEXTS:
+        parser = StreamParser(case["tools"])
+        feed(parser, text[:9], text[9:])
+
+        assert parser.finish(finish_reason=reason) == parse_reply(text, case["tools"], finish_reason=reason), case["id"]
+
+
+def test_the_reason_at_the_end_counts_for_more_than_an_earlier_one() -> None:
+    parser = StreamParser([ADD], finish_reason="stop")
+    feed(parser, '<tool_call>{"name": "add", "arguments": {"a": 40, ')
+
+    assert parser.finish(finish_reason="length").finish_reason == "length"
+    assert parser.finish().finish_reason == "length"

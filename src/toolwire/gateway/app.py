@@ -15,12 +15,12 @@ from starlette.routing import Route
 
 from toolwire.errors import SettingsError
 from toolwire.gateway.approvals import Approvals, Desk
-from toolwire.gateway.asked import ToolLists, read_asked
+from toolwire.gateway.asked import Asked, ToolLists, read_asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.door import Door, Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream, Turned
 from toolwire.gateway.faults import Fault, Refused, error_body
-from toolwire.gateway.flow import Send, while_connected
+from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
 from toolwire.gateway.log import Log, silent
@@ -104,12 +104,16 @@ class Chat:
         asked = read_asked(body, self._dialect, self._lists)
         entry.model, entry.stream = asked.model, asked.stream
         envelope = Envelope(secrets.token_hex(12), asked.model, int(time.time()))
-        turned = Turned(asked, headers, entry, envelope, Ids(asked.taken, new_call_id), send)
+        turned = Turned(asked, headers, entry, envelope, _ids(asked), send, EventSender(send))
         try:
             async with asyncio.timeout(self._bounds.whole_s + self._bounds.idle_s):
                 await while_connected(self._source.answer(turned), receive, lambda: entry.answered)
         except TimeoutError:
             raise Refused(Fault(504, "timeout", "the answer took too long, or nobody read it")) from None
+
+
+def _ids(asked: Asked) -> Ids:
+    return Ids(asked.taken, new_call_id, single=asked.single)
 
 
 def _healthy(_: Request) -> Response:

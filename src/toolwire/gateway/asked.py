@@ -1,7 +1,7 @@
 """What a client asked for, as far as the gateway must know it; the rest of the body is nobody's business."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ _KEPT_BYTES = 256 * 1024
 class Asked:
     """A chat request: its bytes as they came, and what decides how its answer is read.
 
-    `tools` are those that a leaked call may name; `taken` are the call ids that the conversation already has.
+    `tools` are those that a leaked call may name; `taken` are the call ids that the conversation already has; a
+    `single` call is all that the client takes in one answer.
     """
 
     dialect: str
@@ -28,6 +29,7 @@ class Asked:
     stream: bool
     tools: tuple[Any, ...]
     taken: frozenset[str]
+    single: bool = False
 
 
 class ToolLists:
@@ -61,7 +63,14 @@ def read_asked(body: bytes, dialect: str, lists: ToolLists) -> Asked:
     offered = [tool for tool in _list(data.get("tools")) if isinstance(tool, dict)]
     tools = lists.same(offered) if offered and not _calls_off(data.get("tool_choice")) else ()
     taken = frozenset(_known_ids(data, dialect)) if tools else frozenset()
-    return Asked(dialect, body, data, model, data.get("stream") is True, tools, taken)
+    return Asked(dialect, body, data, model, data.get("stream") is True, tools, taken, one_at_a_time(data))
+
+
+def one_at_a_time(options: Mapping[str, Any]) -> bool:
+    """Whether a request asks for at most one call in an answer, in the words of any API."""
+    choice = options.get("tool_choice")
+    asked = isinstance(choice, Mapping) and choice.get("disable_parallel_tool_use") is True
+    return asked or options.get("parallel_tool_calls") is False
 
 
 def _calls_off(choice: Any) -> bool:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire.protocol.calls import ToolCall
+from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
+from toolwire.protocol.values import changed
 from toolwire.wire.arguments import NotRead, Read, read_arguments
 from toolwire.wire.draft import CUT_REASONS
 from toolwire.wire.names import NameMap
@@ -19,9 +20,13 @@ _CALL_REASONS = frozenset({"tool_calls", "tool_use", "function_call", ""})
 
 
 class Ids:
-    """Gives every call an id that no other call of the conversation has; the upstream's own where it is new."""
+    """Gives every call an id that no other call of the conversation has; the upstream's own where it is new.
 
-    def __init__(self, taken: Iterable[str], mint: Callable[[], str]) -> None:
+    `single` says that the client takes at most one call in an answer.
+    """
+
+    def __init__(self, taken: Iterable[str], mint: Callable[[], str], *, single: bool = False) -> None:
+        self.single = single
         self._taken = set(taken)
         self._mint = mint
 
@@ -77,6 +82,10 @@ class Ready:
 
 def settled(reply: Reply, ids: Ids, tally: Tally, broken: Iterable[tuple[str, str]] = ()) -> list[Ready]:
     """The calls of a reply, ready for a client. `broken` are names and arguments of calls that nobody could read."""
+    if ids.single and len(reply.calls) > 1:
+        told = Problem("too_many_calls", "the client takes one call at a time; the others were left out")
+        problems = [one for one in reply.problems if not one.call]
+        reply = changed(reply, calls=reply.calls[:1], problems=(*problems, told))
     tally.count(reply)
     left = list(broken)
     return [_ready(call, ids, left) for call in reply.calls]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from toolwire.gateway.asked import one_at_a_time
 from toolwire.wire.names import WireName
 from toolwire.wire.outbound import Json
 
@@ -38,7 +39,7 @@ def carry_over(extras: Extras, target: str, wire_name: WireName, *, tools: bool 
 def _calling(extras: Extras, target: str, wire_name: WireName) -> Carried:
     """Which tools must be called, and whether one at a time. Calling none at all is said elsewhere."""
     mode, name = _choice(extras.get("tool_choice", extras.get("function_call")))
-    single = _one_at_a_time(extras)
+    single = one_at_a_time(extras)
     if mode == "none":
         return {}, {"parallel_tool_calls"}
     if target == "ollama":  # it calls whatever it likes
@@ -50,12 +51,6 @@ def _calling(extras: Extras, target: str, wire_name: WireName) -> Carried:
     elif single:
         found["parallel_tool_calls"] = False
     return found, understood
-
-
-def _one_at_a_time(extras: Extras) -> bool:
-    choice = extras.get("tool_choice")
-    asked = isinstance(choice, Mapping) and choice.get("disable_parallel_tool_use") is True
-    return asked or extras.get("parallel_tool_calls") is False
 
 
 def _choice(given: Any) -> tuple[str, str]:

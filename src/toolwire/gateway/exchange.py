@@ -12,7 +12,17 @@ from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.carried import carry_over
 from toolwire.gateway.faults import Refused, not_an_answer, of_answer, of_model_error, too_late
-from toolwire.gateway.flow import Send, checked, follow, send_stream, send_whole, stopped
+from toolwire.gateway.flow import (
+    EventSender,
+    Send,
+    checked,
+    follow,
+    kept_alive,
+    send_fault,
+    send_stream,
+    send_whole,
+    stopped,
+)
 from toolwire.gateway.frames import KEEP_ALIVE
 from toolwire.gateway.log import Entry
 from toolwire.gateway.settings import Bounds
@@ -63,6 +73,7 @@ class Turned:
     envelope: Envelope
     ids: Ids
     send: Send
+    sender: EventSender
 
 
 class ByUpstream:
@@ -76,6 +87,16 @@ class ByUpstream:
 
     async def answer(self, turned: Turned) -> None:
         """Ask, and send the answer. Raises Refused while nothing has been sent."""
+        if not turned.asked.stream:
+            await self._ask(turned)
+            return
+        try:
+            async with kept_alive(turned.sender, self._bounds.keep_alive_s):
+                await self._ask(turned)
+        except Refused as refused:
+            turned.entry.code = await send_fault(turned.sender, writer_for(turned.asked, turned.envelope), refused)
+
+    async def _ask(self, turned: Turned) -> None:
         dialect = turned.asked.dialect
         if not self._passes(dialect):
             await self._put(turned, self._translated(turned), may_miss=False)
@@ -107,10 +128,10 @@ class ByUpstream:
         """Send the answer. True when it only says, with a status of success, that there is no such API."""
         asked, place = turned.asked, self.way.place
         headers = _passed_back(incoming, plan.lost)
-        if asked.stream and incoming.media_type not in _WHOLE:
+        if asked.stream and await _is_stream(incoming, plan.api):
             stream = plan.stream()
             async with aclosing(follow(incoming, stream, plan.api, place, asked.dialect, self._bounds)) as frames:
-                turned.entry.code = await send_stream(turned.send, frames, stream, headers)
+                turned.entry.code = await send_stream(turned.sender, frames, stream, headers)
             return False
         body = await self._in_time(incoming)
         if may_miss and _NO_ENDPOINT in body[:200]:
@@ -136,7 +157,7 @@ class ByUpstream:
         """The client wanted a stream, but the upstream answered in one piece."""
         stream = _translating(turned, plan.names, plan.api)
         frames = b"".join([*stream.feed(b"", data), *stream.done()])
-        await send_stream(turned.send, _one(frames), stream, headers)
+        await send_stream(turned.sender, _one(frames), stream, headers)
 
     def _translated(self, turned: Turned) -> Plan:
         asked = turned.asked
@@ -195,6 +216,11 @@ def _passed_back(incoming: Incoming, lost: str) -> Headers:
     return [*kept, (b"x-toolwire-left-out", lost.encode())] if lost else kept
 
 
+async def _is_stream(incoming: Incoming, api: Api) -> bool:
+    """Whether an answer is a stream. Some servers call it something else, so that its beginning decides."""
+    return incoming.media_type not in _WHOLE or api.payloads.begins(await incoming.first())
+
+
 async def _one(frames: bytes) -> AsyncGenerator[bytes, None]:
     yield frames
 
@@ -216,7 +242,7 @@ class ByModel:
         if turned.asked.stream:
             said = SpokenReply(writer_for(turned.asked, turned.envelope), turned.ids, turned.entry.tally)
             async with aclosing(self._frames(found.request, said)) as frames:
-                turned.entry.code = await send_stream(turned.send, frames, said, headers)
+                turned.entry.code = await send_stream(turned.sender, frames, said, headers)
             return
         try:
             reply = await self.model.ask(found.request)

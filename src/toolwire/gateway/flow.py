@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from toolwire.gateway.apis import Api, Stream
@@ -110,29 +110,82 @@ async def send_whole(send: Send, status: int, body: bytes, headers: Iterable[tup
     await send({"type": "http.response.body", "body": body})
 
 
+class EventSender:
+    """Sends one stream of events to a client: it has `begun` with a comment, or with the first frame that `speaks`."""
+
+    def __init__(self, send: Send) -> None:
+        self.begun = self.speaks = False
+        self._send = send
+        self._turn = asyncio.Lock()
+
+    async def frame(self, frame: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Send a frame. The headers go with the first one."""
+        self.speaks = True
+        async with self._turn:
+            await self._sent(frame, headers)
+
+    async def keep_alive(self) -> None:
+        """Send a comment, unless the answer has come in the meantime."""
+        async with self._turn:
+            if not self.speaks:
+                await self._sent(KEEP_ALIVE)
+
+    async def _sent(self, frame: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        if not self.begun:
+            self.begun = True
+            fixed = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+            await self._send({"type": "http.response.start", "status": 200, "headers": [*fixed, *headers]})
+        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@asynccontextmanager
+async def kept_alive(sender: EventSender, every_s: float) -> AsyncIterator[None]:
+    """Inside the block, comments are sent until the first frame is: a client waits for headers only so long."""
+
+    loop = asyncio.get_running_loop()
+    sending: list[asyncio.Future[None]] = []
+    timers: list[asyncio.TimerHandle] = []
+
+    def send_comment() -> None:
+        if not sender.speaks:
+            sending.append(asyncio.ensure_future(sender.keep_alive()))
+            timers.append(loop.call_later(every_s, send_comment))
+
+    timers.append(loop.call_later(every_s, send_comment))  # no task, since most answers begin before it fires
+    try:
+        yield
+    finally:
+        timers[-1].cancel()
+        for comment in sending:
+            await stopped(comment)
+
+
 async def send_stream(
-    send: Send, frames: AsyncIterator[bytes], stream: Any, headers: Iterable[tuple[bytes, bytes]] = ()
+    sender: EventSender, frames: AsyncIterator[bytes], stream: Any, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> str:
     """Send frames as they come. Raises Refused when nothing was sent yet; later, the stream ends with the fault.
 
     Gives the code of the fault that ended the stream, if one did.
     """
-    begun, code = False, ""
-    fixed = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
     try:
         async for frame in frames:
-            if not begun:
-                begun = True
-                await send({"type": "http.response.start", "status": 200, "headers": [*fixed, *headers]})
-            await send({"type": "http.response.body", "body": frame, "more_body": True})
+            await sender.frame(frame, headers)
     except Refused as refused:
-        if not begun:
-            raise
-        code = refused.fault.code
-        last = b"".join(stream.fail(refused.fault))
-        await send({"type": "http.response.body", "body": last, "more_body": True})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
-    return code
+        return await send_fault(sender, stream, refused)
+    await sender.end()
+    return ""
+
+
+async def send_fault(sender: EventSender, stream: Any, refused: Refused) -> str:
+    """End a stream that has begun with the fault, and give its code. Raises Refused when nothing was sent yet."""
+    if not sender.begun:
+        raise refused
+    await sender.frame(b"".join(stream.fail(refused.fault)))
+    await sender.end()
+    return refused.fault.code
 
 
 async def while_connected(work: Coroutine[Any, Any, None], receive: Receive, is_answered: Callable[[], bool]) -> None:

@@ -18,6 +18,8 @@ _READ = ("text", "tool_use")
 def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     """The same message with its calls in order; the very same value where there is nothing to change."""
     content = answer.get("content")
+    if isinstance(content, str):  # some servers that imitate the API forget the list
+        content = [{"type": "text", "text": content}]
     if not isinstance(content, list):
         return answer
     read = [block for block in content if _kind(block) in _READ]
@@ -25,9 +27,10 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     calls = settled(reply, ids, tally)
     said = [_words(block) for block in content if _kind(block) == "text"]
     leaked = squeezed(reply.content) != squeezed("".join(said))
+    why = str(answer.get("stop_reason") or "")
+    reason = _reason(why, calls, reply)
     if not leaked and _as_they_were(read, calls):
-        return answer
-    reason = _reason(str(answer.get("stop_reason") or ""), calls, reply)
+        return answer | {"stop_reason": reason} if calls and reason != why else answer
     shares = shared_out(said, reply.content) if leaked else said
     return answer | {"content": _content(content, reply, calls, shares), "stop_reason": reason}
 

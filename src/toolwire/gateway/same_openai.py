@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending, settled
+from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending, settled, shared_out, squeezed
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import parse_reply
@@ -24,18 +24,18 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
 
 def _mended(choice: Any, tools: Sequence[Any], ids: Ids, tally: Tally) -> Any:
     message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str | list | None):
         return choice
-    read = {name: message.get(name) for name in _READ}
+    read = {"content": _words(message.get("content")), "tool_calls": message.get("tool_calls")}
     reply = parse_reply({"choices": [choice | {"message": read}]}, tools, "openai")
     calls = settled(reply, ids, tally)
-    same_text = reply.content == (message.get("content") or "") and not reply.reasoning
+    reason = reason_of(ending(_reason(choice), calls, reply))
+    ended = choice if not calls or reason == _reason(choice) else choice | {"finish_reason": reason}
+    same_text = squeezed(reply.content) == squeezed(_words(message.get("content"))) and not reply.reasoning
     if same_text and _as_they_were(message.get("tool_calls"), calls):
-        return choice
-    return choice | {
-        "message": _message(message, reply.content, reply.reasoning, calls),
-        "finish_reason": reason_of(ending(str(choice.get("finish_reason") or ""), calls, reply)),
-    }
+        return ended
+    content = message.get("content") if same_text else _content(message.get("content"), reply.content)
+    return ended | {"message": _message(message, content, reply.reasoning, calls), "finish_reason": reason}
 
 
 def _as_they_were(entries: Any, calls: list[Ready]) -> bool:
@@ -44,7 +44,39 @@ def _as_they_were(entries: Any, calls: list[Ready]) -> bool:
     return len(listed) == len(calls) and all(entry_of(new) is old for new, old in zip(calls, listed, strict=True))
 
 
-def _message(message: Json, content: str, thought: str, calls: list[Ready]) -> Json:
+def _words(content: Any) -> str:
+    """The text of a message: its content, or what the text parts of it say."""
+    if isinstance(content, list):
+        return "".join(_part_text(part) or "" for part in content)
+    return content if isinstance(content, str) else ""
+
+
+def _part_text(part: Any) -> str | None:
+    """The words of a part that is text; None for any other part."""
+    match part:
+        case str(words) | {"type": "text" | "output_text", "text": str(words)}:
+            return words
+        case _:
+            return None
+
+
+def _content(before: Any, kept: str) -> Any:
+    """What was kept of a message's text, in the form in which it came; parts that are no text stay as they are."""
+    if not isinstance(before, list):
+        return kept
+    shares = iter(shared_out([words for part in before if (words := _part_text(part)) is not None], kept))
+    parts: list[Any] = []
+    for part in before:
+        words = _part_text(part)
+        share = part if words is None else next(shares)
+        if share is part or share == words:
+            parts.append(part)
+        elif share:
+            parts.append(share if isinstance(part, str) else part | {"text": share})
+    return parts
+
+
+def _message(message: Json, content: Any, thought: str, calls: list[Ready]) -> Json:
     new = {name: value for name, value in message.items() if name != "tool_calls"}
     new["content"] = content if content or not calls else None
     if thought:
@@ -130,9 +162,9 @@ class OpenAIStream:
         state = self._choices.get(index)
         if state is None:
             state = self._choices[index] = _Choice(self._tools)
-        if state.over or not isinstance(delta.get("content"), str | None):
+        if state.over or not isinstance(delta.get("content"), str | list | None):
             return [choice]
-        sent = state.edit(choice, delta)
+        sent = [one for part in _one_by_one(choice, delta) for one in state.edit(part, part["delta"])]
         return [*sent, *self._closed(index, choice)] if _reason(choice) else sent
 
     def _closed(self, index: int, last: Json) -> list[Json]:
@@ -164,6 +196,8 @@ class _Choice:
     def edit(self, choice: Json, delta: Json) -> list[Json]:
         """The choice with only that text which cannot be part of a call; none where nothing is left of it."""
         content, calls = delta.get("content"), delta.get("tool_calls")
+        if isinstance(content, list):
+            return [self._open(choice)]  # nothing that people read as text
         if not content and not calls:
             return [] if _reason(choice) and not _says_more(choice, delta) else [self._open(choice)]
         text, thought = self._following.feed({"choices": [{"delta": {name: delta.get(name) for name in _READ}}]})
@@ -188,6 +222,19 @@ class _Choice:
 def _reason(choice: Any) -> str:
     reason = choice.get("finish_reason") if isinstance(choice, dict) else None
     return reason if isinstance(reason, str) else ""
+
+
+def _one_by_one(choice: Json, delta: Json) -> list[Json]:
+    """A choice whose content is a list as one choice for each of its parts, texts as plain text; any other as it is."""
+    content = delta.get("content")
+    if not isinstance(content, list):
+        return [choice]
+    said = [part if (words := _part_text(part)) is None else words for part in content]
+    first = choice | {"finish_reason": None, "delta": {name: delta[name] for name in delta if name not in _READ}}
+    parts = [first | {"delta": {"content": part if isinstance(part, str) else [part]}} for part in said]
+    rest = {"tool_calls": delta["tool_calls"]} if delta.get("tool_calls") else {}
+    before = [first] if first["delta"] else []
+    return [*before, *parts, choice | {"delta": rest}]
 
 
 def _says_more(choice: Json, delta: Json) -> bool:

@@ -27,11 +27,21 @@ class Incoming:
         self.headers = response.headers
         self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._pieces = response.aiter_bytes()
+        self._first: bytes | None = None
         self._place = place
         self._left = self._largest = largest
 
+    async def first(self) -> bytes:
+        """The bytes that come first; they are read again afterwards."""
+        if self._first is None:
+            self._first = await self.piece()
+        return self._first
+
     async def piece(self) -> bytes:
         """The next bytes; empty at the end."""
+        if self._first:
+            first, self._first = self._first, b""
+            return first
         try:
             async for piece in self._pieces:
                 self._left -= len(piece)

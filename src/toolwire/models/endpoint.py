@@ -62,10 +62,20 @@ class Answer:
         self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._pieces: AsyncGenerator[bytes, None] = response.aiter_bytes()
         self._place = place
+        self._first: bytes | None = None
         self._left = self._largest = largest
+
+    async def first(self) -> bytes:
+        """The bytes that come first; they are read again afterwards."""
+        if self._first is None:
+            self._first = await self.piece()
+        return self._first
 
     async def piece(self) -> bytes:
         """The next bytes; empty at the end."""
+        if self._first:
+            first, self._first = self._first, b""
+            return first
         try:
             async for piece in self._pieces:
                 self._left -= len(piece)

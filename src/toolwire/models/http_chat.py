@@ -164,11 +164,16 @@ class HttpChat:
     async def _once(self, request: Request, body: bytes, watcher: "_Watcher") -> Reply:
         names = NameMap.of(() if request.tools_off else request.tools, self._dialect.wire_name)
         async with self._endpoint.ask("POST", self.api.chat_path, body) as answer:
-            if watcher.on_delta is not None and answer.media_type not in ("application/json", "text/html"):
+            if watcher.on_delta is not None and await self._is_stream(answer):
                 parser = StreamParser(names.tools, self._provider)
                 await self._follow(answer, parser, watcher)
                 return names.restore(parser.finish())
             return names.restore(self._whole(await answer.whole(), names.tools, watcher))
+
+    async def _is_stream(self, answer: Answer) -> bool:
+        """Whether an answer is a stream. Some servers call it something else, so that its beginning decides."""
+        labelled = answer.media_type not in ("application/json", "text/html")
+        return labelled or self.api.payloads.begins(await answer.first())
 
     @property
     def _provider(self) -> str:

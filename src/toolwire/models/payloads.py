@@ -26,6 +26,23 @@ def _patiently_read(data: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+_EVENT = (b"data:", b"event:", b"error:", b"id:", b"retry:", b":")
+
+
+def is_event_stream(start: bytes) -> bool:
+    """Whether an answer that begins like this is a stream of events, whatever its content type says."""
+    return start.lstrip(b"\xef\xbb\xbf \r\n").startswith(_EVENT)
+
+
+def is_json_lines(start: bytes) -> bool:
+    """Whether an answer that begins like this has one JSON object on each line."""
+    first, end, _ = start.lstrip().partition(b"\n")
+    try:
+        return bool(end) and isinstance(read_json(first), dict)
+    except ValueError:
+        return False
+
+
 class LineTooLong(Exception):
     """A line went on for longer than we are willing to hold."""
 
@@ -54,6 +71,8 @@ class _Lines:
 class JsonLines:
     """The payloads of a stream with one JSON value on each line."""
 
+    begins = staticmethod(is_json_lines)
+
     def __init__(self, longest: int) -> None:
         self._lines = _Lines(longest)
 
@@ -67,10 +86,12 @@ class JsonLines:
 
 
 class EventData:
-    """The payloads of a stream of server-sent events; names, ids and comments are left out.
+    """The payloads of a stream of server-sent events; names, ids, comments and empty ones are left out.
 
     A field called `error` counts as data: llama.cpp reports failures in the middle of a stream that way.
     """
+
+    begins = staticmethod(is_event_stream)
 
     def __init__(self, longest: int) -> None:
         self._lines = _Lines(longest)
@@ -84,8 +105,8 @@ class EventData:
             if name in (b"data", b"error"):
                 self._data.append(value.removeprefix(b" "))
             elif not line and self._data:
-                found.append(b"\n".join(self._data))
-                self._data = []
+                payload, self._data = b"\n".join(self._data), []
+                found += [payload] if payload.strip() else []
         return found
 
     def finish(self) -> list[bytes]:

@@ -57,8 +57,12 @@ class StreamParser:
             shown.extend(self._text.feed(said))
         return shown
 
-    def finish(self) -> Reply:
-        """The whole reply. Calls that were not finished are reported, never made up."""
+    def finish(self, finish_reason: str | None = None) -> Reply:
+        """The whole reply. Calls that were not finished are reported, never made up.
+
+        A stream often learns why it ended only at its end: `finish_reason` counts for more than what was said before.
+        """
+        self._draft.ended(finish_reason)
         text = self._text.whole()
         return _reply(self._offered, self._draft, text, text, streamed=True)
 
