@@ -3,10 +3,34 @@
 Public names are resolved when they are first used, so that `import toolwire` stays light.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+try:
+    import fcntl
+
+    _locks: Any = fcntl
+except ImportError:  # Windows, for one
+    _locks = None
+
 __version__ = "0.1.0"
+
+_COMMANDS = ("toolwire", "te", "toolwire.te")
+
+
+def _require_platform() -> None:
+    """Say where toolwire does not run, instead of failing somewhere later. Its own commands end with the sentence."""
+    if _locks is not None:
+        return
+    why = "toolwire runs on Linux; this system lacks what it needs (fcntl). On Windows, use it inside WSL."
+    started = {word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in sys.orig_argv[:3]}
+    if started.intersection(_COMMANDS):
+        sys.exit(why)
+    raise ImportError(why)
+
+
+_require_platform()
 
 _HOMES = {
     "Agent": "toolwire.agent",
