@@ -280,7 +280,7 @@ class Journey:
             if trial is not None:
                 await hub.store.audit([AuditRow.about(card, "started", hub.clock(), rule="trial")])
             elif one.left or card.attempt == 0:
-                card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
+                card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())], begins=False)
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit and card.call.id not in self._announced:
                 self._emit(CallStarted(card.call))
@@ -295,10 +295,10 @@ class Journey:
                     return stale
                 if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
                     if trial is None:
-                        self._begun.add(card.call.id)
+                        await self._begin(card)
                     result = await hub.executor.execute(allowed, context)
                 else:
-                    result = await self._executed(allowed, context)
+                    result = await self._executed(card, allowed, context)
             except asyncio.CancelledError:
                 await asyncio.shield(hub.record_told(context, allowed.tool.name))
                 raise
@@ -333,7 +333,13 @@ class Journey:
             self._batch.leave()
             raise
 
-    async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
+    async def _begin(self, card: CallCard) -> None:
+        """Note that the call is handed to its executor: from here on it may have taken effect."""
+        if not self._hub.store.begins(card):
+            await self._hub.store.start(card, [AuditRow.about(card, "started", self._hub.clock())])
+        self._begun.add(card.call.id)
+
+    async def _executed(self, card: CallCard, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""
         secrets = self._hub.secrets
         try:
@@ -344,7 +350,7 @@ class Journey:
             grant = changed(context.grant, network=(*context.grant.network, *limits))
             context = changed(context, grant=grant)
         if context.trial is None:
-            self._begun.add(allowed.call.id)
+            await self._begin(card)
         return secrets.scrubbed(await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:

@@ -270,7 +270,7 @@ async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[P
         yield of_project(MemoryStore(), place.project)
         return
     far = place.settings.store.kind == "libsql"
-    store = await (_far_store(place) if far else SqliteStore.at(place.home))
+    store = await (_far_store(place) if far else SqliteStore.at(place.home, lease_s=place.settings.store.lease_s))
     try:
         yield of_project(store, place.project)
     finally:
@@ -290,7 +290,7 @@ async def _far_store(place: Place) -> SqliteStore:
         raise SettingsError("store.kind = libsql needs the address of the server: set store.url")
     token = place.environ.get(chosen.token_env, "") if chosen.token_env else ""
     opened: SqliteStore = await import_module("toolwire.record.libsql").LibsqlStore.on(
-        chosen.url, place.home, token=token
+        chosen.url, place.home, token=token, lease_s=chosen.lease_s
     )
     return opened
 

@@ -4,7 +4,7 @@ A change that must not happen gives back the exception instead of raising it, so
 and the audit row about it, are kept all the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from toolwire.errors import StoreError
@@ -15,6 +15,7 @@ from toolwire.protocol.turns import Ending, Spending, Turn
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record import refusals
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
+from toolwire.record.owners import mark_key
 from toolwire.record.page import LOOP_SUMS, Page
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reserving import reserved
@@ -63,6 +64,13 @@ _START = """
     INSERT INTO starts (turn_id, call_id, starts) VALUES (?, ?, 1)
     ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
 """
+_WITHOUT_RESULT = """
+    SELECT c.call_id, json_extract(c.context, '$.attempt') FROM records c
+    WHERE c.turn_id = ? AND c.schema_name = 'tool.call' AND NOT EXISTS (
+        SELECT 1 FROM records r WHERE r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    )
+"""
+_NOT_STARTED = "INSERT OR REPLACE INTO starts (turn_id, call_id, starts) VALUES (?, ?, ?)"
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _SPEND = """
@@ -80,6 +88,10 @@ _FORMAT = "SELECT tally FROM format_tallies WHERE model = ? AND offered = ?"
 _SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?)"
 
 
+Begun = Callable[[str], "Collection[bytes] | None"]
+"""The keys of the calls that an owner had begun; None where that is not known."""
+
+
 def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
     if page.turn(turn_id):
         return refusals.already_begun(turn_id)
@@ -89,8 +101,10 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
     return None
 
 
-def resume(page: Page, turn_id: str, owner: str, taken: Callable[[str, str], bool], at: float) -> int | StoreError:
-    """Take over a turn that nobody has `taken`; its new epoch."""
+def resume(
+    page: Page, turn_id: str, owner: str, taken: Callable[[str, str], bool], begun: Begun, at: float
+) -> int | StoreError:
+    """Take over a turn that nobody has `taken`; its new epoch. Calls that its owner had not `begun` are as before."""
     known = page.turn(turn_id)
     if known is None:
         return refusals.no_turn(turn_id)
@@ -100,6 +114,8 @@ def resume(page: Page, turn_id: str, owner: str, taken: Callable[[str, str], boo
     (before,) = page.connection.execute("SELECT owner FROM turns WHERE id = ?", (turn_id,)).fetchone()
     if before is not None and taken(before, turn_id):
         return refusals.owned(turn_id)
+    if before is not None:
+        _forget_starts(page, turn_id, begun(before))
     (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
     page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, epoch))
     page.set_turn(turn_id, epoch + 1, "running")
@@ -271,18 +287,31 @@ def _count_format(page: Page, tally: FormatTally) -> None:
     page.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
 
 
-def release(page: Page, turn: Turn, at: float, ran_s: float | None) -> StoreError | None:
+def _forget_starts(page: Page, turn_id: str, begun: Collection[bytes] | None) -> None:
+    """Calls without a result that were written down as started, and that nobody had begun, have not been started."""
+    if begun is None:
+        return
+    for call_id, opened_as in page.connection.execute(_WITHOUT_RESULT, (turn_id,)).fetchall():
+        if mark_key(turn_id, call_id) not in begun:
+            page.connection.execute(_NOT_STARTED, (turn_id, call_id, -(opened_as or 0)))
+
+
+def release(
+    page: Page, turn: Turn, at: float, ran_s: float | None, begun: Collection[bytes] | None
+) -> StoreError | None:
     if refusal := _not_held(page, turn):
         return refusal
+    _forget_starts(page, column(turn.id), begun)
     page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch))
     page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
 
 
-def release_unrun(page: Page, owner: str, runs: Callable[[str], bool]) -> None:
+def release_unrun(page: Page, owner: str, runs: Callable[[str], bool], begun: Begun) -> None:
     """Let go of all that a store owns but does not run."""
     for turn_id, epoch in page.connection.execute(_OWNED, (owner,)).fetchall():
         if not runs(turn_id):
+            _forget_starts(page, turn_id, begun(owner))
             page.connection.execute(_LET_GO, (turn_id, epoch))
             page.set_turn(turn_id, epoch, "interrupted")
 

@@ -174,10 +174,19 @@ class Store(Protocol):
         """
         ...
 
-    async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+    async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
         """Mark, before the effect begins, that a process starts to run the call: its attempt rises by one.
 
-        A call that has ended comes back with its result and is not marked. Raises `NotKept` for one never opened.
+        Unless it `begins` at once, it counts as begun only after the method of that name was asked. A call that has
+        ended comes back with its result and is not marked. Raises `NotKept` for one never opened.
+        """
+        ...
+
+    def begins(self, card: CallCard) -> bool:
+        """Note that a call is handed to its executor now; False when it must be marked by `start` first.
+
+        The note survives the process, and costs no commit. A call that was written down as started and has none had
+        not begun, and whoever resumes its turn finds it not started.
         """
         ...
 

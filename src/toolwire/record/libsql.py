@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import cast
 
 from toolwire.protocol.checked import folder
-from toolwire.record import schema
+from toolwire.record import reads, schema
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.faults import translated
 from toolwire.record.hrana import HranaConnection, http_address
+from toolwire.record.liveness import LEASE_S
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import prepare
 from toolwire.record.reader import Reader
-from toolwire.record.sqlite import SqliteStore
+from toolwire.record.sqlite import Clocks, SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
-
-Clocks = tuple[Callable[[], float], Callable[[], float]]
-"""What gives dates, and what measures how long something lasts."""
 
 
 class LibsqlStore(SqliteStore):
@@ -41,21 +39,25 @@ class LibsqlStore(SqliteStore):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         patience_s: float = 10.0,
+        lease_s: float = LEASE_S,
     ) -> "LibsqlStore":
         """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError."""
-        return await asyncio.to_thread(cls._reach, url, folder(home), token, (clock, monotonic), patience_s)
+        return await asyncio.to_thread(cls._reach, url, folder(home), token, (clock, monotonic), patience_s, lease_s)
 
     @classmethod
-    def _reach(cls, url: str, home: Path, token: str, clocks: Clocks, patience_s: float) -> "LibsqlStore":
+    def _reach(
+        cls, url: str, home: Path, token: str, clocks: Clocks, patience_s: float, lease_s: float
+    ) -> "LibsqlStore":
         address = http_address(url)
         connect = partial(_connected, url, token, patience_s)
         try:
             prepare(home)
-            owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
+            owners = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
+            artifacts = Artifacts(home / "artifacts")
         except OSError as error:
             raise translated(error, home) from error
         try:
-            _prepare(connect, address)
+            owners.sweep(_prepare(connect, address))
         except BaseException as error:
             owners.close()
             if isinstance(error, sqlite3.Error):
@@ -71,9 +73,10 @@ def _connected(url: str, token: str, patience_s: float) -> sqlite3.Connection:
     return cast(sqlite3.Connection, HranaConnection(url, token, patience_s=patience_s))
 
 
-def _prepare(connect: Callable[[], sqlite3.Connection], address: str) -> None:
+def _prepare(connect: Callable[[], sqlite3.Connection], address: str) -> frozenset[str]:
     connection = connect()
     try:
         schema.migrate(connection, address, identity=schema.SERVER_IDENTITY)
+        return reads.owners_in_use(connection)
     finally:
         connection.close()

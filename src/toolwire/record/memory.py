@@ -67,6 +67,7 @@ class _Kept:
     calls: int = 0
     state: str = "running"
     said: list[story.Said] = field(default_factory=list)
+    begun: set[str] = field(default_factory=set)
     ending: Ending | None = None
 
 
@@ -195,14 +196,21 @@ class MemoryStore:
             self._audit.extend(audit)
         return changed(self._put(card), epoch=card.epoch)
 
-    async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+    async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
         self._check_epoch(card)
+        if begins:
+            self.begins(card)
         kept = self._card(card)
         if kept.result is None:
             kept = changed(kept, attempt=kept.attempt + 1)
             self._cards[card.turn_id][card.call.id] = kept
             self._audit.extend(audit)
         return changed(kept, epoch=card.epoch)
+
+    def begins(self, card: CallCard) -> bool:
+        if (kept := self._turns.get(card.turn_id)) is not None:
+            kept.begun.add(card.call.id)
+        return True
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
@@ -238,7 +246,11 @@ class MemoryStore:
         self._keep_past(self._past_of(kept))
 
     async def release(self, turn: Turn) -> None:
-        self._touch(self._held(turn), "interrupted")
+        kept = self._held(turn)
+        cards = self._cards.get(turn.id, {})
+        for card in [one for one in cards.values() if one.result is None and one.call.id not in kept.begun]:
+            cards[card.call.id] = changed(card, attempt=0)
+        self._touch(kept, "interrupted")
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         self._audit.extend(rows)

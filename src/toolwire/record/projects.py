@@ -74,8 +74,11 @@ class ProjectStore:
     def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
         return self.whole.open(card, audit, reserve)
 
-    def start(self, card: CallCard, audit: Sequence[AuditRow]) -> Doing[CallCard]:
-        return self.whole.start(card, audit)
+    def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> Doing[CallCard]:
+        return self.whole.start(card, audit, begins=begins)
+
+    def begins(self, card: CallCard) -> bool:
+        return self.whole.begins(card)
 
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True

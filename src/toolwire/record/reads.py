@@ -146,6 +146,11 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
     return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls)
 
 
+def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
+    """The names of those who own turns, alive or not."""
+    return frozenset(owner for (owner,) in connection.execute(_RUNNING_OWNERS))
+
+
 def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
     owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
     dead = orjson.dumps([owner for owner in owners if not alive(owner)]).decode()

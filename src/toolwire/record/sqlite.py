@@ -25,6 +25,7 @@ from toolwire.record.chain import AuditChain
 from toolwire.record.changes import OpenCard, open_card
 from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
+from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import prepare
 from toolwire.record.page import Page
@@ -35,6 +36,7 @@ from toolwire.record.rows import (
     column,
     history_json,
     history_of,
+    identity,
     left_json,
     opening_json,
     read_audit,
@@ -48,13 +50,19 @@ from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
 
 T = TypeVar("T")
+Clocks = tuple[Callable[[], float], Callable[[], float]]
+"""What gives dates, and what measures how long something lasts."""
 
 
 class _Run(NamedTuple):
-    """A turn that this store runs: under which epoch, and since when if it had run at a stretch."""
+    """A turn that this store runs: under which epoch, and since when if it had run at a stretch.
+
+    `lapses` is how often the lease had run out by then.
+    """
 
     epoch: int
     since: float
+    lapses: int
 
 
 class SqliteStore:
@@ -68,7 +76,7 @@ class SqliteStore:
         self,
         writer: Writer,
         reader: Reader,
-        owners: Owners,
+        owners: Liveness,
         artifacts: Artifacts,
         warm: WarmLog,
         clock: Callable[[], float],
@@ -93,28 +101,30 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         busy_timeout_s: float = 5.0,
+        lease_s: float = LEASE_S,
     ) -> "SqliteStore":
         """Open the store in a folder, making what is missing. Raises StoreUnavailable, saying what to do.
 
-        `clock` gives dates; how long a turn runs is measured by `monotonic`.
+        `clock` gives dates; how long a turn runs is measured by `monotonic`. What this store owns can be taken over
+        when its process is gone, or has given no sign of life for `lease_s`.
         """
-        return await asyncio.to_thread(cls._build, folder(home), clock, monotonic, busy_timeout_s)
+        return await asyncio.to_thread(cls._build, folder(home), (clock, monotonic), busy_timeout_s, lease_s)
 
     @classmethod
-    def _build(
-        cls, home: Path, clock: Callable[[], float], monotonic: Callable[[], float], busy_timeout_s: float
-    ) -> "SqliteStore":
+    def _build(cls, home: Path, clocks: Clocks, busy_timeout_s: float, lease_s: float) -> "SqliteStore":
         path = home / "store.db"
         connect = partial(schema.connect, path, busy_timeout_s=busy_timeout_s)
         try:
             prepare(home)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            _prepare(connect, path)
-            owners, artifacts = Owners(home / "owners"), Artifacts(home / "artifacts")
+            in_use = _prepare(connect, path)
+            owners = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
+            owners.sweep(in_use)
+            artifacts = Artifacts(home / "artifacts")
         except (sqlite3.Error, OSError) as error:
             raise translated(error, path) from error
-        warm = WarmLog(home / "logs", clock)
-        return cls(Writer(path, connect, warm.add), Reader(path, connect), owners, artifacts, warm, clock, monotonic)
+        warm = WarmLog(home / "logs", clocks[0])
+        return cls(Writer(path, connect, warm.add), Reader(path, connect), owners, artifacts, warm, *clocks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -126,7 +136,7 @@ class SqliteStore:
 
     async def begin(self, turn: Turn) -> None:
         row = await self._opening_row(turn)
-        self._runs[column(turn.id)] = _Run(turn.epoch, self._monotonic())
+        self._runs[column(turn.id)] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
             await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row), _whose(turn))
         except BaseException:
@@ -140,10 +150,14 @@ class SqliteStore:
         self._taking.add(key)
         try:
             await self._writer.settle()
-            take = partial(changes.resume, turn_id=key, owner=self._owners.name, taken=self._is_taken, at=self._clock())
+            owners = self._owners
+            take = partial(
+                changes.resume, turn_id=key, owner=owners.name, taken=self._is_taken, begun=owners.begun,
+                at=self._clock(),
+            )  # fmt: skip
             epoch = await self._writer.write(take)
             kept = await self.turn(turn_id)
-            self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s)
+            self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s, self._owners.lapses)
         except BaseException as error:
             self._taking.discard(key)
             if not isinstance(error, Fenced | NotKept):
@@ -160,7 +174,8 @@ class SqliteStore:
         """Release what this store owns and does not run, once everything on its way to the store has arrived."""
         if turn is not None:
             self._stops(turn)
-        sweep = partial(changes.release_unrun, owner=self._owners.name, runs=self._is_running)
+        owners = self._owners
+        sweep = partial(changes.release_unrun, owner=owners.name, runs=self._is_running, begun=owners.begun)
         self._writer.after(sweep, asyncio.get_running_loop())
 
     def _stops(self, turn: Turn) -> None:
@@ -194,7 +209,9 @@ class SqliteStore:
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         return await self._writer.write(open_card(card, audit, self._clock(), reserve), _whose(card))
 
-    async def start(self, card: CallCard, audit: Sequence[AuditRow]) -> CallCard:
+    async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
+        if begins:
+            self._mark(card)
         return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)), _whose(card))
 
     async def close(
@@ -203,7 +220,22 @@ class SqliteStore:
         at = self._clock()
         row = result_row(card, result, at)
         change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at, ran=ran)
-        return await self._now_or_later(change, _whose(card))
+        first = await self._now_or_later(change, _whose(card))
+        self._owners.unmark(*identity(card))
+        return first
+
+    def begins(self, card: CallCard) -> bool:
+        run = self._runs.get(column(card.turn_id))
+        if run is not None and run.lapses != self._owners.lapses:
+            return False
+        self._mark(card)
+        return True
+
+    def _mark(self, card: CallCard) -> None:
+        try:
+            self._owners.mark(*identity(card))
+        except OSError as error:
+            raise translated(error, "the file that notes which calls begin") from error
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
@@ -213,7 +245,8 @@ class SqliteStore:
         self._runs.pop(column(turn.id), None)
 
     async def release(self, turn: Turn) -> None:
-        release = partial(changes.release, turn=turn, at=self._clock(), ran_s=self._ran_s(turn))
+        begun = self._owners.begun(self._owners.name)
+        release = partial(changes.release, turn=turn, at=self._clock(), ran_s=self._ran_s(turn), begun=begun)
         self._stops(turn)
         await self._now_or_later(release, _whose(turn))
 
@@ -357,9 +390,11 @@ def _whose(of: Turn | CallCard | ApprovalCard) -> tuple[str, str]:
     return of.project, of.agent
 
 
-def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> None:
+def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> frozenset[str]:
+    """Bring the tables up to date; the owners that still have turns."""
     connection = connect()
     try:
         schema.migrate(connection, path)
+        return reads.owners_in_use(connection)
     finally:
         connection.close()

@@ -348,6 +348,12 @@ class StoreSettings(Section):
     token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
         default=None, description="Name of the variable that holds its token."
     )
+    lease_s: float = Field(
+        default=30.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="Seconds without a sign of life after which a process may lose its turns to another one.",
+    )
 
     @property
     def lasts(self) -> bool:
