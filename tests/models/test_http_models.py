@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from toolwire import Agent, Limits
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.anthropic import AnthropicChat
 from toolwire.models.endpoint import Patience
@@ -20,6 +21,7 @@ from toolwire.models.failures import FOREIGN, Place, of_exception
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.ollama import OllamaChat
 from toolwire.models.openai import OpenAIChat
+from toolwire.models.waits import waits_end_in
 from toolwire.protocol.calls import Text, ToolResult
 from toolwire.protocol.chat import Delta, Reply, ResultsMessage, TextDelta
 from toolwire.protocol.outcomes import Status
@@ -150,9 +152,8 @@ async def test_after_four_tries_the_last_failure_is_told(
         ("0.25", 0.25),
         (format_datetime(datetime.fromtimestamp(NOON + 30, UTC), usegmt=True), 30.0),
         (format_datetime(datetime.fromtimestamp(NOON - 30, UTC), usegmt=True), 0.0),
-        ("86400", 60.0),
+        ("60", 60.0),
         ("soon", 0.5),
-        ("9" * 5000, 60.0),
     ],
 )
 async def test_a_busy_provider_is_given_the_time_it_asks_for(
@@ -163,6 +164,56 @@ async def test_a_busy_provider_is_given_the_time_it_asks_for(
     await ask(model)
 
     assert still.waits == [waited]
+
+
+TOO_LONG = {
+    "61": "wait 61 s",
+    "3600": "Try again after",
+    "86400": "wait 86400 s",
+    format_datetime(datetime.fromtimestamp(NOON + 3600, UTC), usegmt=True): "wait 3600 s",
+    "9" * 5000: "Try again after that",
+}
+
+
+@pytest.mark.parametrize(("header", "said"), TOO_LONG.items(), ids=[header[:30] for header in TOO_LONG])
+async def test_a_provider_that_asks_for_too_much_time_is_not_asked_again(
+    model: HttpChat, provider: Provider, still: StillWorld, header: str, said: str
+) -> None:
+    provider.will(says({"error": {"message": "slow down"}}, status=429, retry_after=header))
+
+    error = await failure(model)
+
+    assert isinstance(error, ModelUnavailable)
+    assert said in str(error)
+    assert "slow down" in str(error)
+    assert (still.waits, len(provider.asked)) == ([], 1)
+
+
+async def test_within_a_deadline_a_provider_is_given_an_hour(
+    client: Client, model: HttpChat, provider: Provider, still: StillWorld
+) -> None:
+    provider.will(says({"error": {"message": "slow down"}}, status=429, retry_after="3600"), client.whole)
+    with waits_end_in(3700):
+        await ask(model)
+
+    assert still.waits == [3600.0]
+
+
+async def test_a_turn_waits_as_told_only_where_its_deadline_allows_it(provider: Provider, still: StillWorld) -> None:
+    busy = says({"error": {"message": "slow down"}}, status=503, retry_after="3600")
+    said = says({"choices": [{"message": {"content": "Warm."}, "finish_reason": "stop"}]})
+    provider.will(busy, said)
+    model = OpenAIChat("m", base_url=f"{provider.url}/v1", world=still.world())
+    async with Agent(model, limits=Limits(deadline_s=7200)) as agent:
+        assert (await agent.ask("How warm?")).text == "Warm."
+    assert still.waits == [3600.0]
+
+    provider.will(busy)
+    asked = len(provider.asked)
+    async with Agent(model, limits=Limits(deadline_s=30)) as agent:
+        with pytest.raises(ModelUnavailable, match=r"wait 3600 s, and the deadline leaves \d+ s\. Try again after"):
+            await agent.ask("How warm?")
+    assert (still.waits, len(provider.asked) - asked) == ([3600.0], 1)
 
 
 async def test_an_account_without_quota_is_not_asked_again(model: HttpChat, provider: Provider) -> None:

@@ -30,7 +30,7 @@ from toolwire.loop.step import (
     was_tainted,
     within_step,
 )
-from toolwire.models.waits import waits_told_to
+from toolwire.models.waits import waits_end_in, waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
 from toolwire.protocol.tools import Tool
@@ -228,8 +228,10 @@ class Runner:
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
         try:
-            async with asyncio.timeout(time_left_s(turn, self._runtime.monotonic())) as limit:
-                return await answer
+            left_s = time_left_s(turn, self._runtime.monotonic())
+            async with asyncio.timeout(left_s) as limit:
+                with waits_end_in(left_s):
+                    return await answer
         except TimeoutError:
             if limit.expired():
                 raise _DeadlineOver from None

@@ -11,8 +11,17 @@ from typing import TypeVar
 
 import httpx2
 
-from toolwire.models.failures import FOREIGN, LARGEST_ERROR, Place, Trouble, of_exception, of_status, too_large
-from toolwire.models.waits import tell_wait
+from toolwire.models.failures import (
+    FOREIGN,
+    LARGEST_ERROR,
+    Place,
+    Trouble,
+    of_exception,
+    of_status,
+    too_large,
+    wait_too_long,
+)
+from toolwire.models.waits import tell_wait, time_to_wait_s
 
 T = TypeVar("T")
 
@@ -22,7 +31,7 @@ class Patience:
     """How long a provider may take, how much it may send, and how often it is asked again.
 
     `idle_s` bounds each silence, `closing_s` the silence after a complete reply, `whole_s` one try from end to end;
-    `longest_wait_s` also caps the wait that a provider asks for.
+    A provider that asks for a longer wait than `longest_wait_s` is waited for only within the deadline of a turn.
     """
 
     connect_s: float = 10.0
@@ -38,7 +47,7 @@ class Patience:
     def wait_s(self, attempt: int, asked_s: float | None, chance: float) -> float:
         """How long to wait after this attempt: what the provider asked for, or twice as long each time, with jitter."""
         if asked_s is not None:
-            return min(asked_s, self.longest_wait_s)
+            return asked_s  # never less: a provider that is asked too early may shut us out
         return min(self.first_wait_s * 2.0 ** (attempt - 1) * (0.5 + chance / 2), self.longest_wait_s)
 
 
@@ -133,10 +142,18 @@ class Endpoint:
             except Trouble as trouble:
                 if not trouble.again or attempt >= self._patience.tries or not may_repeat():
                     raise
+                self._require_time(trouble)
                 wait_s = self._patience.wait_s(attempt, trouble.wait_s, self._world.chance())
                 tell_wait(wait_s, str(trouble.error))
             await self._world.sleep(wait_s)
             attempt += 1
+
+    def _require_time(self, trouble: Trouble) -> None:
+        """Raise the trouble at once where its provider asks for a longer wait than there is time for."""
+        left_s = time_to_wait_s()
+        limit_s = self._patience.longest_wait_s if left_s is None else left_s
+        if trouble.wait_s is not None and trouble.wait_s > limit_s:
+            raise wait_too_long(trouble, trouble.wait_s, left_s, self._world.now())
 
     @asynccontextmanager
     async def ask(self, method: str, path: str, body: bytes | None = None) -> AsyncIterator[Answer]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -17,6 +17,8 @@ FOREIGN = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.Cooki
 
 LONGEST_QUOTE = 300
 LARGEST_ERROR = 64 * 1024
+_LATER = "; try again later"
+_DATED_S = 366 * 24 * 3600.0
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _PASSING_TYPES = frozenset({"overloaded_error", "api_error", "rate_limit_error", "server_error", "timeout_error"})
 _MISSING_MODEL = ("not found", "not exist", "not a valid model", "unknown model", "model:", "invalid model")
@@ -96,7 +98,7 @@ def of_status(place: Place, status: int, headers: Mapping[str, str], body: bytes
     if status in _PASSING_STATUSES or status >= 500:
         state = "is over its rate limit" if status == 429 else "is failing or overloaded"
         wait_s = retry_after(headers, now)
-        return _passing(f"{place.provider} {state} ({status}){because}; try again later", wait_s)
+        return _passing(f"{place.provider} {state} ({status}){because}{_LATER}", wait_s)
     if 300 <= status < 400:
         return Trouble(ModelRefused(f"{place.url} sends us elsewhere ({status}); check the base URL"))
     if _is_missing_model(status, said, body):
@@ -150,6 +152,15 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         if text:
             return _until(text, now)
     return None
+
+
+def wait_too_long(trouble: Trouble, asked_s: float, left_s: float | None, now: float) -> Trouble:
+    """The trouble of a provider that wants to be asked again only when it is too late to wait for it."""
+    reason = str(trouble.error).removesuffix(_LATER)
+    soon = asked_s < _DATED_S
+    after = f"{datetime.fromtimestamp(now + asked_s, UTC):%Y-%m-%d %H:%M:%S} UTC" if soon else "that"
+    limit = "longer than is waited without a deadline" if left_s is None else f"and the deadline leaves {left_s:.0f} s"
+    return Trouble(ModelUnavailable(f"{reason}; it asks to wait {asked_s:.0f} s, {limit}. Try again after {after}."))
 
 
 def _until(text: str, now: float) -> float | None:

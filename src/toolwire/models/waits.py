@@ -1,8 +1,9 @@
-"""Who is told when a model is waited for.
+"""Who is told when a model is waited for, and how long that may take.
 
-A context variable, so that neither the models in between nor callers who want only the reply have to know of it.
+Context variables, so that neither the models in between nor callers who want only the reply have to know of it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,6 +21,25 @@ def waits_told_to(watcher: Callable[[Waiting], None] | None) -> Iterator[None]:
         yield
     finally:
         _watcher.reset(token)
+
+
+_deadline: ContextVar[float | None] = ContextVar("toolwire-deadline", default=None)
+
+
+@contextmanager
+def waits_end_in(left_s: float | None) -> Iterator[None]:
+    """Inside the block, no wait for a provider is begun that cannot end in time; None sets no limit."""
+    token = _deadline.set(None if left_s is None else asyncio.get_running_loop().time() + left_s)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def time_to_wait_s() -> float | None:
+    """The seconds that are left to wait for a provider, None where nothing limits them."""
+    deadline = _deadline.get()
+    return None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
 
 
 def tell_wait(wait_s: float, reason: str) -> None:
