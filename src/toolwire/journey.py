@@ -30,7 +30,7 @@ from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass, making, quick
 from toolwire.record.contract import Store
-from toolwire.returning import is_plain, returned
+from toolwire.returning import is_plain, returned, scrubbed
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
@@ -351,7 +351,7 @@ class Journey:
             context = changed(context, grant=grant)
         if context.trial is None:
             await self._begin(card)
-        return secrets.scrubbed(await self._hub.executor.execute(revealed, context))
+        return await scrubbed(secrets, await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
         """The call with no more time than its turn has left. Time spent on people's approvals is not the turn's."""

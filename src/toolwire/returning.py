@@ -1,6 +1,11 @@
-"""The end of a call's journey: what the model is shown of a result, and what is kept for whoever asks for more."""
+"""The end of a call's journey: what the model is shown of a result, and what is kept for later questions.
 
-from typing import Protocol
+What takes long for a large result (taking out control sequences, redacting, encoding, digests) is done in a thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, Protocol, TypeVar
 
 from toolwire.deliver import command_views
 from toolwire.deliver.command_views import View
@@ -13,6 +18,10 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_LARGE_CHARS = 1 << 20
 
 
 class Hub(Protocol):
@@ -37,19 +46,23 @@ def is_plain(result: ToolResult, limits: Limits) -> bool:
 
 async def returned(hub: Hub, limits: Limits, allowed: Allowed, result: ToolResult) -> ToolResult:
     """The result as the model sees it."""
-    shown = visible_result(result)
+    shown = await _worked(result, visible_result, result)
     if result.error is not None and result.error.code is Code.INVALID_OUTPUT:
         return await _set_aside(hub, result)
-    if limits.envelope and (view := command_views.view_of(shown, allowed.arguments)) is not None:
+    if limits.envelope and (view := await _worked(shown, command_views.view_of, shown, allowed.arguments)):
         return await _enveloped(hub, limits, allowed, view, result, shown)
     if shown is not result:
         return await _cleansed(hub, limits, result, shown)
-    return result if fits(result, limits.result_chars) else await _shortened(hub, limits, result, whole(result))
+    return (
+        result
+        if fits(result, limits.result_chars)
+        else await _shortened(hub, limits, result, await _worked(result, whole, result))
+    )
 
 
 async def _cleansed(hub: Hub, limits: Limits, result: ToolResult, shown: ToolResult) -> ToolResult:
     """A result from which something was taken out."""
-    safe, raw = _safe(hub, result, shown)
+    safe, raw = await _worked(result, _safe, hub, result, shown)
     safe = cleansed(safe, await _kept(hub, raw))
     return safe if fits(safe, limits.result_chars) else await _shortened(hub, limits, safe, raw)
 
@@ -60,7 +73,7 @@ async def _enveloped(
     """What a command gave, in an envelope. What does not fit into it is kept, and what was taken out of it too."""
     most = limits.result_chars
     if shown is not result:
-        safe, raw = _safe(hub, result, shown)
+        safe, raw = await _worked(result, _safe, hub, result, shown)
         handle = await _kept(hub, raw)
         shown = changed(safe, handle=handle)
         view = command_views.with_note(command_views.view_of(safe, allowed.arguments), taken_out(handle))
@@ -71,13 +84,17 @@ async def _enveloped(
 async def _set_aside(hub: Hub, result: ToolResult) -> ToolResult:
     """A result that is not what its tool promises: what it gave is kept, and only the reason is shown."""
     given = changed(result, content=result.content[1:])
-    _, raw = _safe(hub, given, visible_result(given))
+    _, raw = await _worked(given, _visible_and_safe, hub, given)
     return visible_result(not_as_promised(result, await _kept(hub, raw) if raw else None))
 
 
 async def _shortened(hub: Hub, limits: Limits, shown: ToolResult, raw: bytes) -> ToolResult:
     """The result as the model will see it, and the whole kept."""
-    return trimmed(shown, limits.result_chars, await _kept(hub, raw), raw)
+    return await _worked(shown, trimmed, shown, limits.result_chars, await _kept(hub, raw), raw)
+
+
+def _visible_and_safe(hub: Hub, result: ToolResult) -> tuple[ToolResult, bytes]:
+    return _safe(hub, result, visible_result(result))
 
 
 def _safe(hub: Hub, result: ToolResult, shown: ToolResult) -> tuple[ToolResult, bytes]:
@@ -92,3 +109,15 @@ async def _kept(hub: Hub, raw: bytes) -> str | None:
         return await hub.store.keep(raw)
     except StoreUnavailable:
         return None
+
+
+async def scrubbed(secrets: Secrets, result: ToolResult) -> ToolResult:
+    """The result without any secret in it."""
+    return await _worked(result, secrets.scrubbed, result)
+
+
+async def _worked(result: ToolResult, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do some work on a result, in a thread where the result is large."""
+    if fits(result, _LARGE_CHARS):
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)

@@ -5,6 +5,7 @@ Line ends and tabs stay; a carriage return that would write over a line becomes 
 """
 
 import re
+from collections.abc import Iterator
 
 # Marks of direction, zero width, fillers, tags and selectors: what text can carry without anyone seeing it. A list,
 # since asking for the category of a million characters would take longer than all else that is done at start.
@@ -29,8 +30,36 @@ _SUSPECT = re.compile(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|{_LONE
 _LINE_END = re.compile(rf"[{_ENDS_A_LINE}]|{_LONE_RETURN}")
 
 
+_LONG_CHARS = 1 << 20
+_PIECE_CHARS = 1 << 18
+# A sequence ends before a line end, and before the ESC of the next one; ESC with a backslash ends it.
+_SAFE_CUT = re.compile(r"(?<=\n)|(?=\x1b[^\\])")
+
+
 def visible(text: str) -> str:
     """The text as it may be shown. A text with nothing to take out comes back as it is."""
+    if len(text) <= _LONG_CHARS:
+        return _visible(text)
+    pieces = list(_pieces(text))
+    shown = list(map(_visible, pieces))
+    return text if all(after is before for before, after in zip(pieces, shown, strict=True)) else "".join(shown)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A long text in pieces that can be made visible one by one: one pass over all of it lets no other thread run."""
+    begin = 0
+    while begin < len(text):
+        end = begin + _PIECE_CHARS
+        piece = text[begin:end]
+        if end < len(text) and not _is_plain(piece) and _SUSPECT.search(text, begin, end + 1) is not None:
+            cut = _SAFE_CUT.search(text, end)
+            end = cut.start() if cut else len(text)
+            piece = text[begin:end]
+        yield piece
+        begin = end
+
+
+def _visible(text: str) -> str:
     if _is_plain(text) or _SUSPECT.search(text) is None:
         return text
     return _SELECTORS.sub("", _SEQUENCE.sub("", _LINE_END.sub("\n", text)))

@@ -7,21 +7,21 @@ without a single `await` needs no such care: it cannot wait, so it is run at onc
 import asyncio
 import dis
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 from toolwire.errors import ToolFailure
+from toolwire.execute.loop_watch import BLOCKED_S, WATCH, Stretch, watched
 from toolwire.execute.threads import Left, Threads
-from toolwire.execute.values import OWN_RESULTS, NotPresentable, clean, present
+from toolwire.execute.values import OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
 from toolwire.protocol.calls import Allowed, Block, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
 from toolwire.protocol.values import changed, making
 
-Invoke = Callable[[Mapping[str, Any], Context], Awaitable[Any]]
 _result = making(ToolResult)
 GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
@@ -57,22 +57,31 @@ class InProcessExecutor:
         if not isinstance(target, InProcess):
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} has no function in this process.")
         started = perf_counter()
+        stretch = Stretch(call.name)
         try:
             if self._runs_at_once(target):
-                value = _run_at_once(target, allowed, context)
+                value = _run_at_once(target, allowed, context, stretch)
             else:
-                value = await self._bounded(target, allowed, context)
-            content, structured = present(value if target.dump is None else _dumped(target.dump, value))
+                value = await self._bounded(target, allowed, context, stretch)
+            took_s = perf_counter() - started
+            if is_large(value):
+                content, structured, fault = await asyncio.to_thread(_present_large, target, value)
+            else:
+                content, structured = present(value if target.dump is None else _dumped(target.dump, value))
+                fault = _fault(target.check, value, structured) if target.check is not None else ""
         except _OutOfTime:
-            return _timed_out(allowed, _ms(started), is_async=target.is_async)
+            return _marked(_timed_out(allowed, _ms(started), is_async=target.is_async), stretch)
         except _Raised as raised:
-            return _raised(allowed, raised.error, _ms(started))
+            return _marked(_raised(allowed, raised.error, _ms(started)), stretch)
         except NotPresentable as odd:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
-        if target.check is not None and (fault := _fault(target.check, value, structured)):
-            return _not_as_promised(allowed, fault, content, _ms(started))
+        if fault:
+            return _marked(_not_as_promised(allowed, fault, content, _ms(started)), stretch)
+        if took_s >= allowed.timeout_s and stretch.longest_s >= min(BLOCKED_S, allowed.timeout_s):
+            return _late(allowed, content, stretch, _ms(started))
         result = _result(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
-        return _ended(result, value) if isinstance(value, ToolOutput) else result
+        result = _ended(result, value) if isinstance(value, ToolOutput) else result
+        return result if stretch.longest_s < BLOCKED_S else _marked(result, stretch)
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call with this idempotency key is still at work."""
@@ -101,11 +110,11 @@ class InProcessExecutor:
             known = self._at_once[id(target)] = (target, target.is_async and _cannot_wait(target.function))
         return known[1]
 
-    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context) -> Any:
+    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context, stretch: Stretch) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Any] = loop.create_future()
-        task = loop.create_task(self._carry(target, allowed, context, over), name=TASK_NAME)
+        task = loop.create_task(self._carry(target, allowed, context, over, stretch), name=TASK_NAME)
         timer = loop.call_later(allowed.timeout_s, _expire, over)
         try:
             return await over
@@ -114,11 +123,15 @@ class InProcessExecutor:
             if not over.done() or over.cancelled() or not task.done():
                 await self._settle(task, over, context)
 
-    async def _carry(self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]") -> None:
+    async def _carry(
+        self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]", stretch: Stretch
+    ) -> None:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
-        invoke: Invoke = target.invoke if target.is_async else partial(self._in_thread, target)
         try:
-            value = await invoke(allowed.arguments, context)
+            if target.is_async:
+                value = await watched(target.invoke(allowed.arguments, context), stretch)
+            else:
+                value = await self._in_thread(target, allowed.arguments, context)
             if (own := asyncio.current_task()) is not None and own.cancelling():
                 raise asyncio.CancelledError
         except BaseException as error:  # whatever a tool raises is its own affair, and a result
@@ -161,15 +174,38 @@ def _cannot_wait(function: Callable[..., Any]) -> bool:
     return all(instruction.opname not in _WAITS for instruction in dis.get_instructions(code))
 
 
-def _run_at_once(target: InProcess, allowed: Allowed, context: Context) -> Any:
+def _run_at_once(target: InProcess, allowed: Allowed, context: Context, stretch: Stretch) -> Any:
     """Run a function that cannot wait: no task to schedule, no timer, no round of the loop."""
+    around = WATCH.begin(stretch)
     try:
         next(target.invoke(allowed.arguments, context).__await__())
     except StopIteration as done:
         return done.value
     except BaseException as error:  # whatever a tool raises is its own affair, and a result
         raise _Raised(error) from None
+    finally:
+        WATCH.end(stretch, around)
     raise _Raised(RuntimeError("it waited although it has no await"))
+
+
+def _present_large(target: InProcess, value: Any) -> tuple[tuple[Block, ...], Any, str]:
+    """The same as for any other value, for a thread: what takes long must not hold up the loop."""
+    content, structured = present_large(value if target.dump is None else _dumped(target.dump, value))
+    return content, structured, _fault(target.check, value, structured) if target.check is not None else ""
+
+
+def _late(allowed: Allowed, content: tuple[Block, ...], stretch: Stretch, elapsed_ms: float) -> ToolResult:
+    """A call that could not be stopped in time, since it blocked the loop. What it gave is not lost."""
+    message = (
+        f"{allowed.call.name!r} blocked the event loop for {stretch.longest_s:.1f} s, so that it could not be stopped "
+        f"after {allowed.timeout_s:g} s. It has finished all the same, and what it gave follows."
+    )
+    result = ToolResult.failed(allowed.call, Code.TIMEOUT, message, elapsed_ms=elapsed_ms)
+    return _marked(changed(result, content=(*result.content, *content)), stretch)
+
+
+def _marked(result: ToolResult, stretch: Stretch) -> ToolResult:
+    return changed(result, blocked_ms=stretch.blocked_ms) if stretch.blocked_ms else result
 
 
 def _disown(task: "asyncio.Task[None]") -> None:

@@ -2,8 +2,9 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -18,6 +19,12 @@ OWN_RESULTS = (*_BLOCKS, ToolOutput)
 """What a tool returns when it says itself what models see."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+
+
+_LARGE_CHARS = 1 << 20
+_LARGE_ITEMS = 4_000
+_ITEMS_AT_ONCE = 500
+_SCALARS = frozenset({int, float, bool, type(None)})
 
 
 class NotPresentable(Exception):
@@ -37,6 +44,86 @@ def present(value: Any) -> tuple[tuple[Block, ...], Any]:
     if isinstance(value, ToolOutput):
         return _blocks(value), None if value.structured is None else _structured(value.structured)[1]
     return _structured(value)
+
+
+def is_large(value: Any) -> bool:
+    """Whether it takes so long to make JSON of a value that the event loop should not wait for it."""
+    if type(value) in _SCALARS:
+        return False
+    left, chars = [value], 0
+    for _ in range(_LARGE_ITEMS):
+        if not left:
+            return False
+        one = left.pop()
+        if isinstance(one, (str, bytes)):
+            chars += len(one)
+        elif isinstance(one, dict):
+            left += islice(one.values(), _LARGE_ITEMS)
+        elif isinstance(one, (list, tuple)):
+            left += one[:_LARGE_ITEMS]
+        elif type(one) not in _SCALARS:
+            chars += getattr(one, "nbytes", 0)
+            left += _values_of(one)
+        if chars > _LARGE_CHARS:
+            return True
+    return True
+
+
+def _values_of(value: Any) -> Iterable[Any]:
+    """The fields of a dataclass or a pydantic model; other objects have attributes that no JSON shows."""
+    if isinstance(value, type) or not (hasattr(value, "__dataclass_fields__") or hasattr(value, "model_dump")):
+        return ()
+    return getattr(value, "__dict__", {}).values()
+
+
+def present_large(value: Any) -> tuple[tuple[Block, ...], Any]:
+    """As `present`, for a thread. Lists and dicts are written in pieces, so that other threads get their turn.
+
+    No model is shown as much, and a second copy would take long to make and to drop: there is no plain value.
+    """
+    if isinstance(value, (str, ToolOutput, *_BLOCKS)) or not isinstance(value, (list, tuple, dict)):
+        return present(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, _BLOCKS) for item in value):
+        return present(value)
+    try:
+        return (Text(clean(b"".join(_pieces(value)).decode("utf-8", "surrogatepass"))),), None
+    except RecursionError as error:
+        raise _no_json(value, error) from None
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The JSON of a value, in pieces."""
+    if not is_large(value) or not isinstance(value, (list, tuple, dict)):
+        yield _json(value)
+    elif isinstance(value, dict):
+        yield b"{"
+        for number, (key, item) in enumerate(value.items()):
+            yield (b"," if number else b"") + _json({key: None})[1:-5]
+            yield from _pieces(item)
+        yield b"}"
+    else:
+        yield b"["
+        for begin in range(0, len(value), _ITEMS_AT_ONCE):
+            yield b"," if begin else b""
+            yield from _piece_of_list(value[begin : begin + _ITEMS_AT_ONCE])
+        yield b"]"
+
+
+def _piece_of_list(items: Sequence[Any]) -> Iterator[bytes]:
+    if not is_large(items):
+        yield _json(items)[1:-1]
+        return
+    for number, item in enumerate(items):
+        yield b"," if number else b""
+        yield from _pieces(item)
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=_plain, option=_OPTIONS)
+    except (TypeError, ValueError, RecursionError):
+        text = _patiently(value)[0][0]
+        return text.text.encode() if isinstance(text, Text) else b""
 
 
 def clean(text: str) -> str:
@@ -82,10 +169,14 @@ def _patiently(value: Any) -> tuple[tuple[Block, ...], Any]:
             text = json.dumps(to_jsonable_python(value, fallback=_plain), ensure_ascii=False)
         return (Text(clean(text)),), json.loads(clean(text))
     except (TypeError, ValueError, RecursionError) as error:
-        raise NotPresentable(
-            f"the tool has run, but it returned {_kind(value)}, which has no JSON form ({error}). "
-            "Return text, numbers, lists, dicts with plain values, dataclasses, pydantic models or content blocks."
-        ) from None
+        raise _no_json(value, error) from None
+
+
+def _no_json(value: Any, error: Exception) -> NotPresentable:
+    return NotPresentable(
+        f"the tool has run, but it returned {_kind(value)}, which has no JSON form ({error}). "
+        "Return text, numbers, lists, dicts with plain values, dataclasses, pydantic models or content blocks."
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -129,6 +129,7 @@ class ToolResult:
 
     `untrusted` marks what strangers may have written: a page of the web, a message, a file of theirs; `origins` say
     where it was read. `engine` and `profile` name the sandbox that confined it, and the digest of its rules.
+    `blocked_ms` is how long its function held up the event loop without a pause, where that is worth a word.
     """
 
     call_id: str
@@ -148,6 +149,7 @@ class ToolResult:
     engine: str = ""
     profile: str = ""
     origins: tuple[str, ...] = ()
+    blocked_ms: float = 0.0
 
     @property
     def ok(self) -> bool:

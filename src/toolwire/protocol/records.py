@@ -89,7 +89,7 @@ class AuditRow:
         if result is not None:
             status, elapsed_ms = result.status, result.elapsed_ms
             code = result.error.code if result.error else ""
-            if result.engine or result.untrusted:
+            if result.engine or result.untrusted or result.blocked_ms:
                 detail = {**(detail or {}), **_circumstances(result)}
         return _row(
             at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
@@ -99,7 +99,9 @@ class AuditRow:
 
 def _circumstances(result: ToolResult) -> dict[str, Any]:
     """Where a result was made and where it was read, as far as there is something to say."""
-    box = {"engine": result.engine, "profile": result.profile} if result.engine else {}
+    box: dict[str, Any] = {"engine": result.engine, "profile": result.profile} if result.engine else {}
+    if result.blocked_ms:
+        box["blocked_ms"] = result.blocked_ms
     return {**box, "untrusted": True, "origins": list(result.origins)} if result.untrusted else box
 
 

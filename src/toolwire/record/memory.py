@@ -1,5 +1,6 @@
 """A store that lives and dies with its process: for tests, examples and turns that are not needed tomorrow."""
 
+import asyncio
 import hashlib
 import logging
 import math
@@ -48,6 +49,7 @@ from toolwire.wire.format_tally import FormatTally, merged
 _ended = changing(CallCard, "result")
 _log = logging.getLogger(__name__)
 _POINTER = 8
+_LARGE_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -382,7 +384,8 @@ class MemoryStore:
         return self._lent.get(root, Lent()).used
 
     async def keep(self, data: bytes) -> str:
-        handle = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        digest = await asyncio.to_thread(_digest, data) if len(data) > _LARGE_BYTES else _digest(data)
+        handle = f"sha256:{digest}"
         self._bodies.add(handle, bytes(data))
         return handle
 
@@ -548,3 +551,7 @@ def _used(kept: _Kept) -> Spending:
 
 def _thread_of(turn: Turn) -> tuple[str, str]:
     return turn.project, turn.thread
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

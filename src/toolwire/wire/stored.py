@@ -78,6 +78,8 @@ def write_result(result: ToolResult) -> Json:
         out["engine"], out["profile"] = result.engine, result.profile
     if result.origins:
         out["origins"] = list(result.origins)
+    if result.blocked_ms:
+        out["blocked_ms"] = result.blocked_ms
     return out
 
 
@@ -101,6 +103,7 @@ def read_result(data: Mapping[str, Any]) -> ToolResult:
         engine=data.get("engine", ""),
         profile=data.get("profile", ""),
         origins=tuple(data.get("origins", ())),
+        blocked_ms=data.get("blocked_ms", 0.0),
     )
 
 
