@@ -23,7 +23,7 @@ _HANDLES = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
     """The handles of the bodies that results name: each its own, and those in the sentences around it."""
-    named = (result for result in results if result is not None and result.handle)
+    named = [result for result in results if result is not None and result.handle]
     return tuple(name for result in named for name in dict.fromkeys((result.handle, *_HANDLES.findall(result.text))))
 
 
@@ -38,11 +38,12 @@ class AuditTail:
         self._head: str | None = None  # the digest of the newest dropped row, from the first question about it on
 
     def extend(self, rows: Sequence[AuditRow]) -> None:
-        self._rows.extend(rows)
+        kept = self._rows
+        kept.extend(rows)
         for row in rows:
             if row.detail:
                 self._detail_bytes += weigh(row.detail)
-        while self._rows and (len(self._rows) > self._max_rows or self._detail_bytes > self._max_bytes):
+        while len(kept) > self._max_rows or self._detail_bytes > self._max_bytes:
             self._drop_oldest()
 
     def newest(self, turn_id: str | None, tool: str | None, limit: int, after: int) -> list[AuditRow]:

@@ -124,8 +124,8 @@ class Bubblewrap:
         outside = held.keep(self._outside(command.limits, workspace, group, launcher, base).memory())
         passed = [*held.all, *([workspace.guard.root] if workspace.guard is not None else [])]
         passed += [base] if base is not None else []
-        digest = self._profile([*arguments, *shared], command)
-        box = Box.of(helper(outside, streams.to_status), passed, streams, self.name, digest)
+        box = Box.of(helper(outside, streams.to_status), passed, streams, self.name)
+        box.profile = self._profile([*arguments, *shared], command)  # while the launcher starts already
         box.stages, box.group, box.weaker, box.workspace, box.undo = 2, group, self.weaker, workspace, [workspace.close]
         workspace.observe(group.activity)
         return box

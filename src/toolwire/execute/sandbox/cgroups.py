@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from toolwire.protocol.operations import ExecLimits
@@ -243,7 +244,13 @@ def owner_lives(name: str) -> bool:
 
 def own_name() -> str:
     """A name that nobody can guess, and that says whose it is, so that what is left of it can be swept."""
-    return f"{PREFIX}{_identity(os.getpid())}-{os.urandom(6).hex()}"
+    return f"{PREFIX}{_own_identity(os.getpid())}-{os.urandom(6).hex()}"
+
+
+@lru_cache(maxsize=1)
+def _own_identity(process: int) -> str:
+    """Looked up once for a process: it does not change, and each box has several names of ours."""
+    return _identity(process)
 
 
 def _identity(process: int) -> str:

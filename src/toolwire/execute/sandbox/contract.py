@@ -81,7 +81,7 @@ class Box:
         self.pidfd = os.pidfd_open(self.process.pid)
 
     @classmethod
-    def of(cls, argv: Sequence[str], fds: Sequence[int], streams: Streams, engine: str, profile: str) -> "Box":
+    def of(cls, argv: Sequence[str], fds: Sequence[int], streams: Streams, engine: str, profile: str = "") -> "Box":
         """Start a launcher on these streams."""
         process = spawn(argv, fds, streams.stdin, streams.to_stdout, streams.to_stderr)
         return cls(process, streams.stdout, streams.stderr, streams.status, engine, profile)

@@ -7,6 +7,7 @@ digests and no content: whatever is not as it was is moved aside, and nothing is
 import json
 import os
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ class Leftover:
 
 
 def notes_folder() -> Path:
+    return _notes_folder(os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=8)
+def _notes_folder(_state: str | None, _home: str | None) -> Path:
+    """Kept for each environment, since every box asks for it several times."""
     return Path(platformdirs.user_state_dir("toolwire", appauthor=False)) / "open-boxes"
 
 
@@ -143,8 +150,8 @@ def _baseline(note: dict[str, Any]) -> Baseline:
 
 def _write(path: Path, note: dict[str, Any]) -> None:
     opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(opened, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(json.dumps(note, ensure_ascii=False))
+    with os.fdopen(opened, "wb", buffering=0) as file:
+        file.write(json.dumps(note, ensure_ascii=False).encode("utf-8", "surrogateescape"))
 
 
 def _digest(content: bytes | None) -> str:

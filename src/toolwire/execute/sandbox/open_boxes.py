@@ -20,6 +20,7 @@ from toolwire.protocol.values import dataclass
 
 _LATER_NS = 3_000_000_000
 _LONGEST = 4 * 1024 * 1024
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,12 @@ def note_open_box(root: int, before: Scan, routes: Iterable[Route]) -> OpenBoxNo
     ]
     ways = [[one.path, int(one.obeyed), one.links, one.end, one.identity] for one in routes]
     try:
-        folder = _folder()
-        path = str(folder / f"{_workspace(root)}-{token_hex(8)}")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        path = f"{_folder()}/{_workspace(root)}-{token_hex(8)}"
+        try:
+            descriptor = os.open(path, _NEW_FILE, 0o600)
+        except FileNotFoundError:
+            Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, _NEW_FILE, 0o600)
     except OSError:
         return None
     note = OpenBoxNote(path, descriptor)
@@ -74,8 +78,8 @@ def planted_by_the_dead(root: int, now: Scan) -> list[Sighting]:
 
 def _left_behind(root: int) -> Iterator[tuple[Scan, list[Route], int]]:
     try:
-        folder = _folder()
-        mine = [entry.path for entry in os.scandir(folder) if entry.name.startswith(f"{_workspace(root)}-")]
+        folder, own = _folder(), f"{_workspace(root)}-"
+        mine = [f"{folder}/{name}" for name in os.listdir(folder) if name.startswith(own)]  # noqa: PTH208 - done often
     except OSError:
         return
     for path in mine:
@@ -103,10 +107,8 @@ def _workspace(root: int) -> str:
     return f"{facts.st_dev}-{facts.st_ino}"
 
 
-def _folder() -> Path:
+def _folder() -> str:
+    """Where the notes lie. It is made with the first of them."""
     if os.geteuid() == 0:
-        folder = Path("/run/toolwire/open")
-    else:
-        folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "toolwire", "open")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+        return "/run/toolwire/open"
+    return str(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "toolwire", "open"))

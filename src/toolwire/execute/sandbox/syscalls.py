@@ -4,6 +4,8 @@ import ctypes
 import os
 import platform
 from collections.abc import Mapping
+from functools import cache
+from typing import Any
 
 _X86, _ARM = "x86_64", "aarch64"
 
@@ -55,14 +57,20 @@ def number(name: str, architecture: str) -> int | None:
     return _EACH[name][0 if architecture == _X86 else 1]
 
 
+@cache
+def _function() -> Any:
+    """The C library's own function, found once: that takes as long as many calls."""
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.restype = ctypes.c_long
+    return function
+
+
 def call(name: str, *arguments: int | bytes) -> int:
     """Make a system call of this process. Raises OSError."""
     which = number(name, machine())
     if which is None:
         raise OSError(38, f"{name} does not exist on this machine")
-    function = ctypes.CDLL(None, use_errno=True).syscall
-    function.restype = ctypes.c_long
-    result = function(
+    result = _function()(
         ctypes.c_long(which), *(one if isinstance(one, bytes) else ctypes.c_long(one) for one in arguments)
     )
     if result < 0:
