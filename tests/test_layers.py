@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import toolwire.toolbox
+
 SOURCE = Path(__file__).parent.parent / "src" / "toolwire"
 
 NOUNS = {"protocol", "errors"}
@@ -103,3 +105,20 @@ def test_the_nouns_need_only_the_standard_library() -> None:
                 node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
             }
             assert not names & foreign, module
+
+
+def test_names_that_are_loaded_late_are_seen_here_and_are_no_modules() -> None:
+    """A package that resolves names when they are used imports all of them for type checkers, and so for this file."""
+    late = {"": toolwire, "toolbox": toolwire.toolbox}
+    for package, tree in ((name, dict(modules())[name]) for name in late):
+        homes = vars(late[package])["_HOMES"]
+        seen = {
+            alias.name: node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if alias.asname == alias.name
+        }
+        assert seen == homes
+        taken = {path.stem for path in (SOURCE / package).iterdir()}
+        assert taken.isdisjoint(homes), "loading the module would put it in the place of the name"

@@ -28,6 +28,7 @@ from toolwire.toolbox import (
     MemoryTodos,
     Supplies,
     coding,
+    editing,
     grep_text_tool,
     image_tool,
     named,
@@ -43,7 +44,6 @@ from toolwire.toolbox import (
     todoread_tool,
     todowrite_tool,
     write_tool,
-    writing,
 )
 from toolwire.toolbox.todos import Todos
 
@@ -204,7 +204,7 @@ def test_every_tool_conforms_without_a_remark(tool: Tool) -> None:
     assert tool.examples
 
 
-@pytest.mark.parametrize("tool", [*read_only(), *writing()], ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", [*read_only(), *editing()], ids=lambda tool: tool.name)
 def test_file_tools_declare_what_they_need_and_touch(tool: Tool) -> None:
     assert tool.category == "file"
     assert tool.reads or tool.writes

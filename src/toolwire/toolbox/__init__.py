@@ -1,23 +1,50 @@
-"""The built-in tools. Each is made by a function that receives what the tool touches."""
+"""The built-in tools. Each is made by a function that receives what the tool touches.
+
+Names are resolved when they are first used, as those of `toolwire` are: most commands need few of these tools. None of
+them may be called like a module in this folder, since loading that module would put it in the place of the name.
+"""
 
 from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.everyday import calculator_tool, echo_tool, random_tool, timer_tool
-from toolwire.toolbox.far_files import FarFiles
 from toolwire.toolbox.files import read_tool
-from toolwire.toolbox.finding import find_tool, glob_tool, list_tool, stat_tool
-from toolwire.toolbox.groups import GROUPS, Supplies, coding, named, other_names, planning, read_only, remote, writing
 from toolwire.toolbox.local_files import LocalFiles
-from toolwire.toolbox.paging import from_store, more_tool
-from toolwire.toolbox.patching import apply_patch_tool
-from toolwire.toolbox.pictures import image_tool
-from toolwire.toolbox.pipes import grep_text_tool, pipe
-from toolwire.toolbox.question import question_tool
-from toolwire.toolbox.searching import grep_tool, search_code_tool
-from toolwire.toolbox.todos import FileTodos, MemoryTodos, todoread_tool, todowrite_tool
-from toolwire.toolbox.writing import edit_tool, write_tool
+
+_HOMES = {
+    "FarFiles": "toolwire.toolbox.far_files",
+    "find_tool": "toolwire.toolbox.finding",
+    "glob_tool": "toolwire.toolbox.finding",
+    "list_tool": "toolwire.toolbox.finding",
+    "stat_tool": "toolwire.toolbox.finding",
+    "GROUPS": "toolwire.toolbox.groups",
+    "Supplies": "toolwire.toolbox.groups",
+    "coding": "toolwire.toolbox.groups",
+    "editing": "toolwire.toolbox.groups",
+    "named": "toolwire.toolbox.groups",
+    "other_names": "toolwire.toolbox.groups",
+    "planning": "toolwire.toolbox.groups",
+    "read_only": "toolwire.toolbox.groups",
+    "remote": "toolwire.toolbox.groups",
+    "from_store": "toolwire.toolbox.paging",
+    "more_tool": "toolwire.toolbox.paging",
+    "apply_patch_tool": "toolwire.toolbox.patching",
+    "image_tool": "toolwire.toolbox.pictures",
+    "grep_text_tool": "toolwire.toolbox.pipes",
+    "pipe": "toolwire.toolbox.pipes",
+    "question_tool": "toolwire.toolbox.question",
+    "grep_tool": "toolwire.toolbox.searching",
+    "search_code_tool": "toolwire.toolbox.searching",
+    "FileTodos": "toolwire.toolbox.todos",
+    "MemoryTodos": "toolwire.toolbox.todos",
+    "todoread_tool": "toolwire.toolbox.todos",
+    "todowrite_tool": "toolwire.toolbox.todos",
+    "edit_tool": "toolwire.toolbox.writing",
+    "write_tool": "toolwire.toolbox.writing",
+}
 
 __all__ = [
     "GROUPS",
@@ -32,6 +59,7 @@ __all__ = [
     "coding",
     "echo_tool",
     "edit_tool",
+    "editing",
     "find_tool",
     "from_store",
     "glob_tool",
@@ -56,8 +84,38 @@ __all__ = [
     "todoread_tool",
     "todowrite_tool",
     "write_tool",
-    "writing",
 ]
+
+if TYPE_CHECKING:
+    from toolwire.toolbox.far_files import FarFiles as FarFiles
+    from toolwire.toolbox.finding import find_tool as find_tool
+    from toolwire.toolbox.finding import glob_tool as glob_tool
+    from toolwire.toolbox.finding import list_tool as list_tool
+    from toolwire.toolbox.finding import stat_tool as stat_tool
+    from toolwire.toolbox.groups import GROUPS as GROUPS
+    from toolwire.toolbox.groups import Supplies as Supplies
+    from toolwire.toolbox.groups import coding as coding
+    from toolwire.toolbox.groups import editing as editing
+    from toolwire.toolbox.groups import named as named
+    from toolwire.toolbox.groups import other_names as other_names
+    from toolwire.toolbox.groups import planning as planning
+    from toolwire.toolbox.groups import read_only as read_only
+    from toolwire.toolbox.groups import remote as remote
+    from toolwire.toolbox.paging import from_store as from_store
+    from toolwire.toolbox.paging import more_tool as more_tool
+    from toolwire.toolbox.patching import apply_patch_tool as apply_patch_tool
+    from toolwire.toolbox.pictures import image_tool as image_tool
+    from toolwire.toolbox.pipes import grep_text_tool as grep_text_tool
+    from toolwire.toolbox.pipes import pipe as pipe
+    from toolwire.toolbox.question import question_tool as question_tool
+    from toolwire.toolbox.searching import grep_tool as grep_tool
+    from toolwire.toolbox.searching import search_code_tool as search_code_tool
+    from toolwire.toolbox.todos import FileTodos as FileTodos
+    from toolwire.toolbox.todos import MemoryTodos as MemoryTodos
+    from toolwire.toolbox.todos import todoread_tool as todoread_tool
+    from toolwire.toolbox.todos import todowrite_tool as todowrite_tool
+    from toolwire.toolbox.writing import edit_tool as edit_tool
+    from toolwire.toolbox.writing import write_tool as write_tool
 
 
 def standard(
@@ -74,3 +132,12 @@ def standard(
         timer_tool(sleep) if sleep else timer_tool(),
         read_tool(files or LocalFiles()),
     )
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'toolwire.toolbox' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

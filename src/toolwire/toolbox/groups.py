@@ -42,7 +42,7 @@ def read_only(files: FileOps | None = None) -> tuple[Tool, ...]:
     )
 
 
-def writing(files: FileOps | None = None) -> tuple[Tool, ...]:
+def editing(files: FileOps | None = None) -> tuple[Tool, ...]:
     """Tools that change files, on this machine unless told otherwise."""
     files = files or LocalFiles()
     return write_tool(files), edit_tool(files), apply_patch_tool(files)
@@ -59,7 +59,7 @@ def coding(
 ) -> tuple[Tool, ...]:
     """Everything one needs to work on a project, on this machine unless told otherwise."""
     paging = (more_tool(fetch),) if fetch else ()
-    return (*read_only(files), *writing(files), *planning(todos, ask), *paging)
+    return (*read_only(files), *editing(files), *planning(todos, ask), *paging)
 
 
 def remote(files: FileOps, *, todos: Todos | None = None, ask: Ask | None = None) -> tuple[Tool, ...]:
@@ -86,7 +86,7 @@ def named(tool: Tool, name: str) -> Tool:
 
 GROUPS: Mapping[str, Callable[[Supplies], tuple[Tool, ...]]] = {
     "read_only": lambda given: read_only(given.files),
-    "writing": lambda given: writing(given.files),
+    "writing": lambda given: editing(given.files),
     "planning": lambda given: planning(given.todos, given.ask),
     "coding": lambda given: coding(given.files, todos=given.todos, ask=given.ask, fetch=given.fetch),
     "other_names": lambda given: other_names(given.files),
