@@ -35,6 +35,7 @@ from toolwire.returning import is_plain, returned, scrubbed
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
 _MOST_NAMED = 5
+_NONE: frozenset[str] = frozenset()
 _ASKER, _BEFORE = "agent:asking", "tool:before"
 _context = making(Context)
 _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
@@ -168,7 +169,7 @@ class Journey:
         self._turn = turn
         self._batch = batch
         self._emit = emit
-        self._announced: frozenset[str] = frozenset()
+        self._announced = _NONE
         self._begun: set[str] = set()
         self._files: dict[str, ApprovedFiles] = {}
         self._people: People | None = None

@@ -207,10 +207,10 @@ class Runner:
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
-        reply, left_out = within_step(turn, reply)
-        reply = minted(turn, unquoted(reply, turn.messages) if reply.calls else reply)
-        if reply.calls:
-            reply = self._runtime.withhold_passwords(reply)
+        left_out = 0
+        if reply.calls or reply.left_out:
+            reply, left_out = within_step(turn, reply)
+            reply = self._runtime.withhold_passwords(minted(turn, unquoted(reply, turn.messages)))
         if turn.limits.tokens is not None and not reply.usage.total_tokens:
             reply = changed(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:

@@ -6,7 +6,7 @@ everything around it by a fixed amount.
 
 from typing import Any
 
-from toolwire.protocol.calls import Block, ToolResult
+from toolwire.protocol.calls import Block, Text, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage
 from toolwire.protocol.records import CallCard
 
@@ -20,28 +20,35 @@ def weigh(value: Any) -> int:
     if kind is str or kind is bytes:
         return _ITEM + len(value)
     if kind is dict:
-        return _ITEM + sum(_ITEM + len(key) + weigh(item) for key, item in value.items())
+        weight = _ITEM * (1 + len(value))
+        for key, item in value.items():  # the arguments of every call come here, and most of them are text
+            weight += len(key) + (_ITEM + len(item) if type(item) is str else weigh(item))
+        return weight
     if kind is list or kind is tuple:
         return _ITEM + sum(map(weigh, value))
     return _ITEM // 2
 
 
 def weigh_result(result: ToolResult) -> int:
-    shown = sum(map(_weigh_block, result.content))
-    return _MESSAGE + shown + len(result.stderr) + (0 if result.structured is None else weigh(result.structured))
+    weight = _MESSAGE + len(result.stderr)
+    for block in result.content:
+        weight += _ITEM + len(block.text) if type(block) is Text else _weigh_block(block)
+    return weight if result.structured is None else weight + weigh(result.structured)
 
 
 def weigh_card(card: CallCard) -> int:
-    call = card.call
-    raw = len(call.raw) if isinstance(call.raw, str) else 0
-    return _CARD + raw + weigh(call.arguments) + (weigh_result(card.result) if card.result else 0)
+    call, result = card.call, card.result
+    weight = _CARD + weigh(call.arguments)
+    if type(call.raw) is str:
+        weight += len(call.raw)
+    return weight if result is None else weight + weigh_result(result)
 
 
 def weigh_message(message: Message) -> int:
     match message:
         case Reply():
-            words = len(message.content) + len(message.reasoning)
-            return _MESSAGE * (1 + len(message.calls)) + words + weigh(message.carry)
+            weight = _MESSAGE * (1 + len(message.calls)) + len(message.content) + len(message.reasoning)
+            return weight + weigh(message.carry) if message.carry else weight
         case ResultsMessage(results):
             return _MESSAGE + sum(map(weigh_result, results))
         case Note(text):
