@@ -76,7 +76,7 @@ def test_a_no_is_an_answer_and_a_second_word_comes_too_late(painter: Inside, tmp
         (("approve", "nope"), Exit.NOT_FOUND),
         (("approve", "nope", "--deny", "--turn"), Exit.USAGE),
         (("approve", "nope", "--args", "[1]"), Exit.USAGE),
-        (("approve",), Exit.USAGE),
+        (("approve",), Exit.NOT_FOUND),
         (("approve", "nope", "--pattern", "a", "--turn"), Exit.USAGE),
         (("approve", "nope", "--hours", "2"), Exit.USAGE),
         (("approve", "nope", "--revoke"), Exit.NOT_FOUND),

@@ -10,15 +10,17 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
-from toolwire.cli.asked_about import shown_pattern, spelled_out
+from toolwire.cli.asked_about import laid_out, shown_pattern
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
 from toolwire.cli.identity import system_user
+from toolwire.cli.ids import approval_meant, turn_meant
 from toolwire.cli.opening import AGENT, Place, here, resuming_grant, store_of
 from toolwire.cli.options import Arguments, AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.resuming import resume_command_of
 from toolwire.cli.screen import Screen
+from toolwire.cli.terminal_input import confirmed, someone_is_there
 from toolwire.cli.text import clean, distinct
 from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope
 from toolwire.errors import NotKept, SettingsError
@@ -56,7 +58,13 @@ def approvals(
 
 
 def approve(
-    approval: Annotated[str, typer.Argument(metavar="ID", help="The approval, from `toolwire approvals`.")],
+    approval: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="The approval, or a unique part of its id; not needed where only one is pending.",
+        ),
+    ] = None,
     deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the model reads it after a no.")] = "",
     args: Arguments = None,
@@ -105,7 +113,7 @@ def approve(
         word = Approval(
             not deny, who, reason, changed, scope, pattern or "", lasts_s, on_behalf_of=_other_than(who, by or "")
         )
-        card = run_sync(_answered(place, approval, word))
+        card = run_sync(_answered(place, screen, approval, word))
     if as_json:
         screen.json(_object(card))
     else:
@@ -139,7 +147,8 @@ async def _listed(place: Place, turn: str | None, limit: int, *, only_open: bool
     if not place.kept:
         return []
     async with store_of(place, only_reads=True) as store:
-        return await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
+        meant = turn and await turn_meant(store, turn)
+        return await store.approvals(turn_id=meant, only_open=only_open, limit=limit)
 
 
 async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
@@ -156,8 +165,13 @@ async def _next_command(place: Place, turn_id: str, home: str | None) -> str:
         return resume_command_of((await store.turn(turn_id)).opening, now, home)
 
 
-async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalCard:
+async def _answered(place: Place, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
     async with _kept(place) as store:
+        approval_id = await approval_meant(store, given)
+        if given is None and word.granted and someone_is_there():
+            _show(screen, await store.approval(approval_id))
+            if not confirmed("Run it?"):
+                raise SettingsError("nothing was answered; to deny it: toolwire approve --deny")
         if word.scope is Scope.PATTERN:
             card = await store.approval(approval_id)
             try:
@@ -167,9 +181,9 @@ async def _answered(place: Place, approval_id: str, word: Approval) -> ApprovalC
         return await store.answer(approval_id, word)
 
 
-async def _revoked(place: Place, approval_id: str, by: str) -> ApprovalCard:
+async def _revoked(place: Place, given: str | None, by: str) -> ApprovalCard:
     async with _kept(place) as store:
-        return await store.revoke(approval_id, by)
+        return await store.revoke(await approval_meant(store, given, active=True), by)
 
 
 @asynccontextmanager
@@ -186,7 +200,7 @@ def _object(card: ApprovalCard) -> object:
 
 
 def _show(screen: Screen, card: ApprovalCard) -> None:
-    arguments = spelled_out(card.arguments)
+    arguments = laid_out(card.arguments)
     state = card.state.value
     several = f", {len(card.voices)} of {card.quorum} people" if card.quorum > 1 else ""
     screen.out.print(
@@ -197,7 +211,7 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
     for answer in card.answers:
         if answer.arguments is not None:
-            edited = f"  with other arguments, {clean(answer.speaker)}: {spelled_out(answer.arguments)}"
+            edited = f"  with other arguments, {clean(answer.speaker)}: {laid_out(answer.arguments)}"
             screen.out.print(Text(edited, "yellow"), soft_wrap=True)
     if card.stands_until:
         screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)

@@ -10,6 +10,7 @@ from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, how_to_answer, newe
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
+from toolwire.cli.ids import turn_meant
 from toolwire.cli.opening import Place, choice_for, store_of
 from toolwire.cli.options import (
     Allow,
@@ -174,7 +175,7 @@ async def _turn(
         if not resume:
             async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=relay)
-        turn_id = words or await newest_interrupted(store, single_call=False)
+        turn_id = await turn_meant(store, words) if words else await newest_interrupted(store, single_call=False)
         opening = (await store.turn(turn_id)).opening
         if opening.model == NO_MODEL:
             line = resume_command_of(opening, opening.grant, flags.home)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from difflib import unified_diff
 from typing import Any
 
 from toolwire.cli.plain import encoded, plain
@@ -11,6 +12,10 @@ from toolwire.decide.patterns import offered_pattern
 from toolwire.deliver.lookalikes import escape, mark_lookalikes
 
 LONGEST = 4_000
+_LONGEST_DIFF = 20_000  # comparing takes longer than linear time
+_DIFF = "changes"
+_ADDED, _PLAIN = "+", "| "
+_WRITTEN = frozenset({"content"})
 _SHORTEST_SHARE = 200
 _BLANKS = re.compile(" {40,}")
 _LETTERS_WITHOUT_INK = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
@@ -27,6 +32,42 @@ def spelled_out(arguments: Mapping[str, Any]) -> str:
     ]
     told = f"{len(whole):,} characters in all; `toolwire approvals --json` has every one of them."
     return "\n".join(["{", ",\n".join(lines), "}", told])
+
+
+def laid_out(arguments: Mapping[str, Any]) -> str:
+    """The same with texts of several lines laid out line by line, and an edit as a diff.
+
+    Every such line begins with a mark of ours, so that none can pass for a line of the question itself.
+    """
+    blocks = _edit(arguments) or {
+        name: (_ADDED if name in _WRITTEN else _PLAIN, value.split("\n"))
+        for name, value in arguments.items()
+        if isinstance(value, str) and "\n" in value.rstrip("\n")
+    }
+    if not blocks:
+        return spelled_out(arguments)
+    hidden = {"old_text", "new_text"} if _DIFF in blocks else blocks.keys()
+    rest = {name: value for name, value in arguments.items() if name not in hidden}
+    share = max(LONGEST // len(blocks), _SHORTEST_SHARE)
+    shown = [spelled_out(rest)] if rest else []
+    for name, (mark, lines) in blocks.items():
+        whole = "\n".join(f"  {mark}{_seen(line)}" for line in lines)
+        shown += [f"{name if name == _DIFF else _json(name)}:", _both_ends(whole, share)]
+        if len(whole) > share:
+            shown.append("`toolwire approvals --json` has every character.")
+    return "\n".join(shown)
+
+
+def _edit(arguments: Mapping[str, Any]) -> dict[str, tuple[str, list[str]]]:
+    """What an edit takes away and puts in its place; nothing where this is no edit, or its lines do not differ."""
+    old, new = arguments.get("old_text"), arguments.get("new_text")
+    if not isinstance(old, str) or not isinstance(new, str):
+        return {}
+    before, after = old.split("\n"), new.split("\n")
+    if len(old) + len(new) > _LONGEST_DIFF:
+        return {_DIFF: ("", [*(f"-{line}" for line in before), *(f"+{line}" for line in after)])}
+    lines = list(unified_diff(before, after, lineterm=""))[2:]
+    return {_DIFF: ("", lines)} if lines else {}
 
 
 def shown_pattern(tool: str, arguments: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn
 from toolwire.cli.elsewhere import where_to_find
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.exits import Exit
+from toolwire.cli.ids import turn_meant
 from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, require_needed, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
@@ -182,7 +183,8 @@ class _Wanted(NamedTuple):
             return await agent.call(self.name or "", self.arguments)
         if self.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
-        turn_id = self.name or await newest_interrupted(agent.store, single_call=True)
+        named = self.name and await turn_meant(agent.store, self.name)
+        turn_id = named or await newest_interrupted(agent.store, single_call=True)
         await require_still_granted(agent, turn_id, self.home)
         return await agent.resume_call(turn_id)
 

@@ -10,6 +10,7 @@ from toolwire.cli.approvals import standing_line
 from toolwire.cli.budget import budget_rung, used_today
 from toolwire.cli.call import Pairs, case_of, read_arguments, tell_where
 from toolwire.cli.exits import Exit
+from toolwire.cli.ids import call_meant, turn_meant
 from toolwire.cli.opening import AGENT, Granted, Place, here, store_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Root, Tier, Yes
 from toolwire.cli.plain import call_object, encoded, plain, result_object
@@ -88,6 +89,7 @@ async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:
     if not place.kept:
         raise NotKept(f"there is no record in {place.home}, so no call {call_id[:80]!r} either")
     async with store_of(place) as store:
+        call_id = await call_meant(store, call_id)
         cards = await store.calls(limit=_NEWEST_CALLS)
         card = next((card for card in cards if card.call.id == call_id), None)
         if card is None:
@@ -101,7 +103,7 @@ async def _within_turn(place: Place, case: Case, turn_id: str) -> Case:
     if not place.kept:
         raise NotKept(f"there is no record in {place.home}, so no turn {turn_id[:80]!r} either")
     async with store_of(place) as store:
-        kept = await store.turn(turn_id)
+        kept = await store.turn(await turn_meant(store, turn_id))
     said = (*kept.opening.messages, *kept.events)
     spent = sum(len(each.results) for each in kept.events if isinstance(each, ResultsMessage))
     read = strangers(said)

@@ -7,6 +7,7 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.cli.exits import Exit
+from toolwire.cli.ids import turn_meant
 from toolwire.cli.opening import Place, here, store_of
 from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
@@ -14,6 +15,7 @@ from toolwire.cli.rows import row_line
 from toolwire.cli.screen import Screen, write_json
 from toolwire.errors import SettingsError
 from toolwire.protocol.records import AuditRow
+from toolwire.record.contract import Store
 
 POLL_S = 0.5
 _PAGE = 1_000
@@ -60,6 +62,11 @@ class _Wanted:
         self.narrow = bool(kind or turn_id or tool)
         self._kind = kind
 
+    async def find(self, store: Store) -> None:
+        """Put the whole id in the place of a part of it."""
+        if self.turn_id:
+            self.turn_id = await turn_meant(store, self.turn_id)
+
     def of(self, rows: list[AuditRow]) -> list[AuditRow]:
         if self._kind is None:
             return rows
@@ -70,6 +77,7 @@ async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
     if not place.kept:
         return []
     async with store_of(place, only_reads=True) as store:
+        await wanted.find(store)
         rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=max(limit, _PAGE))
         if wanted.turn_id and not rows:
             await store.turn(wanted.turn_id)  # an unknown turn is an error, a quiet one is not
@@ -79,6 +87,7 @@ async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
 async def _follow(place: Place, screen: Screen, wanted: _Wanted, limit: int, *, as_json: bool) -> None:
     """Until Ctrl-C. New rows are found by asking the store, so it works across processes."""
     async with store_of(place, only_reads=True) as store:
+        await wanted.find(store)
         seen, most = 0, limit
         while True:
             rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=most, after=seen)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from toolwire.cli.asked_about import shown_pattern, spelled_out
+from toolwire.cli.asked_about import laid_out, shown_pattern
 from toolwire.cli.identity import system_user
 from toolwire.cli.screen import Screen
 from toolwire.cli.terminal_input import discard_typed_ahead, someone_is_there, terminal_line
@@ -108,6 +108,6 @@ class Person:
         return await self._read_line()
 
     def _show(self, request: NeedsApproval) -> None:
-        arguments = spelled_out(request.allowed.arguments)
+        arguments = laid_out(request.allowed.arguments)
         self._screen.tell(f"\n{distinct(request.reason)}", "yellow")
         self._screen.tell_named(request.allowed.tool.name, arguments)

@@ -1,0 +1,62 @@
+"""Ids as people type them: whole, or as much of the beginning or the end as fits no other one on record."""
+
+from collections.abc import Iterable
+
+from toolwire.errors import NotKept, SettingsError
+from toolwire.protocol.approvals import ApprovalCard
+from toolwire.record.contract import Store
+
+WHOLE = 36
+_MOST_SEARCHED = 1_000
+_SHORTEST = 4
+_SHOWN = 5
+
+
+async def turn_meant(store: Store, given: str) -> str:
+    """The id of a turn. Raises SettingsError where several fit; one that fits none is given back as it is."""
+    if len(given) >= WHOLE:
+        return given
+    return _only(given, (turn.id for turn in await store.turns(limit=_MOST_SEARCHED)), "turns")
+
+
+async def call_meant(store: Store, given: str) -> str:
+    """The id of a call. Raises SettingsError where several fit; one that fits none is given back as it is."""
+    return _only(given, (card.call.id for card in await store.calls(limit=_MOST_SEARCHED)), "calls")
+
+
+async def approval_meant(store: Store, given: str | None, *, active: bool = False) -> str:
+    """The id of an approval; without one, the only pending or, among patterns, the only active one.
+
+    Raises SettingsError where several fit, and NotKept where there is none to choose from.
+    """
+    if given is None:
+        return _only_card(
+            await (store.standing(limit=_MOST_SEARCHED) if active else store.approvals(only_open=True, limit=_SHOWN)),
+            "active" if active else "pending",
+        )
+    if len(given) >= WHOLE:
+        return given
+    return _only(given, (card.id for card in await store.approvals(limit=_MOST_SEARCHED)), "approvals")
+
+
+def _only_card(cards: list[ApprovalCard], state: str) -> str:
+    if not cards:
+        raise NotKept(f"no approvals are {state}")
+    if len(cards) > 1:
+        listed = "".join(f"\n  {card.id}  {card.tool}" for card in cards[:_SHOWN])
+        raise SettingsError(f"several approvals are {state}; name one of them:{listed}")
+    return cards[0].id
+
+
+def _only(given: str, known: Iterable[str], what: str) -> str:
+    part, ids = given.strip().lower(), list(known)
+    if given in ids or len(part) < _SHORTEST:
+        return given
+    found = [one for one in ids if one.lower().startswith(part) or one.lower().endswith(part)]
+    if len(found) > 1:
+        more = "" if len(found) <= _SHOWN else f" and {len(found) - _SHOWN} more"
+        raise SettingsError(
+            f"{given!r} fits {len(found)} {what}: {', '.join(found[:_SHOWN])}{more}; give more of the id, "
+            "from its beginning or its end"
+        )
+    return found[0] if found else given
