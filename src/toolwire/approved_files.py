@@ -13,6 +13,7 @@ from toolwire.decide.paths import BOX_ROOT
 from toolwire.decide.policy import SHELL
 from toolwire.define.canonical import digest
 from toolwire.execute.file_digests import FileDigests, file_digests
+from toolwire.execute.readable_keys import readable_keys
 from toolwire.protocol.calls import Allowed, NeedsApproval
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import changed, dataclass
@@ -48,7 +49,7 @@ async def bind_files(request: NeedsApproval, grant: Grant) -> tuple[NeedsApprova
         return request, None
     root = grant.roots[0]
     found = await asyncio.to_thread(file_digests, root, named.paths)
-    told = _told(named, found)
+    told = f"{_told(named, found)} {_keys_shown(await asyncio.to_thread(readable_keys, root))}".strip()
     if not told and not found.digests:
         return request, None
     whole = digest({"question": request.digest, "files": found.digests})
@@ -78,6 +79,11 @@ def _told(named: CommandFiles, found: FileDigests) -> str:
     if missing:
         sentences.append(f"Not covered: {_listed(missing)}.")
     return " ".join(sentences)
+
+
+def _keys_shown(keys: tuple[str, ...]) -> str:
+    """What the command sees once it is approved, and would not see unasked."""
+    return f"The command can read the keys in {_listed(list(keys))}." if keys else ""
 
 
 def _listed(names: list[str]) -> str:

@@ -133,3 +133,29 @@ def test_a_command_that_runs_no_file_is_asked_about_as_before(inside: Inside, pr
     inside("call", "bash", f"command={command}")
     [asked] = inside("approvals", "--json").json
     assert "cover" not in asked["reason"]
+
+
+KEYS = [".env", "sub/.netrc", ".git-credentials", ".config/gh/hosts.yml"]
+
+
+@pytest.mark.parametrize("command", ["echo x > made", "sh deploy.sh", "cat .env > made"])
+def test_T116_the_question_names_the_keys_that_an_approved_command_can_read(
+    inside: Inside, project: Path, command: str
+) -> None:
+    fill(project, "deploy.sh", "made")
+    for name in (*KEYS, ".env.example", ".ssh/id_rsa"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("TOKEN=sesame\n", encoding="utf-8")
+    inside("call", "bash", f"command={command}")
+
+    [asked] = inside("approvals", "--json").json
+
+    told = asked["reason"].partition("The command can read the keys in ")[2].removesuffix(".").split(", ")
+    assert sorted(told) == [".config/gh", ".env", ".git-credentials", "sub/.netrc"]
+
+
+def test_T116_control_without_keys_the_question_says_nothing_of_them(inside: Inside, project: Path) -> None:
+    (project / ".env.example").write_text("TOKEN=\n", encoding="utf-8")
+    inside("call", "bash", "command=echo x > made")
+    [asked] = inside("approvals", "--json").json
+    assert "keys" not in asked["reason"]

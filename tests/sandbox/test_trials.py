@@ -282,6 +282,46 @@ async def test_T102_a_tracked_file_that_was_filled_in_with_keys_is_not_shown(
     assert CANARY not in result.text
 
 
+@pytest.mark.parametrize("name", [".env", ".netrc", ".aws/credentials", "sub/.aws/credentials", ".ssh/id_ed25519"])
+async def test_T117_a_second_name_of_a_key_file_is_hidden_too(keys: Path, box: Sandbox, name: str) -> None:
+    (keys / "a/b").mkdir(parents=True)
+    (keys / "a/b/notes.txt").hardlink_to(keys / name)
+    (keys / "a/other.txt").write_text("ordinary")
+    (keys / "a/same.txt").hardlink_to(keys / "a/other.txt")
+
+    result = await run(
+        keys, box, "cat a/b/notes.txt a/same.txt 2>/dev/null; find a -type f | xargs cat 2>/dev/null; true"
+    )
+
+    assert CANARY not in result.text
+    assert "ordinary" in result.text
+
+
+async def test_T117_control_a_copy_of_a_key_file_is_an_ordinary_file(keys: Path, box: Sandbox) -> None:
+    (keys / "notes.txt").write_text((keys / ".env").read_text())
+
+    assert CANARY in (await run(keys, box, "cat notes.txt")).text
+
+
+@pytest.mark.parametrize("folder", [".docker", ".aws", ".ssh", "sub/.aws", "sub/.docker", ".config/gh"])
+async def test_T117_what_git_tracks_in_a_folder_of_keys_is_not_called_deleted(
+    project: Path, box: Sandbox, folder: str
+) -> None:
+    (project / folder).mkdir(parents=True)
+    (project / folder / "nginx.conf").write_text("PORT=80\n")
+    (project / folder / "credentials").write_text(f"KEY={CANARY}\n")
+    (project / ".gitignore").write_text("credentials\n")
+    prepare(project, "git init -q; git add -A; git -c user.name=u -c user.email=u@x commit -qm one")
+    text = f"git status --short; cat {folder}/nginx.conf"
+
+    unasked, shown = await run(project, box, text), await run(project, box, f"cat {folder}/credentials; true")
+    ran = await box.run(Command(shell(f"echo x > new; git add -A; {text}"), str(project)))
+
+    assert CANARY not in unasked.text + shown.text
+    assert unasked.structured["stdout"] == "PORT=80\n"
+    assert ran.stdout.text == "A  new\nPORT=80\n", ran.stderr.text
+
+
 async def test_a_tracked_key_file_is_shown_after_it_was_copied(project: Path, box: Sandbox) -> None:
     script = "echo PORT=80 > .env; git init -q; git add .env; cp .env new; touch -d @9 new; mv new .env"
     prepare(project, script)

@@ -9,6 +9,10 @@ KEY_FILES = frozenset(
 )
 # Folders that hold keys only beneath another one.
 KEY_FOLDERS_IN = frozenset({(".config", "gh"), (".config", "gcloud"), (".config", "hub")})
+HIDDEN_AT_TOP = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".local/state/toolwire"})
+"""Folders at the top of a workspace that no command is shown, approved or not."""
+
+HIDDEN_ANYWHERE = frozenset({".toolwire", ".ssh", ".gnupg"})
 _ENVIRONMENT = ".env."
 _SAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 
@@ -28,6 +32,11 @@ def is_key_folder(name: str, above: str = "") -> bool:
 def holds_keys(path: str) -> bool:
     """Whether a path leads to keys, by any of its names."""
     return _any_key([part for part in path.split("/") if part not in ("", ".")])
+
+
+def is_always_hidden(path: str) -> bool:
+    """Whether a folder of a workspace is not shown to any command."""
+    return path in HIDDEN_AT_TOP or path.rpartition("/")[2] in HIDDEN_ANYWHERE
 
 
 def _any_key(parts: Iterable[str]) -> bool:

@@ -22,10 +22,11 @@ from toolwire.execute.sandbox.beneath import lstat_beneath, open_folder, read_be
 from toolwire.execute.sandbox.endpoints import is_answered
 from toolwire.execute.sandbox.git_guard import POINTER, STAND_IN_TIME, GitGuard, open_git_guard
 from toolwire.execute.sandbox.git_notes import recover, remove_note, write_note
-from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, find_keys
+from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, beside_tracked, find_keys
 from toolwire.execute.sandbox.link_routes import Route, place_in, workspace_of
 from toolwire.execute.sandbox.name_watch import NameWatch, look_at_names, watch_names
-from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed
+from toolwire.protocol.key_files import HIDDEN_AT_TOP, is_always_hidden
+from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed, is_own_state
 from toolwire.protocol.values import dataclass
 
 _ALWAYS = ".git/hooks .git/config .toolwire"
@@ -36,11 +37,6 @@ PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
 """Names that are protected as paths from the top; all others are known by their last part (`protocol/obeyed.py`)."""
 
 _LOCKED_FOR_S = 2.0
-SECRET = frozenset({".toolwire", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".local/state/toolwire"})
-"""Names at the top that are not even to be read in a box."""
-
-_SECRET_ANYWHERE = frozenset({".toolwire", ".ssh", ".gnupg"})
-
 _ACCOUNTS = Path("/etc/passwd")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -96,8 +92,18 @@ class Guard:
 
     def hide_keys(self) -> None:
         """Show no keys in this box."""
-        self.keys = find_keys(self.root, self.key_names, tuple(self.hidden))
-        self.hidden += self.keys.folders
+        found = find_keys(self.root, self.key_names, tuple(self.hidden))
+        self.keys = Keys(found.folders, tuple(dict.fromkeys((*self.keys.files, *found.files))))
+        self.hidden += found.folders
+
+    def show_tracked(self) -> None:
+        """Show what git tracks in hidden folders: git would call it deleted, and a commit would delete it."""
+        for folder in [path for path in self.hidden if not is_own_state(path.rpartition("/")[2])]:
+            others = beside_tracked(self.root, folder)
+            if others is not None:
+                self.hidden.remove(folder)
+                _add(self.sealed, folder)
+                self.keys = Keys(self.keys.folders, (*self.keys.files, *others))
 
     def close(self) -> None:
         """Take the stand-ins away, unless another box still needs them; the last one to leave does it."""
@@ -149,6 +155,7 @@ def guard(
             _guard_git(found, os.path.realpath(workspace), sealed=bool(names), may_set=may_set)
         if names:
             _seal_everywhere(found, make=make)
+            found.show_tracked()
         elif git and make:  # nothing can be mounted here: what is new is moved aside, and what was changed is told
             found.watch = watch_names(found.root, sealed=False, hook_folders=_hook_folders(found))
     except BaseException:
@@ -197,7 +204,7 @@ def _seal_everywhere(found: Guard, *, make: bool) -> None:
             continue
         if one.kind == stat.S_IFLNK:
             continue
-        if one.kind == stat.S_IFDIR and name in (_SECRET_ANYWHERE if folder else SECRET):
+        if one.kind == stat.S_IFDIR and is_always_hidden(one.path):
             _add(found.hidden, one.path)
         elif make:
             if folder.rpartition("/")[2].startswith("."):
@@ -221,12 +228,12 @@ def _seal_ends(found: Guard, routes: list[Route]) -> None:
         end = place_in(workspace, route.end)
         if route.obeyed is Obeyed.TOLD or route.identity is None or not end or f"{route.path}/".startswith(f"{end}/"):
             continue
-        folder, _, name = route.path.rpartition("/")
+        name = route.path.rpartition("/")[2]
         parts = end.split("/")
         above = {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
         if name in VERSION_CONTROL or not above.isdisjoint((*found.sealed, *found.hidden)):
             continue
-        if name in (_SECRET_ANYWHERE if folder else SECRET) and _is_folder(found.root, end):
+        if is_always_hidden(route.path) and _is_folder(found.root, end):
             _add(found.hidden, end)
         elif route.is_inner:
             _add(found.sealed, end)
@@ -264,7 +271,7 @@ def _look(found: Guard, parts: list[str], *, make: bool, content: bytes | None =
             if kind is None or _is_stand_in(here, parts[depth - 1]):
                 _add(found.stand_ins, path)
             if last or kind not in {stat.S_IFDIR, None} or path in found.stand_ins:
-                _add(found.hidden if path in SECRET and kind in {stat.S_IFDIR, None} else found.sealed, path)
+                _add(found.hidden if path in HIDDEN_AT_TOP and kind in {stat.S_IFDIR, None} else found.sealed, path)
                 return
             _add(found.kept, path)
             above, here = here, os.open(parts[depth - 1], _FOLDER, dir_fd=here)

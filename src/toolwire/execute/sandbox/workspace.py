@@ -10,9 +10,10 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.mounts import Translations, detached
 from toolwire.execute.sandbox.name_watch import Activity
 from toolwire.execute.sandbox.plan import Plan
-from toolwire.execute.sandbox.protected import PROTECTED, SECRET, Guard, guard
+from toolwire.execute.sandbox.protected import PROTECTED, Guard, guard
 from toolwire.execute.sandbox.scratch import Scratch, lay_over, open_scratch
 from toolwire.execute.sandbox.starter import Descriptors
+from toolwire.protocol.key_files import HIDDEN_AT_TOP
 from toolwire.protocol.operations import Command
 from toolwire.protocol.values import dataclass
 
@@ -118,7 +119,7 @@ def open_workspace(
     if os.path.realpath(path) in _NEVER:
         raise SandboxUnavailable(f"{path!r} belongs to the system and cannot be a workspace")
     try:
-        names = protected if writable else tuple(name for name in protected if name in SECRET)
+        names = protected if writable else tuple(name for name in protected if name in HIDDEN_AT_TOP)
         kept = guard(path, names, make=writable, git=guards_git, may_set=command.may_set_git)
         if command.hides_keys and protected:
             kept.hide_keys()
