@@ -9,10 +9,11 @@ has been there for a while.
 import logging
 import threading
 from collections.abc import Coroutine, Generator
-from dataclasses import dataclass
 from time import perf_counter
 from types import coroutine
 from typing import Any
+
+from toolwire.protocol.values import dataclass
 
 BLOCKED_S = 0.5
 _LOOK_S = 0.1

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Spending
+from toolwire.protocol.values import dataclass
 from toolwire.record import refusals, story
 from toolwire.record.chain import AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary

@@ -1,10 +1,10 @@
 """Which calls a day has room for. Pure, the same for every store; the store sees to it that nobody else counts then."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Spending
+from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Reservation
 
 

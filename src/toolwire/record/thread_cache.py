@@ -7,9 +7,9 @@ few threads are remembered, up to a total weight.
 
 import sqlite3
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from toolwire.protocol.chat import Message
+from toolwire.protocol.values import dataclass
 from toolwire.record import reads
 from toolwire.record.reads import Alive, EndedTurn
 from toolwire.record.rows import LeftTurn
