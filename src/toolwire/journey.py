@@ -148,6 +148,8 @@ class Hub(Protocol):
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "", *, ran: bool) -> ToolResult: ...
 
+    def begins(self, context: Context) -> None: ...
+
     async def record_told(self, context: Context, tool: str) -> None: ...
 
     async def marks(self, project: str) -> Sequence[UntrustedMark]: ...
@@ -296,7 +298,7 @@ class Journey:
                     return stale
                 if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
                     if trial is None:
-                        await self._begin(card)
+                        await self._begin(card, context)
                     result = await hub.executor.execute(allowed, context)
                 else:
                     result = await self._executed(card, allowed, context)
@@ -334,10 +336,13 @@ class Journey:
             self._batch.leave()
             raise
 
-    async def _begin(self, card: CallCard) -> None:
-        """Note that the call is handed to its executor: from here on it may have taken effect."""
-        if not self._hub.store.begins(card):
-            await self._hub.store.start(card, [AuditRow.about(card, "started", self._hub.clock())])
+    async def _begin(self, card: CallCard, context: Context) -> None:
+        """Hand the call to its executor: from here on it may take effect, unless others have taken the turn over."""
+        hub = self._hub
+        if not hub.store.holds(card.turn_id):
+            await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
+        if not getattr(hub.executor, "notes_begin", False):
+            hub.begins(context)
         self._begun.add(card.call.id)
 
     async def _executed(self, card: CallCard, allowed: Allowed, context: Context) -> ToolResult:
@@ -351,7 +356,7 @@ class Journey:
             grant = changed(context.grant, network=(*context.grant.network, *limits))
             context = changed(context, grant=grant)
         if context.trial is None:
-            await self._begin(card)
+            await self._begin(card, context)
         return await scrubbed(secrets, await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:

@@ -215,6 +215,11 @@ class Runtime:
         row = AuditRow.about(card, "finished", self.clock(), rule=rule, result=result)
         return await self.store.close(card, result, [row], ran=ran)
 
+    def begins(self, context: Context) -> None:
+        """Note that a call begins, where the note survives this process. A trial has no effects."""
+        if context.trial is None:
+            self.store.begins(context.turn_id, context.call_id)
+
     async def record_told(self, context: Context, tool: str) -> None:
         """Write down where a call went on the network, and what it wrote if it had read anything untrusted."""
         traffic = [one.cleaned(self.secrets.clean) for one in context.told if isinstance(one, Traffic)]

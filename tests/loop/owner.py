@@ -2,7 +2,8 @@
 when it reads a line.
 
 WAY is where it stops: `in_tool` within a call, `forks` there too with a child that lives on, `before` when a call has
-been written down and is about to begin, `before_both` the same for a step of two, `call` for one without a model.
+been written down and is about to begin, `before_both` the same for a step of two, `call` for one without a model,
+`takes` when it has taken over what another has left.
 """
 
 import asyncio
@@ -44,14 +45,22 @@ def launch(what: str) -> str:
     return f"launched {what}"
 
 
+def die() -> None:
+    say("before the tool")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def die_before(event: Event) -> None:
     if isinstance(event, CallStarted):
-        say("before the tool")
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
 
 
 async def main() -> None:
     store = await SqliteStore.at(HOME)
+    if WAY == "takes":
+        [left] = await store.turns(state="interrupted")
+        await store.resume(left.id)
+        die()
     calls = [call("launch", "a", what="one"), call("launch", "b", what="two")]
     agent = Agent(ScriptedModel(calls if WAY == "before_both" else calls[0], "done"), [launch], store=store)
     watch = None if WAY in ("in_tool", "forks") else die_before

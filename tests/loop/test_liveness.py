@@ -123,6 +123,20 @@ async def test_A8_a_single_call_that_had_provably_not_begun_is_run(tmp_path: Pat
     assert (result.text, lines(ledger)) == ("launched one", ["one"])
 
 
+async def test_A8_a_call_that_had_begun_stays_so_through_all_who_take_its_turn_over(tmp_path: Path) -> None:
+    home, ledger = tmp_path / "home", tmp_path / "ledger"
+    async with owner(home, ledger, "in_tool") as process:
+        process.kill()
+    for _ in range(2):
+        async with owner(home, ledger, "takes") as process:
+            await process.wait()
+    async with await SqliteStore.at(home) as store:
+        [turn] = await store.turns(state="interrupted")
+        answer = await Agent(ScriptedModel("done"), [launching(ledger)], store=store).resume(turn.id)
+    [result] = results_of(answer)
+    assert (result.error and result.error.code, lines(ledger)) == (Code.OUTCOME_UNKNOWN, ["one"])
+
+
 def lost(path: Path) -> None:
     path.unlink()
 

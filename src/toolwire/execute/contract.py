@@ -8,7 +8,11 @@ from toolwire.protocol.context import Context
 
 
 class Executor(Protocol):
-    """Runs an allowed call where its tool lives."""
+    """Runs an allowed call where its tool lives.
+
+    One that says `context.recorder.begins(context)` itself, just before the tool begins, has an attribute
+    `notes_begin` that is true. For any other it is said before the call is handed over.
+    """
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         """Give exactly one result within the allowed time plus a small margin.

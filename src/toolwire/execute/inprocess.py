@@ -46,6 +46,8 @@ class _Raised(Exception):
 class InProcessExecutor:
     """Runs functions. A function that raises, hangs, or returns something odd gives a result like any other."""
 
+    notes_begin = True
+
     def __init__(self, threads: Threads | None = None, *, grace_s: float = GRACE_S) -> None:
         self._threads = threads or Threads()
         self._grace_s = grace_s
@@ -99,7 +101,7 @@ class InProcessExecutor:
         watched = changed(context, canceled=lambda: bool(given_up))
         on_left = partial(self._leave_behind, context.idempotency_key)
         try:
-            return await self._threads.run(target.invoke, arguments, watched, on_left=on_left)
+            return await self._threads.run(_begun, target.invoke, arguments, watched, on_left=on_left)
         except asyncio.CancelledError:
             given_up.append(True)
             raise
@@ -129,7 +131,7 @@ class InProcessExecutor:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
         try:
             if target.is_async:
-                value = await watched(target.invoke(allowed.arguments, context), stretch)
+                value = await watched(_begun(target.invoke, allowed.arguments, context), stretch)
             else:
                 value = await self._in_thread(target, allowed.arguments, context)
             if (own := asyncio.current_task()) is not None and own.cancelling():
@@ -151,6 +153,12 @@ class InProcessExecutor:
                 if not task.done():
                     _disown(task)
                     self._leave_behind(context.idempotency_key, _end_of(task))
+
+
+def _begun(invoke: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Any:
+    """Call the function, and note that just before: until then it has not begun."""
+    context.recorder.begins(context)
+    return invoke(arguments, context)
 
 
 def _dumped(dump: Callable[[Any], Any], value: Any) -> Any:
@@ -178,7 +186,7 @@ def _run_at_once(target: InProcess, allowed: Allowed, context: Context, stretch:
     """Run a function that cannot wait: no task to schedule, no timer, no round of the loop."""
     around = WATCH.begin(stretch)
     try:
-        next(target.invoke(allowed.arguments, context).__await__())
+        next(_begun(target.invoke, allowed.arguments, context).__await__())
     except StopIteration as done:
         return done.value
     except BaseException as error:  # whatever a tool raises is its own affair, and a result

@@ -18,6 +18,10 @@ def _no_report(message: str, fraction: float | None) -> None:
 class Recorder(Protocol):
     """Puts on record what calls tell, and knows what earlier turns left behind."""
 
+    def begins(self, context: "Context") -> None:
+        """Note that the tool begins now, from whichever thread. An executor says so just before."""
+        ...
+
     async def record_told(self, context: "Context", tool: str) -> None:
         """Record what was told to a context after its call had ended, such as by a command in the background."""
         ...
@@ -28,6 +32,9 @@ class Recorder(Protocol):
 
 
 class _NoRecorder:
+    def begins(self, context: "Context") -> None:
+        """No record is kept."""
+
     async def record_told(self, context: "Context", tool: str) -> None:
         """No record is kept."""
 

@@ -15,6 +15,7 @@ from toolwire.protocol.turns import Ending, Spending, Turn
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record import refusals
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
+from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
 from toolwire.record.page import LOOP_SUMS, Page
 from toolwire.record.reads import spent as day_spending
@@ -70,6 +71,13 @@ _WITHOUT_RESULT = """
         SELECT 1 FROM records r WHERE r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     )
 """
+_STARTED = """
+    SELECT c.call_id FROM records c LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
+    WHERE c.turn_id = ? AND c.schema_name = 'tool.call'
+        AND coalesce(json_extract(c.context, '$.attempt'), 0) + coalesce(s.starts, 0) > 0 AND NOT EXISTS (
+        SELECT 1 FROM records r WHERE r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    )
+"""
 _NOT_STARTED = "INSERT OR REPLACE INTO starts (turn_id, call_id, starts) VALUES (?, ?, ?)"
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -102,9 +110,12 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
 
 
 def resume(
-    page: Page, turn_id: str, owner: str, taken: Callable[[str, str], bool], begun: Begun, at: float
+    page: Page, turn_id: str, owner: str, taken: Callable[[str, str], bool], owners: Liveness, at: float
 ) -> int | StoreError:
-    """Take over a turn that nobody has `taken`; its new epoch. Calls that its owner had not `begun` are as before."""
+    """Take over a turn that nobody has `taken`; its new epoch.
+
+    Calls that its owner had not begun are as before it. The notes about all others pass to the new owner.
+    """
     known = page.turn(turn_id)
     if known is None:
         return refusals.no_turn(turn_id)
@@ -115,7 +126,9 @@ def resume(
     if before is not None and taken(before, turn_id):
         return refusals.owned(turn_id)
     if before is not None:
-        _forget_starts(page, turn_id, begun(before))
+        _forget_starts(page, turn_id, owners.begun(before))
+    for (call_id,) in page.connection.execute(_STARTED, (turn_id,)).fetchall():
+        owners.mark(turn_id, call_id)
     (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
     page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, epoch))
     page.set_turn(turn_id, epoch + 1, "running")

@@ -182,11 +182,18 @@ class Store(Protocol):
         """
         ...
 
-    def begins(self, card: CallCard) -> bool:
-        """Note that a call is handed to its executor now; False when it must be marked by `start` first.
+    def holds(self, turn_id: str) -> bool:
+        """Whether this process has given signs of life all the time since it took the turn.
 
-        The note survives the process, and costs no commit. A call that was written down as started and has none had
-        not begun, and whoever resumes its turn finds it not started.
+        If it has not, another one may have taken the turn over: whoever begins a call of it must `start` that first.
+        """
+        ...
+
+    def begins(self, turn_id: str, call_id: str) -> None:
+        """Note that a tool begins now; from any thread, and without a commit.
+
+        The note survives the process. A call that was written down as started and has none had not begun, and whoever
+        resumes its turn finds it not started. Raises `StoreUnavailable`.
         """
         ...
 

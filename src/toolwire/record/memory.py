@@ -201,7 +201,7 @@ class MemoryStore:
     async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
         self._check_epoch(card)
         if begins:
-            self.begins(card)
+            self.begins(card.turn_id, card.call.id)
         kept = self._card(card)
         if kept.result is None:
             kept = changed(kept, attempt=kept.attempt + 1)
@@ -209,10 +209,12 @@ class MemoryStore:
             self._audit.extend(audit)
         return changed(kept, epoch=card.epoch)
 
-    def begins(self, card: CallCard) -> bool:
-        if (kept := self._turns.get(card.turn_id)) is not None:
-            kept.begun.add(card.call.id)
+    def holds(self, turn_id: str) -> bool:  # noqa: ARG002 -- no other process can take anything over
         return True
+
+    def begins(self, turn_id: str, call_id: str) -> None:
+        if (kept := self._turns.get(turn_id)) is not None:
+            kept.begun.add(call_id)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True

@@ -77,8 +77,11 @@ class ProjectStore:
     def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> Doing[CallCard]:
         return self.whole.start(card, audit, begins=begins)
 
-    def begins(self, card: CallCard) -> bool:
-        return self.whole.begins(card)
+    def holds(self, turn_id: str) -> bool:
+        return self.whole.holds(turn_id)
+
+    def begins(self, turn_id: str, call_id: str) -> None:
+        self.whole.begins(turn_id, call_id)
 
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True

@@ -152,8 +152,7 @@ class SqliteStore:
             await self._writer.settle()
             owners = self._owners
             take = partial(
-                changes.resume, turn_id=key, owner=owners.name, taken=self._is_taken, begun=owners.begun,
-                at=self._clock(),
+                changes.resume, turn_id=key, owner=owners.name, taken=self._is_taken, owners=owners, at=self._clock(),
             )  # fmt: skip
             epoch = await self._writer.write(take)
             kept = await self.turn(turn_id)
@@ -211,7 +210,7 @@ class SqliteStore:
 
     async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
         if begins:
-            self._mark(card)
+            self.begins(card.turn_id, card.call.id)
         return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)), _whose(card))
 
     async def close(
@@ -220,20 +219,21 @@ class SqliteStore:
         at = self._clock()
         row = result_row(card, result, at)
         change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at, ran=ran)
-        first = await self._now_or_later(change, _whose(card))
+        try:
+            first = await self._now_or_later(change, _whose(card))
+        except Fenced:
+            self._owners.unmark(*identity(card))
+            raise
         self._owners.unmark(*identity(card))
         return first
 
-    def begins(self, card: CallCard) -> bool:
-        run = self._runs.get(column(card.turn_id))
-        if run is not None and run.lapses != self._owners.lapses:
-            return False
-        self._mark(card)
-        return True
+    def holds(self, turn_id: str) -> bool:
+        run = self._runs.get(column(turn_id))
+        return run is None or run.lapses == self._owners.lapses
 
-    def _mark(self, card: CallCard) -> None:
+    def begins(self, turn_id: str, call_id: str) -> None:
         try:
-            self._owners.mark(*identity(card))
+            self._owners.mark(column(turn_id), column(call_id))
         except OSError as error:
             raise translated(error, "the file that notes which calls begin") from error
 
