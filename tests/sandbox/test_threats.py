@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -286,11 +287,8 @@ async def test_T73_control_with_the_variable_set_the_planted_file_is_obeyed(box:
     assert "OBEYED" in ran.stdout.text
 
 
-def test_T30_what_a_killed_process_left_running_is_swept_by_the_next(workspace: Path) -> None:
-    """Its groups carry its number and the moment it began, since numbers are used again."""
-    found = Cgroups.here()
-    if not found.holds:
-        pytest.skip("there are no cgroups to leave behind on this machine")
+def _left_behind() -> int:
+    """A process in a group whose maker is gone."""
     script = (
         "import os, subprocess; from toolwire.execute.sandbox.cgroups import Cgroups\n"
         "from toolwire.protocol.operations import ExecLimits\n"
@@ -299,10 +297,34 @@ def test_T30_what_a_killed_process_left_running_is_swept_by_the_next(workspace: 
         "[open(door, 'w').write(str(child.pid)) for door in group.doors]\n"
         "print(child.pid, flush=True); os._exit(1)"
     )
-    left = int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).stdout)
+    return int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).stdout)
+
+
+def test_T30_what_a_killed_process_left_running_is_swept_by_the_next(workspace: Path) -> None:
+    """Its groups carry its number and the moment it began, since numbers are used again."""
+    found = Cgroups.here()
+    if not found.holds:
+        pytest.skip("there are no cgroups to leave behind on this machine")
+    left = _left_behind()
     assert facts(Path(f"/proc/{left}"))
 
     assert found.sweep() > 0
+
+    state = Path(f"/proc/{left}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_T30_what_a_killed_process_left_running_is_swept_by_one_that_lives_on(workspace: Path) -> None:
+    """A long-lived process sweeps again whenever it makes a group and enough time has passed."""
+    found = Cgroups.here(sweep_s=0.0)
+    if not found.holds:
+        pytest.skip("there are no cgroups to leave behind on this machine")
+    left = _left_behind()
+
+    found.make(ExecLimits()).remove()
+    for thread in threading.enumerate():
+        if thread.name == "toolwire-cgroup-sweep":
+            thread.join(10)
 
     state = Path(f"/proc/{left}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"

@@ -45,6 +45,7 @@ def verify(
             {
                 "whole": not wrong,
                 "rows": chain.rows,
+                "dropped": chain.dropped,
                 "head": chain.head,
                 "checkpoints": len(kept),
                 "faults": wrong,
@@ -100,6 +101,8 @@ def _tell(screen: Screen, chain: AuditChain, kept: list[Checkpoint], wrong: list
     if wrong:
         return
     screen.tell(f"The log is whole: {chain.rows:,} rows, the newest has digest {chain.head[:16] or 'none'}.", "green")
+    if chain.dropped:
+        screen.tell(f"The first {chain.dropped:,} rows were pruned; where the log was cut is signed.", "yellow")
     if chain.unchained:
         screen.tell(f"The first {chain.unchained:,} rows are older than the chain and are not covered.", "yellow")
     told = f"{len(kept)} checkpoints fit." if kept else "A cut tail would not show: compare with --checkpoints FILE."

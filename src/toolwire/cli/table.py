@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "metrics": ("toolwire.cli.metrics:metrics", "Show what tools and turns have done so far, in numbers."),
     "logs": ("toolwire.cli.logs:logs", "Show the audit log."),
     "audit": ("toolwire.cli.audit:audit", "Check that the audit log is whole, or sign how far it has come."),
+    "store": ("toolwire.cli.store:store", "Prune, shrink or copy the record."),
     "doctor": ("toolwire.cli.doctor:doctor", "Check what works on this machine, and what to do about the rest."),
 }
 

@@ -1,10 +1,12 @@
 """Large bodies as files named by their content."""
 
 import hashlib
+import math
 import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ from toolwire.record.ownership import FOLDER_FLAGS, open_folder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+STAGING_S = 3_600.0
+_STAGING = "new-"
 _HANDLE = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 
 
@@ -22,14 +26,18 @@ class Artifacts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._swept_at = -math.inf
         os.close(open_folder(folder))
 
     def keep(self, data: bytes) -> str:
         """Write the body unless it is kept already, and give back its handle. Raises OSError."""
         digest = hashlib.sha256(data).hexdigest()
+        self._sweep()
         with self._opened(digest, make=True) as (top, shelf):
             if not _is_there(digest[2:], shelf):
                 _write(top, shelf, digest[2:], data)
+            else:
+                os.utime(digest[2:], dir_fd=shelf, follow_symlinks=False)  # it is in use again, so it is not pruned
             # Also for a body found here: its writer may have died before the folder reached the disk.
             os.fsync(shelf)
         return f"sha256:{digest}"
@@ -49,6 +57,23 @@ class Artifacts:
                 raise refusals.no_body(handle)
             file.seek(max(offset, 0))
             return file.read(-1 if length is None else max(length, 0))
+
+    def left_staging(self, now: float) -> list[Path]:
+        """Files that a process died while writing."""
+        found = []
+        for path in self.folder.glob(f"{_STAGING}*"):
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime < now - STAGING_S:
+                    found.append(path)
+        return found
+
+    def _sweep(self) -> None:
+        """Once an hour, remove what dead processes left. A living one needs a moment for a file, not an hour."""
+        if time.monotonic() - self._swept_at < STAGING_S:
+            return
+        self._swept_at = time.monotonic()
+        for path in self.left_staging(time.time()):
+            path.unlink(missing_ok=True)
 
     @contextmanager
     def _opened(self, digest: str, *, make: bool) -> Iterator[tuple[int, int]]:
@@ -76,7 +101,7 @@ def _is_there(name: str, folder: int) -> bool:
 
 
 def _write(top: int, shelf: int, name: str, data: bytes) -> None:
-    draft = f"new-{secrets.token_hex(8)}"
+    draft = f"{_STAGING}{secrets.token_hex(8)}"
     descriptor = os.open(draft, _NEW, 0o600, dir_fd=top)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path

@@ -28,7 +28,8 @@ class AuditChain:
 
     `unchained` rows are older than the chain; `broken_at` is the number of the first row that does not fit.
     `set_back_at` is the number of the first row that is minutes older than one before it: the clock went back.
-    `heads` are the digests at the numbers that were asked for. The first `dropped` rows are no longer kept.
+    `heads` are the digests at the numbers that were asked for. The first `dropped` rows are no longer kept;
+    `cut_is_signed` says whether this user's toolwire has signed where the log was cut.
     """
 
     rows: int = 0
@@ -39,6 +40,7 @@ class AuditChain:
     set_back_at: int | None = None
     heads: dict[int, str] = field(default_factory=dict)
     dropped: int = 0
+    cut_is_signed: bool = True
 
 
 def walk(

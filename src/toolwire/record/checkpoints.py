@@ -73,7 +73,11 @@ def faults(checkpoints: Sequence[Checkpoint], chain: AuditChain, key: str = "") 
     Only checkpoints under `key` count when it is given, else those under the key of the first one.
     """
     trusted = key or (checkpoints[0].key if checkpoints else "")
-    return [sentence for one in checkpoints for sentence in _faults(one, chain, trusted)]
+    cut = f"the first {chain.dropped} rows are gone, and that they were pruned by you is not signed"
+    return [
+        *([] if chain.cut_is_signed else [cut]),
+        *(sentence for one in checkpoints for sentence in _faults(one, chain, trusted)),
+    ]
 
 
 def _faults(one: Checkpoint, chain: AuditChain, trusted: str) -> Iterable[str]:
@@ -83,7 +87,7 @@ def _faults(one: Checkpoint, chain: AuditChain, trusted: str) -> Iterable[str]:
         yield f"the signature of the checkpoint at row {one.seq} is wrong"
     elif one.seq > chain.last:
         yield f"the log ends at row {chain.last}, but a checkpoint saw row {one.seq}: its tail was cut"
-    elif one.seq and chain.heads.get(one.seq) != one.head:
+    elif one.seq >= max(chain.dropped, 1) and chain.heads.get(one.seq) != one.head:
         yield f"row {one.seq} is not the one that a checkpoint saw: the log was changed"
 
 

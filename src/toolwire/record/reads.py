@@ -13,9 +13,11 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Spending
 from toolwire.protocol.values import dataclass
 from toolwire.record import refusals, story
-from toolwire.record.chain import AuditChain, walk
+from toolwire.record.chain import BEGINNING, AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
+from toolwire.record.ownership import is_signed
 from toolwire.record.page import LOOP_SUMS
+from toolwire.record.retention import CUT, newest_cut
 from toolwire.record.rows import (
     RESULT,
     LeftTurn,
@@ -238,8 +240,13 @@ def audit_log(
 
 
 def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int]) -> AuditChain:
-    rows = ((seq, tuple(row), digest) for seq, *row, digest in connection.execute("SELECT * FROM audit ORDER BY seq"))
-    return walk(rows, frozenset(seqs))
+    cut = newest_cut(connection)
+    begin, head = (cut.seq, cut.head) if cut else (0, BEGINNING)
+    kept = connection.execute("SELECT * FROM audit WHERE seq > ? ORDER BY seq", (begin,))
+    rows = ((seq, tuple(row), digest) for seq, *row, digest in kept)
+    found = walk(rows, frozenset(seqs), after=(begin, head))
+    found.cut_is_signed = cut is None or is_signed(cut.signature, CUT, CUT, cut.content)
+    return found
 
 
 def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> ApprovalCard:

@@ -318,9 +318,27 @@ _PROJECTS = (
 # A rare tool is found without reading the whole log.
 _AUDIT_OF_TOOLS = ("CREATE INDEX audit_by_tool ON audit (tool)",)
 
+# The log may be cut at its beginning, once the digest of the last row that goes is kept.
+_RETENTION = (
+    """
+    CREATE TABLE audit_cuts (
+        seq INTEGER PRIMARY KEY,
+        head TEXT NOT NULL,
+        at REAL NOT NULL,
+        signature TEXT NOT NULL
+    ) STRICT
+    """,
+    "DROP TRIGGER audit_is_never_cut",
+    """
+    CREATE TRIGGER audit_is_never_cut BEFORE DELETE ON audit
+    WHEN old.seq > coalesce((SELECT max(seq) FROM audit_cuts), 0)
+    BEGIN SELECT raise(ABORT, 'the audit log is never cut'); END
+    """,
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS, _AUDIT_OF_TOOLS,
+    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION,
 )  # fmt: skip
 
 

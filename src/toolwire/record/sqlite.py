@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
 from toolwire.record import changes, purses, reads, refusals, schema
 from toolwire.record import marks as marking
+from toolwire.record import retention as pruning
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import OpenCard, open_card
@@ -27,9 +29,10 @@ from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMet
 from toolwire.record.faults import translated
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
-from toolwire.record.ownership import prepare
+from toolwire.record.ownership import open_folder, prepare, signature
 from toolwire.record.page import Page
 from toolwire.record.reader import Reader
+from toolwire.record.retention import AuditCut, Keep, Pruned, Retention
 from toolwire.record.rows import (
     Row,
     audit_rows,
@@ -339,6 +342,82 @@ class SqliteStore:
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
         return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
 
+    async def prune(
+        self, retention: Retention, *, dry_run: bool = False, tell: Callable[[str], None] = lambda _: None
+    ) -> Pruned:
+        """Let go of what is too old or too large, a little at a time, so that other processes can go on meanwhile.
+
+        With `dry_run` nothing goes, and what would is counted. Raises StoreError for an audit log that is not whole.
+        """
+        now, pruned = self._clock(), Pruned()
+        await self._prune_turns(retention.turns, now, pruned, dry_run, tell)
+        await self._prune_audit(retention.audit, now, pruned, dry_run, tell)
+        await self._prune_files(retention, now, pruned, dry_run)
+        if not dry_run and any(pruned.counts().values()):
+            await self.audit([AuditRow(now, "pruned", detail=pruned.counts())])
+        return pruned
+
+    async def _prune_turns(
+        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None]
+    ) -> None:
+        old = await self._reader.read(pruning.old_turns, keep, now)
+        for begin in range(0, len(old), pruning.AT_ONCE):
+            some = old[begin : begin + pruning.AT_ONCE]
+            pruned.calls += await self._reader.read(pruning.calls_of, some)
+            if dry_run:
+                pruned.turns += len(some)
+            else:
+                pruned.turns += await self._writer.write(partial(pruning.drop_turns, turn_ids=some, now=now))
+            tell(f"{begin + len(some):,} of {len(old):,} turns")
+
+    async def _prune_audit(
+        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None]
+    ) -> None:
+        upto, head = await self._reader.read(pruning.audit_cut, keep, now)
+        if upto == 0:
+            return
+        count = await self._reader.read(pruning.rows_until, upto)
+        if dry_run:
+            pruned.audit_rows = count
+            return
+        if (broken := (await self.audit_chain()).broken_at) is not None:
+            raise pruning.not_whole(broken)
+        cut = AuditCut(upto, head, now)
+        cut = replace(cut, signature=signature(pruning.CUT, pruning.CUT, cut.content))
+        while gone := await self._writer.write(partial(pruning.cut_audit, cut=cut)):
+            pruned.audit_rows += gone
+            tell(f"{pruned.audit_rows:,} of {count:,} audit rows")
+
+    async def _prune_files(self, retention: Retention, now: float, pruned: Pruned, dry_run: bool) -> None:
+        named, needed = await self._reader.read(pruning.named_bodies)
+        artifacts, logs = self._artifacts.folder, self._artifacts.folder.parent / "logs"
+
+        def work() -> None:
+            bodies = pruning.old_bodies(artifacts, named, needed, retention.bodies, now)
+            files, staging = pruning.old_logs(logs, retention.logs, now), self._artifacts.left_staging(now)
+            pruned.bodies, pruned.body_bytes = len(bodies), sum(path.lstat().st_size for path in bodies)
+            pruned.log_files, pruned.staging_files = len(files), len(staging)
+            if not dry_run:
+                pruning.remove([*bodies, *files, *staging])
+
+        await self._on_files(work)
+
+    async def vacuum(self) -> None:
+        """Give the space of what was pruned back to the disk. Other processes wait while it is done."""
+        await self._reader.read(_vacuum)
+
+    async def backup(self, target: Path, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Copy the store as it is at one moment into a folder, while other processes go on. Raises StoreError.
+
+        The folder must be missing or empty.
+        """
+        if await asyncio.to_thread(lambda: target.exists() and any(target.iterdir())):
+            raise StoreError(f"{target} is not empty; name a folder that does not exist yet")
+        prepared = partial(_prepare_backup, target)
+        await self._on_files(prepared)
+        await self._reader.read(_copy_database, target / "store.db", tell)
+        await self._on_files(partial(pruning.copy_bodies, self._artifacts.folder, target / "artifacts", tell))
+
     async def close_store(self) -> None:
         await asyncio.to_thread(self._close_parts)
 
@@ -398,3 +477,31 @@ def _prepare(connect: Callable[[], sqlite3.Connection], path: Path) -> frozenset
         return reads.owners_in_use(connection)
     finally:
         connection.close()
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    connection.execute("COMMIT")  # the reader has begun a transaction, in which nothing can be vacuumed
+    try:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.execute("BEGIN")
+
+
+def _prepare_backup(target: Path) -> None:
+    prepare(target)
+    os.close(open_folder(target / "artifacts"))
+    os.close(os.open(target / "store.db", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def _copy_database(connection: sqlite3.Connection, target: Path, tell: Callable[[str], None]) -> None:
+    """Copy all pages of one consistent view, by SQLite's own means."""
+    if not isinstance(connection, sqlite3.Connection):
+        raise StoreError("a store on a server is backed up there; only a local store can be copied into a folder")
+    copy = sqlite3.connect(target)
+    try:
+        connection.backup(
+            copy, pages=4096, progress=lambda _, left, total: tell(f"{total - left:,} of {total:,} pages")
+        )
+    finally:
+        copy.close()

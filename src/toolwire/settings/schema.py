@@ -361,6 +361,39 @@ class StoreSettings(Section):
         return self.kind != "memory"
 
 
+class RetentionSettings(Section):
+    turns_days: Annotated[float | None, Unlimited] = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days for which `store prune` leaves ended turns.",
+    )
+    turns_mb: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Megabytes of turns and calls that it leaves."
+    )
+    audit_days: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Days for which it leaves rows of the audit log."
+    )
+    audit_mb: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Megabytes of audit rows that it leaves."
+    )
+    bodies_days: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Days for which it leaves large results."
+    )
+    bodies_mb: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Megabytes of large results that it leaves."
+    )
+    logs_days: Annotated[float | None, Unlimited] = Field(
+        default=7.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days for which it leaves files in logs/; at most 7.",
+    )
+    logs_mb: Annotated[float | None, Unlimited] = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Megabytes of files in logs/ that it leaves."
+    )
+
+
 class BudgetSettings(Section):
     calls: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Calls of one day (UTC).")
     tokens: Annotated[int | None, Unlimited] = Field(default=None, ge=1, description="Tokens of one day (UTC).")
@@ -445,6 +478,7 @@ class Settings(Section):
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
     store: StoreSettings = StoreSettings()
+    retention: RetentionSettings = RetentionSettings()
     budget: BudgetSettings = BudgetSettings()
     approval: ApprovalSettings = ApprovalSettings()
     output: OutputSettings = OutputSettings()

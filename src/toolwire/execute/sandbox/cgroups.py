@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from toolwire.protocol.operations import ExecLimits
 from toolwire.protocol.values import dataclass
 
 PREFIX = "toolwire-"
+SWEEP_S = 600.0
 _CONTROLLERS = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
 _ALL = {True: "max", False: "-1"}
@@ -34,8 +36,10 @@ class Place:
 class Cgroups:
     """Where this process may make groups. `holds` names the limits that are real: memory, pids, cpu, kill."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[Place], sweep_s: float = SWEEP_S) -> None:
         self._places = places
+        self._sweep_s = sweep_s
+        self._swept_at = time.monotonic()
         self.holds = frozenset(name for place in places for name in place.controllers)
         if any((place.unified and _can_kill(place.folder)) or _counts(place) for place in places):
             self.holds |= {"kill"}
@@ -46,18 +50,29 @@ class Cgroups:
         return " and ".join(sorted({"v2" if place.unified else "v1" for place in self._places})) or "none"
 
     @classmethod
-    def here(cls) -> "Cgroups":
-        """What this machine lets this process have; looks by making a group and removing it."""
+    def here(cls, sweep_s: float = SWEEP_S) -> "Cgroups":
+        """What this machine lets this process have; looks by making a group and removing it.
+
+        Groups of processes that died meanwhile are swept every `sweep_s`, when another group is made.
+        """
         found = [place for place in _candidates() if _can_make(place.folder)]
         # A new hierarchy that limits nothing has only its kill to give, and joining it takes the kernel milliseconds.
         needless = any(_counts(place) for place in found)
-        return cls([place for place in found if place.controllers or not needless])
+        return cls([place for place in found if place.controllers or not needless], sweep_s)
 
     def make(self, limits: ExecLimits) -> "Group":
+        self._sweep_sometimes()
         name = own_name()
         group = Group([Place(place.folder / name, place.controllers, place.unified) for place in self._places])
         group.create(limits)
         return group
+
+    def _sweep_sometimes(self) -> None:
+        """A process that lives for days sweeps after those that died meanwhile, in a thread, so that no box waits."""
+        now = time.monotonic()
+        if now - self._swept_at >= self._sweep_s:
+            self._swept_at = now
+            threading.Thread(target=self.sweep, name="toolwire-cgroup-sweep", daemon=True).start()
 
     def sweep(self) -> int:
         """End what a process that is gone has left behind; how many groups that were."""

@@ -1,0 +1,257 @@
+"""What of a store may go: by age and size, for each kind. Nothing goes that is still needed.
+
+Turns that have not ended, threads that were spoken in since, pending approvals and approvals of patterns stay. Sums
+(metrics, budgets) are kept apart from what was summed, so they stay exact. The audit log is cut only at its beginning:
+the number and digest of the last row that goes are signed and stay, so that the rest still proves itself.
+"""
+
+import math
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from toolwire.errors import StoreError
+from toolwire.record.ownership import FOLDER_FLAGS
+from toolwire.record.page import Page
+
+AT_ONCE = 200
+CUT = "audit cut"
+ROWS_AT_ONCE = 5_000
+DAY_S = 86_400.0
+UNNAMED_DAYS = 7.0  # `te` keeps outputs in the same folder for a week
+_ROW_BYTES = 300
+_HANDLES = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+_LOG = re.compile(r"audit-\d{4}-\d\d-\d\d\.jsonl", re.ASCII)
+_SHELF = re.compile(r"[0-9a-f]{2}", re.ASCII)
+_BODY = re.compile(r"[0-9a-f]{62}", re.ASCII)
+
+_TURN_SIZES = """
+    SELECT updated_at, length(opening) + coalesce(length(history), 0) + ?1 +
+           (SELECT coalesce(sum(length(context) + ?1), 0) FROM records WHERE turn_id = turns.id)
+    FROM turns ORDER BY seq DESC
+"""
+_OLD_TURNS = """
+    SELECT id FROM turns t WHERE state = 'ended' AND updated_at < ?1
+        AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn_id = t.id AND a.decided = 0 AND a.expires_at > ?2)
+        AND (thread = '' OR NOT EXISTS (
+            SELECT 1 FROM turns o WHERE o.thread = t.thread AND o.project = t.project
+                AND (o.state <> 'ended' OR o.updated_at >= ?1)))
+    ORDER BY seq
+"""
+_DROP_TURN = (
+    "DELETE FROM records WHERE turn_id = ?1",
+    "DELETE FROM starts WHERE turn_id = ?1",
+    "DELETE FROM lent WHERE root = ?1",
+    "DELETE FROM turns WHERE id = ?1",
+)
+_OPEN = "SELECT id FROM turns WHERE state <> 'ended'"
+_NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How long things of one kind are kept, and how many bytes of them; None is no limit."""
+
+    days: float | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept of turns with their calls, of the audit log, of large bodies and of log files."""
+
+    turns: Keep = Keep()
+    audit: Keep = Keep()
+    bodies: Keep = Keep()
+    logs: Keep = Keep()
+
+
+@dataclass(slots=True)
+class Pruned:
+    """What has gone, or would."""
+
+    turns: int = 0
+    calls: int = 0
+    audit_rows: int = 0
+    bodies: int = 0
+    body_bytes: int = 0
+    log_files: int = 0
+    staging_files: int = 0
+
+    def counts(self) -> dict[str, int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCut:
+    """The last row of the audit log that is no longer kept: its number and digest, signed."""
+
+    seq: int
+    head: str
+    at: float
+    signature: str = ""
+
+    @property
+    def content(self) -> bytes:
+        return f"{self.seq}\n{self.head}\n{self.at!r}".encode()
+
+
+def old_turns(connection: sqlite3.Connection, keep: Keep, now: float) -> list[str]:
+    """The turns that may go, oldest first."""
+    cutoff = max(_before(keep, now), _size_cutoff(connection.execute(_TURN_SIZES, (_ROW_BYTES,)), keep.max_bytes))
+    if cutoff == -math.inf:
+        return []
+    return [turn_id for (turn_id,) in connection.execute(_OLD_TURNS, (cutoff, now))]
+
+
+def calls_of(connection: sqlite3.Connection, turn_ids: Sequence[str]) -> int:
+    counted = "SELECT count(*) FROM records WHERE turn_id = ? AND schema_name = 'tool.call'"
+    return sum(connection.execute(counted, (turn_id,)).fetchone()[0] for turn_id in turn_ids)
+
+
+def drop_turns(page: Page, turn_ids: Sequence[str], now: float) -> int:
+    """Drop turns with all that belongs to them, unless they are open again; how many went."""
+    dropped = 0
+    page.flush()
+    for turn_id in turn_ids:
+        kept = page.connection.execute("SELECT state FROM turns WHERE id = ?", (turn_id,)).fetchone()
+        if kept != ("ended",):
+            continue
+        for statement in _DROP_TURN:
+            page.connection.execute(statement, (turn_id,))
+        page.connection.execute("DELETE FROM approvals WHERE turn_id = ? AND stands_until <= ?", (turn_id, now))
+        page.known.turns.pop(turn_id, None)
+        page.known.here.discard(turn_id)
+        dropped += 1
+    return dropped
+
+
+def audit_cut(connection: sqlite3.Connection, keep: Keep, now: float) -> tuple[int, str]:
+    """The number and digest of the last audit row that may go; 0 if none. The newest row always stays."""
+    newest = connection.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()[0]
+    cutoff = _before(keep, now)
+    young = connection.execute("SELECT seq FROM audit WHERE at >= ? ORDER BY seq LIMIT 1", (cutoff,)).fetchone()
+    by_age = 0 if cutoff == -math.inf else (young[0] - 1 if young else newest)
+    sizes = connection.execute("SELECT seq, length(detail) + ? FROM audit ORDER BY seq DESC", (_ROW_BYTES,))
+    by_size = _size_cutoff(sizes, keep.max_bytes, inclusive=False)
+    first_open = connection.execute(f"SELECT min(seq) FROM audit WHERE turn_id IN ({_OPEN})").fetchone()[0]  # noqa: S608
+    upto = min(int(max(by_age, by_size, 0)), newest - 1, newest if first_open is None else first_open - 1)
+    row = connection.execute("SELECT chain FROM audit WHERE seq = ?", (upto,)).fetchone()
+    return (upto, row[0]) if row else (0, "")
+
+
+def newest_cut(connection: sqlite3.Connection) -> AuditCut | None:
+    row = connection.execute("SELECT seq, head, at, signature FROM audit_cuts ORDER BY seq DESC LIMIT 1").fetchone()
+    return AuditCut(*row) if row else None
+
+
+def rows_until(connection: sqlite3.Connection, upto: int) -> int:
+    return int(connection.execute("SELECT count(*) FROM audit WHERE seq <= ?", (upto,)).fetchone()[0])
+
+
+def cut_audit(page: Page, cut: AuditCut) -> int:
+    """Keep where the log is cut, and drop some of the rows before; how many went. Asked again until none do."""
+    page.connection.execute(
+        "INSERT OR IGNORE INTO audit_cuts VALUES (?, ?, ?, ?)", (cut.seq, cut.head, cut.at, cut.signature)
+    )
+    gone = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE seq <= ? ORDER BY seq LIMIT ?)"
+    return page.connection.execute(gone, (cut.seq, ROWS_AT_ONCE)).rowcount
+
+
+def named_bodies(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
+    """The digests of the bodies that results name, and of those that open turns name."""
+    everywhere = {digest for (context,) in connection.execute(_NAMING) for digest in _HANDLES.findall(context)}
+    still = connection.execute(f"{_NAMING} AND turn_id IN ({_OPEN})")
+    return everywhere, {digest for (context,) in still for digest in _HANDLES.findall(context)}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    at: float
+    size: int
+
+
+def old_bodies(folder: Path, named: set[str], needed: set[str], keep: Keep, now: float) -> list[Path]:
+    """The bodies that may go: those that are too old or too many, and those that no result names."""
+    files = [one for one in _files(folder.glob("??/*")) if _BODY.fullmatch(one.path.name)]
+    unnamed = [
+        one for one in files if _digest(one.path) not in named and one.at < now - UNNAMED_DAYS * DAY_S
+    ]  # one that was just kept is named in a moment
+    gone = {one.path for one in unnamed}
+    others = [one for one in files if one.path not in gone and _digest(one.path) not in needed]
+    return [*(one.path for one in unnamed), *_beyond(others, keep, now)]
+
+
+def old_logs(folder: Path, keep: Keep, now: float) -> list[Path]:
+    """The log files that may go. The newest one always stays."""
+    files = sorted((one for one in _files(folder.glob("*.jsonl")) if _LOG.fullmatch(one.path.name)), key=_name)
+    return _beyond(files[:-1], keep, now)
+
+
+def remove(paths: Iterable[Path]) -> tuple[int, int]:
+    """Remove files; how many there were, and how many bytes."""
+    removed = total = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size = path.lstat().st_size
+            path.unlink()
+            removed, total = removed + 1, total + size
+    return removed, total
+
+
+def copy_bodies(source: Path, target: Path, tell: Callable[[str], None]) -> None:
+    """Copy all bodies into another folder of bodies. No link is followed."""
+    for shelf in sorted(path for path in source.glob("??") if _SHELF.fullmatch(path.name)):
+        os.close(os.open(shelf, FOLDER_FLAGS))
+        (target / shelf.name).mkdir(mode=0o700, exist_ok=True)
+        for file in _files(shelf.iterdir()):
+            (target / shelf.name / file.path.name).write_bytes(file.path.read_bytes())
+        tell(f"copied artifacts/{shelf.name}")
+
+
+def not_whole(row: int) -> StoreError:
+    return StoreError(f"row {row} of the audit log does not fit the rows before it; a broken log is not pruned")
+
+
+def _before(keep: Keep, now: float) -> float:
+    return -math.inf if keep.days is None else now - keep.days * DAY_S
+
+
+def _size_cutoff(newest_first: Iterable[tuple[float, int]], max_bytes: int | None, *, inclusive: bool = True) -> float:
+    """The place (a time or a number) of the newest thing that is beyond so many bytes; with `inclusive` just above."""
+    total = 0
+    if max_bytes is not None:
+        for place, size in newest_first:
+            total += size
+            if total > max_bytes:
+                return math.nextafter(place, math.inf) if inclusive else place
+    return -math.inf
+
+
+def _beyond(files: Sequence[_File], keep: Keep, now: float) -> list[Path]:
+    cutoff, total, gone = _before(keep, now), 0, []
+    for one in sorted(files, key=lambda file: file.at, reverse=True):
+        total += one.size
+        if one.at < cutoff or (keep.max_bytes is not None and total > keep.max_bytes):
+            gone.append(one.path)
+    return gone
+
+
+def _files(paths: Iterable[Path]) -> Iterator[_File]:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            about = path.lstat()
+            yield _File(path, about.st_mtime, about.st_size)
+
+
+def _digest(path: Path) -> str:
+    return path.parent.name + path.name
+
+
+def _name(file: _File) -> str:
+    return file.path.name
