@@ -137,10 +137,17 @@ def test_a_module_of_tools_that_cannot_be_imported_is_named(stage: Stage) -> Non
     assert (ran.code, "SystemExit" in ran.err) == (Exit.USAGE, True)
 
 
+ODD = """
+from toolwire import Tool
+from toolwire.protocol.values import changed
+odd = changed(Tool("odd", "Odd."), description=5)
+"""
+
+
 def test_an_error_of_our_own_is_one_sentence_and_its_traceback_is_kept(stage: Stage) -> None:
     """The tool's description is no text, which no definition allows: a bug, as far as the command can tell."""
     stage.settings('[tools]\nmodules = ["mine:odd"]\n')
-    stage.module("mine", "from toolwire import Tool\nodd = Tool('odd', 5, {'type': 'object', 'properties': {}})\n")
+    stage.module("mine", ODD)
     ran = stage.run("tools", "list")
     assert ran.code == Exit.UNEXPECTED
     assert "Traceback" not in ran.err

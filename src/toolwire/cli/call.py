@@ -1,7 +1,9 @@
 """`toolwire call` and `toolwire preflight`: one tool, without a model."""
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -12,6 +14,7 @@ from toolwire.cli.elsewhere import where_to_find
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.exits import Exit
 from toolwire.cli.ids import turn_meant
+from toolwire.cli.missing_flags import RULES, missing_flags, missing_sentence
 from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, require_needed, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
@@ -27,6 +30,8 @@ from toolwire.errors import SettingsError, Suspended
 from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
+_ENVELOPE = re.compile(r"\A# TE_BEGIN_META (\w+)\n.*\n# TE_END_META \1\n")
+_ADVICE = re.compile(r" (Available|Use what is offered|Explain this|Did you mean|Choose one)\b.*", re.DOTALL)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
 NameOrTurn = Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name. With --resume: a turn's id.")]
@@ -68,16 +73,29 @@ def call(
         except Suspended as waits:
             line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
+    flags = {} if result.ok or resume else _missing(place, result, name or "", Granted(allow or [], yes))
     if as_json:
         screen.json(result_object(result))
     else:
-        _show(screen, result)
+        _show(screen, result, is_cured=bool(flags))
+        if flags:
+            given = {"--args": args, **said}
+            screen.tell(missing_sentence(name or "", pairs or [], given, flags), "yellow")
     if result.ok:
         return Exit.DONE
     if result.error is None or result.error.detail != {"rule": "exists"}:
         return Exit.FAILED
-    tell_where(screen, place, wanted.name or "")
+    if not flags:
+        tell_where(screen, place, wanted.name or "")
     return Exit.NOT_FOUND
+
+
+def _missing(place: Place, result: ToolResult, name: str, granted: Granted) -> dict[str, Any]:
+    rule = result.error.detail.get("rule") if result.error and result.error.detail else ""
+    if rule not in RULES:
+        return {}
+    toolbox = toolbox_of(place)
+    return missing_flags(place, toolbox, grant_of(place, granted, toolbox), name)
 
 
 def preflight(
@@ -108,7 +126,11 @@ def preflight(
             screen.say(f"{found['rule']:<12}  {found['message']}")
     else:
         screen.say(f"Nothing stands in the way of {name}.", "green")
-    if case.call.name not in case.toolbox:
+    flags = missing_flags(place, case.toolbox, case.grant, name)
+    if flags and not as_json:
+        given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+        screen.tell(missing_sentence(name, pairs or [], given, flags), "yellow")
+    elif case.call.name not in case.toolbox:
         tell_where(screen, place, name)
     return Exit.FAILED if issues else Exit.DONE
 
@@ -219,13 +241,28 @@ async def _called(
                 return await wanted.of(agent)
 
 
-def _show(screen: Screen, result: ToolResult) -> None:
-    if result.ok:
-        screen.say(result.text)
+def _show(screen: Screen, result: ToolResult, *, is_cured: bool) -> None:
+    ran = result.structured if isinstance(result.structured, Mapping) else {}
+    if isinstance(ran.get("stdout"), str) and isinstance(ran.get("stderr"), str):
+        _show_streams(screen, ran)
+    elif result.ok:
+        screen.say(_ENVELOPE.sub("", result.text))
     else:
-        screen.tell(result.text, "red")
+        # What follows the first sentence of a refusal is advice to a model.
+        screen.tell(_ADVICE.sub("", result.text) if is_cured else _ENVELOPE.sub("", result.text), "red")
     code = f" ({result.error.code})" if result.error else ""
-    screen.tell(f"{result.status}{code} in {duration(result.elapsed_ms)} · {result.call_id}", "dim")
+    ended = f"exit code {ran['exit_code']} · " if ran.get("exit_code") else ""
+    screen.tell(f"{ended}{result.status}{code} in {duration(result.elapsed_ms)} · {result.call_id}", "dim")
+
+
+def _show_streams(screen: Screen, ran: Mapping[str, Any]) -> None:
+    """What a command wrote, each stream where it belongs."""
+    if out := ran["stdout"].removesuffix("\n"):
+        screen.say(out)
+    if err := ran["stderr"].removesuffix("\n"):
+        screen.tell(err)
+    for note in ran.get("notes") or ():
+        screen.tell(str(note), "yellow")
 
 
 def _issue_object(issue: Issue) -> dict[str, Any]:

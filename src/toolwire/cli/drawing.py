@@ -37,7 +37,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], right: 
     """Columns that line up; the last one takes the rest of the line."""
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for heading in headings:
-        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+        # Names stay whole, so that they can be copied; the last column takes what is left of the line.
+        whole = heading == headings[0] and len(headings) > 1
+        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
     return made

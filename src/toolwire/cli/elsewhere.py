@@ -1,8 +1,10 @@
 """Where a tool that is not there could come from, for the one who types."""
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from toolwire.cli.opening import Place, own_tools_of, workplace_of
+from toolwire.toolbox.built_in import BUILT_IN
 from toolwire.toolbox.outfits import OUTFITS
 
 if TYPE_CHECKING:
@@ -25,4 +27,5 @@ def where_to_find(place: Place, name: str) -> str:
     for group, tools in OUTFITS.items():
         if any(tool.name == name for tool in tools(given)):
             return f"{name} is in the group {group}: add --tools {group}, or name it in tools.groups."
-    return ""
+    near = get_close_matches(name[:40], BUILT_IN, 1, 0.7)
+    return f"Did you mean {near[0]}? `toolwire tools list` shows the groups of tools." if near else ""

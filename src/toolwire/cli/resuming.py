@@ -23,7 +23,7 @@ _WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
 
 def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
     """The command that goes on with a turn, with these flags as far as they were given."""
-    return shlex.join(["toolwire", verb, "--resume", turn_id, *_words(flags)])
+    return shlex.join(["toolwire", verb, "--resume", turn_id, *flag_words(flags)])
 
 
 def resume_command_of(turn: Turn, now: Grant, home: str | None = None) -> str:
@@ -47,7 +47,7 @@ def kept_flags(flags: Mapping[str, Any]) -> tuple[str, ...]:
     for flag in _PATHS & kept.keys():
         kept[flag] = _absolute(kept[flag])
     return tuple(
-        _words({flag: value for flag, value in kept.items() if not (flag == "--base-url" and "@" in (value or ""))})
+        flag_words({flag: value for flag, value in kept.items() if not (flag == "--base-url" and "@" in (value or ""))})
     )
 
 
@@ -64,11 +64,12 @@ def named_project(project: str) -> str | None:
 
 def project_words(project: str, home: str | None = None) -> str:
     """The flags that say which project a command is about, and where its record lies; none for the usual ones."""
-    words = shlex.join(_words({"--project": named_project(project), "--home": home}))
+    words = shlex.join(flag_words({"--project": named_project(project), "--home": home}))
     return f" {words}" if words else ""
 
 
-def _words(flags: Mapping[str, Any]) -> Iterator[str]:
+def flag_words(flags: Mapping[str, Any]) -> Iterator[str]:
+    """Flags as they are typed, as far as they have a value."""
     for flag, value in flags.items():
         if value is True:
             yield flag

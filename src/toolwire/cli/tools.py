@@ -12,6 +12,7 @@ from toolwire.cli.door import Command
 from toolwire.cli.elsewhere import where_to_find, withheld_tools
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
+from toolwire.cli.missing_flags import groups_with_tools
 from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, toolbox_of
 from toolwire.cli.options import Allow, AsJson, Groups, NoColor, Tier
 from toolwire.cli.plain import plain, tool_object
@@ -32,6 +33,7 @@ from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.toolbox.skills import read_skill
 
+_NARROW = 90
 _TIER_STYLES = {"crawl": "green", "walk": "yellow", "run": "red"}
 _OF_THE_OFFER = {"offered", "tier", "permissions"}
 
@@ -40,7 +42,7 @@ class _ListsByDefault(Group):
     """`toolwire tools` alone means `toolwire tools list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        plain_flag = bool(args) and args[0].startswith("-") and args[0] != "--help"
+        plain_flag = bool(args) and args[0].startswith("-") and args[0] not in ("-h", "--help")
         return super().parse_args(ctx, ["list", *args] if not args or plain_flag else args)
 
 
@@ -58,7 +60,7 @@ def list_tools(
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
-    """List all tools: which are offered, and why the others are not."""
+    """List the tools here: which are offered, why the others are not, and the groups that hold more."""
     place = here({"grant.tier": tier, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
@@ -72,6 +74,7 @@ def list_tools(
         screen.json([{**tool_object(tool), **_offer_object(reason)} for tool, reason in listed])
     else:
         _show_catalogue(screen, listed)
+        _show_groups(screen, place, {tool.name for tool, _ in listed})
     for reason in place.skills.now().broken.values():
         screen.tell(f"A skill cannot be read. {reason}", "yellow")
     return Exit.DONE
@@ -206,7 +209,39 @@ def _offer_object(withheld: str) -> dict[str, Any]:
     return {"offered": not withheld, "why_not": withheld}
 
 
+def _show_groups(screen: Screen, place: Place, listed: set[str]) -> None:
+    """The groups of built-in tools that are not listed yet, and how to get them."""
+    others = {
+        group: [tool.name for tool in found if tool.name not in listed]
+        for group, found in groups_with_tools(place).items()
+    }
+    left = {group: ", ".join(names) for group, names in others.items() if names}
+    if not left:
+        return
+    count = len({name for names in others.values() for name in names})
+    screen.out.print()
+    screen.prose(
+        f"{count} more built-in tools are in groups. Add some with --tools (e.g. --tools coding,shell; desktop for "
+        "most, all for every one), or for good with tools.groups in toolwire.toml:",
+        "dim",
+    )
+    screen.table(("group", "tools"), [(Text(group, "bold"), names) for group, names in left.items()])
+
+
+def _show_narrow(screen: Screen, listed: list[tuple[Tool, str]]) -> None:
+    """Two lines for each tool, where columns would break every word."""
+    for tool, reason in listed:
+        tier = tool.tier.name.lower()
+        offered = Text(f"no: {reason}", "red") if reason else Text("offered", "green")
+        name = Text(clean(tool.name), "dim" if reason else "bold")
+        screen.out.print(Text.assemble(name, "  ", (tier, _TIER_STYLES[tier]), "  ", offered))
+        screen.out.print(Text(f"  {one_line(tool.description.partition('. ')[0], 100)}", "dim"))
+
+
 def _show_catalogue(screen: Screen, listed: list[tuple[Tool, str]]) -> None:
+    if screen.streams and screen.out.width < _NARROW:
+        _show_narrow(screen, listed)
+        return
     rows = []
     for tool, reason in listed:
         tier = tool.tier.name.lower()

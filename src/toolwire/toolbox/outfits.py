@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from toolwire.define.nearest import nearest
 from toolwire.errors import SettingsError
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import dataclass
@@ -62,9 +62,12 @@ def tools_of(groups: Iterable[str], place: Workplace) -> tuple[Tool, ...]:
     found: dict[str, Tool] = {}
     for name in groups:
         if name not in OUTFITS:
-            near = nearest(name, OUTFITS)
-            advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(OUTFITS)}."
-            raise SettingsError(f"tools.groups names groups of tools; there is no {name!r}; {advice}")
+            near = get_close_matches(name[:40], OUTFITS, 1, 0.75)
+            advice = f"did you mean {near[0]}? There are" if near else "there are"
+            known = ", ".join(OUTFITS)
+            raise SettingsError(
+                f"--tools and tools.groups name groups of tools; there is no {name[:80]!r}; {advice} {known}"
+            )
         for tool in OUTFITS[name](place):
             found.setdefault(tool.name, tool)
     return tuple(found.values())
