@@ -7,9 +7,6 @@ of the folder may change that back, so it is done before tidying is given up.
 import os
 import stat
 from pathlib import Path
-from secrets import token_hex
-
-from toolwire.protocol.obeyed import HELD_BACK
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -93,24 +90,6 @@ def names_beneath(root: int, path: str) -> list[str]:
         return sorted(os.listdir(listed))  # noqa: PTH208 - by descriptor
     finally:
         os.close(listed)
-
-
-def move_aside(root: int, path: str) -> str:
-    """Give what lies at a path another name beside it, so that no program finds it; its new path. Raises OSError."""
-    folder, _, name = path.rpartition("/")
-    aside = f"{name}.{HELD_BACK}-{token_hex(4)}"
-    opened = open_folder(root, folder)
-    if opened is None:
-        raise FileNotFoundError(path)
-    try:
-        try:
-            os.rename(name, aside, src_dir_fd=opened, dst_dir_fd=opened)
-        except PermissionError:
-            unlock(opened)
-            os.rename(name, aside, src_dir_fd=opened, dst_dir_fd=opened)
-    finally:
-        os.close(opened)
-    return f"{folder}/{aside}" if folder else aside
 
 
 def remove_beneath(root: int, path: str) -> None:

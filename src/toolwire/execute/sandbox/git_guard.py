@@ -17,13 +17,13 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import git_links
 from toolwire.execute.sandbox.beneath import (
     lstat_beneath,
-    move_aside,
     names_beneath,
     read_beneath,
     write_beneath,
 )
 from toolwire.execute.sandbox.git_settings import Obeyed, Repository, Setting, obeyed_by_git, parse_settings
 from toolwire.execute.sandbox.git_state import unsafe_steps
+from toolwire.execute.sandbox.held_back import move_aside
 from toolwire.execute.sandbox.nested import find_submodules, git_folder_at, inside, is_bare_workspace
 from toolwire.protocol.obeyed import HELD_BACK
 from toolwire.protocol.values import dataclass
@@ -130,7 +130,8 @@ class GitGuard:
 
     def _hold_back(self, path: str, reason: str, then: Callable[[], None] | None = None) -> None:
         try:
-            aside = move_aside(self.root, path) if lstat_beneath(self.root, path) is not None else ""
+            held = move_aside(self.root, path)
+            aside = held.lies_at if held is not None else ""
             if then is not None:
                 then()
         except OSError as error:

@@ -9,9 +9,11 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from secrets import token_hex
 
-from toolwire.execute.sandbox.obeyed_scan import make_accessible
+from toolwire.execute.sandbox.beneath import open_folder as reach_folder
+from toolwire.execute.sandbox.beneath import unlock
 from toolwire.protocol.obeyed import HELD_BACK
 from toolwire.protocol.values import dataclass
 
@@ -32,18 +34,22 @@ class HeldBack:
 def move_aside(root: int, path: str) -> HeldBack | None:
     """Move a name of the workspace aside; None if it is gone meanwhile. Follows no link. Raises OSError."""
     above, _, name = path.rpartition("/")
-    try:
-        folder = open_folder(root, above)
-    except (FileNotFoundError, NotADirectoryError):
+    folder = reach_folder(root, above)
+    if folder is None:
         return None
     aside = f"{name}.{HELD_BACK}-{token_hex(4)}"
     try:
-        _rename(root, above, folder, name, aside)
+        _rename(folder, name, aside)
     except FileNotFoundError:
         return None
     finally:
         os.close(folder)
     return HeldBack(path, f"{above}/{aside}" if above else aside)
+
+
+def is_held_back(name: str) -> bool:
+    """Whether a name is one that something was moved to. In `.github` such a name would otherwise count as new."""
+    return _NAMED.match(name) is not None
 
 
 def release(root: int, lies_at: str) -> HeldBack:
@@ -110,16 +116,16 @@ def restore_link(root: int, path: str, target: str) -> None:
             os.close(folder)
 
 
-def _rename(root: int, above: str, folder: int, name: str, aside: str) -> None:
+def _rename(folder: int, name: str, aside: str) -> None:
     try:
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
     except PermissionError:
         mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        make_accessible(root, above)
+        unlock(folder)
         try:
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
-            os.fchmod(folder, mode)
+            Path(f"/proc/self/fd/{folder}").chmod(mode)
 
 
 def _is_there(folder: int, name: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import field
 from time import monotonic
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, unsafe_in
-from toolwire.execute.sandbox.held_back import HeldBack, move_aside, restore_link
+from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside, restore_link
 from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
 from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
@@ -160,7 +160,7 @@ class NameWatch:
 def _is_exempt(one: Sighting) -> bool:
     """Repositories are judged by what lies in them. Our own folder is refused where it was not made by us."""
     name = one.path.rpartition("/")[2]
-    return name in _UNMOVED or is_own_state(name)
+    return name in _UNMOVED or is_own_state(name) or is_held_back(name)
 
 
 def _repositories(found: Scan) -> list[Sighting]:
