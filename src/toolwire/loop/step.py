@@ -42,7 +42,7 @@ _after_results = changing(
 )
 _PROGRESS = (Status.SUCCESS, Status.PARTIAL)
 _MOST_PROBLEMS = 64
-_MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned"}
+_MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned", "unclear"}
 
 
 @quick

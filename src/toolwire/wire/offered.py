@@ -114,6 +114,8 @@ class Offered:
         found = self.by_name.get(name)
         if found is not None or not name:
             return found
+        if "<|" in name:  # gpt-oss: a channel marker behind the name
+            return self.get(name.partition("<|")[0])
         for prefix in _PREFIXES:
             if name.startswith(prefix):
                 return self.get(name[len(prefix) :])

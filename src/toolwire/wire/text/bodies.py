@@ -21,6 +21,7 @@ _BETWEEN = re.compile(r"[\s,;]*+")
 _TOO_MANY = re.compile(r"[\s}\]]*+")
 _NAME_THEN_JSON = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s*+(?:```(?:json)?\s*+)?(?=\{)")
 _LIST_OF_CALLS = re.compile(r"\[\s*+(?:print\()?[^\W\d][\w.-]{0,127}\s{0,8}\(")
+_WRAPPER = re.compile(r"""\{\s*+["'](?:tool_calls?|function_calls?|calls|actions)["']\s*+:\s*+(?=\{)""")
 _HEAD_SO_FAR = re.compile(r"\s*+(?:[\w<\[`:][^\s{]{0,219}+(?:[ \t]<[^\s{]{0,160}+)?(?:\n\s*+`{0,3}+\w{0,8}+\s*+)?)?\Z")
 _LONGEST_HEAD = 400
 _NESTING = 4
@@ -147,7 +148,14 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
             return Step(exact.end, [found])
     step = Step(pos)
     at = pos
-    while at < scan.end and scan.text[at] in "{[\"'“" and scan.spend(_PER_VALUE) and len(step.found) < MAX_CALLS:
+    while (
+        at < scan.end
+        and _opens_value(scan, at, first=at == pos)
+        and scan.spend(_PER_VALUE)
+        and len(step.found) < MAX_CALLS
+    ):
+        if exact is None and (glued := _read_glued(scan, at, slug, closes, weak=weak)) is not None:
+            return glued
         value = exact or read_value(scan, at, closes)
         exact = None
         entries = entries_in(_unwrapped(value.value), scan.offered) if value is not None else None
@@ -166,6 +174,26 @@ def read_json(scan: Scan, pos: int, slug: str, closes: tuple[str, ...], *, weak:
         between = _BETWEEN.match(scan.text, step.end, scan.end)
         at = between.end() if between else step.end
     return step if step.end > pos else None
+
+
+def _opens_value(scan: Scan, at: int, *, first: bool) -> bool:
+    """Whether a value begins here. Behind the first one, a quotation mark without a bracket closes a quotation."""
+    if scan.text[at] in "{[":
+        return True
+    return scan.text[at] in "\"'“" and (first or scan.at(at + 1, "{") or scan.at(at + 1, "["))
+
+
+def _read_glued(scan: Scan, at: int, slug: str, closes: tuple[str, ...], *, weak: bool) -> Step | None:
+    """`{"tool_call": {…}{…}}`: several calls one after the other where one value should stand."""
+    wrapper = _WRAPPER.match(scan.text, at, scan.end)
+    first = read_value(scan, wrapper.end()) if wrapper is not None else None
+    if first is None or isinstance(first.value, PartObject) or not scan.at(scan.space(first.end), "{"):
+        return None
+    step = read_json(scan, wrapper.end(), slug, closes, weak=weak) if wrapper is not None else None
+    if step is None or step.cut or not scan.at(scan.space(step.end), "}"):
+        return step if step is not None and not weak and not step.cut else None
+    step.end = scan.space(step.end) + 1
+    return step
 
 
 def _is_closed(scan: Scan, at: int) -> bool:

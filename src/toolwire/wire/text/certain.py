@@ -12,8 +12,9 @@ from toolwire.wire.text.triggers import end_of_turn, triggers
 _BEGINNINGS = PREFIXES | {token[:size] for token in END_OF_TURN for size in range(1, len(token))}
 _FIRST_CHARACTERS = frozenset(beginning[0] for beginning in _BEGINNINGS)
 _REACH = 400
-_FOLLOWS = re.compile(r"(?:`{1,3}|✿.{0,8}|[^\W\d][\w.-]{0,63})\Z")
-_LABELS = ("Thought:", "Action:", "Final Answer:", "Observation:", "Call:", "**Thought:", "**Action:")
+_FOLLOWS = re.compile(r"(?:`{1,3}|✿.{0,8}|[^\W\d][\w.-]{0,63}(?:[ \t]\d{0,3})?)\Z")
+_LABELS = ("Thought", "Action", "Final Answer", "Observation", "Call")
+_NUMBERED = re.compile(rf"(?:\*\*)?(?:{'|'.join(_LABELS)})[ \t]?\d{{0,3}}[ \t]?[*_]{{0,2}}\Z")
 _LONGEST_NAME = 130
 
 
@@ -48,9 +49,14 @@ def certain_until(text: str, at: int, offered: Offered, *, fresh: bool) -> int:
     if line < 0:
         return stop
     word = text[line:].lstrip(" \t")
-    if word and (_may_name(word, offered) or any(label.startswith(word) for label in _LABELS)):
+    if word and (_may_name(word, offered) or _may_label(word)):
         return min(stop, line)
     return stop
+
+
+def _may_label(word: str) -> bool:
+    bare = word.removeprefix("**") if len(word) > 2 else word.lstrip("*")
+    return any(label.startswith(bare) for label in _LABELS) or _NUMBERED.match(word) is not None
 
 
 def _may_name(word: str, offered: Offered) -> bool:

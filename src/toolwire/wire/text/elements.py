@@ -174,11 +174,13 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     if not fields.keys() <= offer.properties.keys() or (offer.misspelled and not fields):
         return None
     if not scan.at(at, close):
-        if at >= scan.end and not fields and not offer.required:
+        if at >= scan.end and not fields and (scan.cut or not offer.required):
             return scan.cut_inside(f"a call of {offer.name!r} has neither arguments nor an end")
         if at < scan.end or scan.cut or not offer.required <= fields.keys():
             partial = at >= scan.end or (scan.at(at, "<") and scan.end - at < 60 and scan.find(">", at) < 0)
-            return scan.cut_inside(f"a call of {offer.name!r} was cut off") if partial and fields else None
+            return (
+                scan.cut_inside(f"a call of {offer.name!r} was cut off") if partial and (fields or scan.cut) else None
+            )
         close = ""
     arguments = {
         key: typed_text(trimmed(text) if text.startswith("\n") else text, key, offer) for key, text in fields.items()

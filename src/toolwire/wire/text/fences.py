@@ -4,28 +4,28 @@ import re
 from collections.abc import Callable
 
 from toolwire.wire.text.bodies import Opener, read_json
+from toolwire.wire.text.labels import LABEL, read_label
 from toolwire.wire.text.marks import FENCE, Envelope
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 
-_MARKED = frozenset({"tool_call", "tool_calls", "tool_code", "tool_use", "function_call", "toolcall", "action"})
+_MARKED = frozenset(
+    {"tool_call", "tool_calls", "tool_code", "tool_use", "function_call", "toolcall", "action", "tool", "tools"}
+)
 _CLOSES = ("\n```", "```")
 _TOOL_CODE = Envelope("tool_code", (), _CLOSES)
+_FUNCTOOLS = "functools["
+CLOSE = re.compile(r"```(?![\w+-])")
 _ASSIGNED = re.compile(r"[^\W\d]\w{0,63}\s{0,8}=\s{0,8}(?=[^\W\d])")
 _PRINTED = re.compile(r"\s*+print\([^()\n]{0,200}+(?:\)|\Z)")
-_INTENT = 600
-_ILLUSTRATES = re.compile(
-    r"example|such as|like this|for instance|e\.g\.|schema|definition|syntax|template|format|"
-    r"would (?:be|look|write|send|call|use)|could (?:be|write|send|call|use)|you can|you could|looks|shape",
-    re.IGNORECASE,
-)
+_PLAIN = frozenset({"", "json", "json5", "jsonc", "jsonl", "xml", "text", "txt", "plaintext", "python", "py"})
+_CODE = frozenset({"python", "py"})
 
 
-def illustrates(scan: Scan, at: int) -> bool:
-    """Whether the words before a position announce an example rather than an action."""
-    before = (scan.before + scan.text[max(0, at - 160) : at])[-160:].rstrip()
-    paragraph = before[before.rfind("\n\n") + 1 :]
-    return _ILLUSTRATES.search(paragraph) is not None
+def is_code(scan: Scan, at: int) -> bool:
+    """Whether a fence says that it holds a program."""
+    fence = FENCE.match(scan.text, at, scan.end)
+    return fence is not None and fence[1].lower() in _CODE
 
 
 def read_fence(scan: Scan, at: int, opened: Opener) -> Step | None:
@@ -34,16 +34,19 @@ def read_fence(scan: Scan, at: int, opened: Opener) -> Step | None:
     if fence is None:
         return None
     marked = fence[1].lower() in _MARKED
-    step = _read_call(scan, fence.end(), opened, marked=marked)
+    if scan.cut and fence[1] and fence.end() >= scan.end and any(word.startswith(fence[1]) for word in _MARKED):
+        return scan.cut_inside("the text ends where a call begins")
+    known = marked or fence[1].lower() in _PLAIN
+    step = _read_call(scan, fence.end(), opened, marked=marked) if known else None
     if step is not None and step.cut:
         return step
     if step is not None:
         close = scan.space(step.end)
-        closed = scan.at(close, "```")
+        closed = CLOSE.match(scan.text, close, scan.end) is not None
         step.end = close + 3 if closed else step.end
         if scan.text[close : scan.end] in ("`", "``"):
             close = step.end = scan.end
-        if (closed or close >= scan.end) and (marked or _acts(scan, at, step.end)):
+        if closed or close >= scan.end:
             return step
     return _as_text(scan, at, fence.end())
 
@@ -52,14 +55,33 @@ def _read_call(scan: Scan, pos: int, opened: Opener, *, marked: bool) -> Step | 
     at = scan.space(pos)
     if at >= scan.end:
         return None
+    envelopes = _one_after_the_other(scan, at, lambda at: opened(scan, at, 2))
+    if envelopes is not None:
+        return envelopes
     if scan.text[at] in "{[" and not CALL_HEAD.match(scan.text, scan.space(at + 1), scan.end):
         return read_json(scan, at, "fenced_json", _CLOSES, weak=True)
-    if scan.text[at] in "<[":
-        envelopes = _one_after_the_other(scan, at, lambda at: opened(scan, at, 2))
-        return envelopes or (read_call_syntax(scan, at, None) if scan.text[at] == "[" else None)
+    if LABEL.match(scan.text, at, scan.end):
+        return _read_labels(scan, at, opened)
+    if scan.text[at] == "<":
+        return None
     if marked:
         return _one_after_the_other(scan, at, lambda at: _read_code(scan, at), tell=True)
     return read_call_syntax(scan, at, None)
+
+
+def _read_labels(scan: Scan, at: int, opened: Opener) -> Step | None:
+    """Thoughts and an action under their labels. With an observation it is the record of a run."""
+    close = scan.find(_CLOSES[0], at)
+    if scan.find("\nObservation", at, close if close >= 0 else scan.end) >= 0:
+        return None
+    total = Step(at)
+    while (step := read_label(scan, scan.space(total.end), opened)) is not None and step.end > total.end:
+        total.end, total.cut = step.end, step.cut
+        total.reasoning += step.reasoning
+        total.found += step.found
+        if step.found or step.cut:
+            return total
+    return None
 
 
 def _read_code(scan: Scan, at: int) -> Step | None:
@@ -86,14 +108,6 @@ def _one_after_the_other(scan: Scan, at: int, read: Callable[[int], Step | None]
     return total if total.found or total.cut or (tell and total.problems) else None
 
 
-def _acts(scan: Scan, at: int, end: int) -> bool:
-    """A call is what ends the message, after no more than a few words that do not announce an example."""
-    following = scan.space(end)
-    if following < scan.end and not (scan.at(following, "```") or scan.at(following, "Observation")):
-        return False
-    return scan.offset + at <= _INTENT and not illustrates(scan, at)
-
-
 def _as_text(scan: Scan, at: int, body: int) -> Step:
     close = scan.find("\n```", max(at, body - 1))
     close = close + 1 if close >= 0 else scan.find("```", body)
@@ -107,7 +121,10 @@ def may_call(scan: Scan, at: int) -> bool:
     if fence is None or fence[1].lower() in _MARKED:
         return True
     body = scan.space(fence.end())
-    if body >= scan.end or scan.text[body] in "{[<":
+    if body >= scan.end or scan.text[body] in "{[<✿" or LABEL.match(scan.text, body, scan.end):
+        return True
+    word = scan.text[body : min(scan.end, body + len(_FUNCTOOLS))]
+    if _FUNCTOOLS.startswith(word):
         return True
     head = CALL_HEAD.match(scan.text, body, scan.end)
     if head is not None:

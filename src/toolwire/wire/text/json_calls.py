@@ -11,7 +11,7 @@ ARGUMENT_KEYS = (
     "arguments", "parameters", "input", "args", "tool_args", "tool_input", "action_input", "params", "kwargs",
 )  # fmt: skip
 ID_KEYS = ("id", "call_id", "tool_call_id", "toolUseId", "tool_use_id", "requestId", "request_id")
-_LIST_WRAPPERS = ("tool_calls", "tool_uses", "tool_requests", "function_calls", "calls", "actions")
+_LIST_WRAPPERS = ("tool_calls", "tool_uses", "tool_requests", "function_calls", "calls", "actions", "tool_call")
 _OBJECT_WRAPPERS = (
     "function_call",
     "function",
@@ -150,6 +150,8 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
     found, arguments = _arguments_of(value, key, offer)
     if offer is None and name in PARALLEL and isinstance(arguments, dict):
         return entries_in(arguments, offered, depth - 1)
+    if offer is None and name in _NO_TOOL and isinstance(value, PartObject):
+        return Entries([], cut=True, known=True)
     if offer is None and name in _NO_TOOL:
         said = arguments.get("content") if isinstance(arguments, dict) else arguments
         said = value.get("content", said)

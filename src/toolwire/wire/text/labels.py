@@ -12,13 +12,22 @@ from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 from toolwire.wire.values import PartList, PartObject
 
 _STARS = r"[*_ \t]{0,6}"
-LABEL = re.compile(rf"{_STARS}(?P<label>Thought|Action Input|Action|Final Answer|Observation|Call)\s?{_STARS}:{_STARS}")
-_NEXT = re.compile(rf"\n{_STARS}(?:Thought|Action Input|Action|Final Answer|Observation)\s?{_STARS}:")
+_NUMBER = r"(?:[ \t]?\d{1,3})?"
+LABEL = re.compile(
+    rf"{_STARS}(?P<label>Thought|Action Input|Action|Final Answer|Observation|Call){_NUMBER}\s?{_STARS}:{_STARS}"
+)
+_NEXT = re.compile(rf"\n{_STARS}(?:Thought|Action Input|Action|Final Answer|Observation){_NUMBER}\s?{_STARS}:")
 _LABEL_ENDS = tuple(f"\n{stars}{label}" for stars in ("", "**") for label in ("Thought", "Action", "Final", "Observ"))
 _ACTION_NAME = re.compile(r"[`\"' \t]*+(?P<name>[^\W\d][\w.-]{0,127})[`\"' \t]*+")
 _AFTER_ACTION = ("Observation", "Thought", "Final Answer")
-_INPUT = re.compile(rf"\s*+{_STARS}Action Input\s?{_STARS}:{_STARS}")
+_INPUT = re.compile(rf"\s*+{_STARS}Action Input{_NUMBER}\s?{_STARS}:{_STARS}")
+_NO_ACTION = re.compile(
+    rf"[`\"'(\[ \t]*+(?i:none|n/?a|nil|null|-+|nothing|no(?:\s(?:further\s|more\s|tool\s)?(?:action|tool|call)s?)?"
+    rf"(?:\s(?:is\s|are\s)?(?:needed|required|necessary))?)[`\"')\].! \t]*+(?=\n|\Z)"
+    rf"(?:\s*+{_STARS}Action Input{_NUMBER}\s?{_STARS}:[^\n]*+)?"
+)
 _BRACKETS = re.compile(r"\[(?P<text>[^\n]*)\][ \t]*(?=\n|\Z)")
+_STOP_WORD = re.compile(r"\s*+Observation\s*+\Z")
 _LONGEST_LABEL = 32
 _REACT = Envelope("react", (), ("\nObservation:", "\n```"))
 _RAVEN = Envelope("nexusraven", (), ("<bot_end>",))
@@ -54,6 +63,11 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
     begin = scan.space(at)
     if scan.at(begin, "```") or scan.at(begin, "{") or scan.at(begin, "["):
         return _observed(scan, read_body(scan, begin, _REACT, opened))
+    nothing = _NO_ACTION.match(scan.text, begin, scan.end)
+    if nothing is not None and scan.offered.get(scan.text[begin : nothing.end()].strip()) is None:
+        return (
+            Step(scan.end, cut=True) if scan.growing and _input_may_come(scan, nothing.end()) else Step(nothing.end())
+        )
     name = _ACTION_NAME.match(scan.text, begin, scan.end)
     offer = scan.offered.get(name["name"]) if name else None
     if name is None or offer is None:
@@ -72,8 +86,12 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
     if given is None:
         if scan.growing and _may_be_label(scan, scan.space(name.end())):
             return scan.cut_inside("the text ends before an action's input")
+        rest = scan.text[name.end() : min(scan.end, name.end() + 80)].strip()
+        if scan.cut and "Action Input".startswith(rest):
+            return scan.cut_inside("an action has no input")
         if scan.space(name.end()) < scan.end and not _NEXT.match(scan.text, name.end(), scan.end):
-            return None if offer.required else _observed(scan, _found(offer, {}, (at, name.end())))
+            alone = not offer.required and scan.at(name.end(), "\n")
+            return _observed(scan, _found(offer, {}, (at, name.end()))) if alone else None
         return _without_input(scan, offer, (at, name.end()))
     return _observed(scan, _read_input(scan, at, offer, given.end()))
 
@@ -81,6 +99,11 @@ def _read_action(scan: Scan, at: int, opened: Opener) -> Step | None:
 def _may_be_label(scan: Scan, at: int) -> bool:
     """Whether the last line so far may still become a label."""
     return scan.end - at < _LONGEST_LABEL and "\n" not in scan.text[at : scan.end]
+
+
+def _input_may_come(scan: Scan, at: int) -> bool:
+    rest = scan.text[at : at + 200].strip()
+    return "Action Input".startswith(rest) or (rest.startswith("Action Input") and "\n" not in rest)
 
 
 def _without_input(scan: Scan, offer: Offer, span: tuple[int, int]) -> Step | None:
@@ -130,7 +153,7 @@ def _observed(scan: Scan, step: Step | None) -> Step | None:
     if step is None or step.cut:
         return step
     label = LABEL.match(scan.text, scan.space(step.end), scan.end)
-    if label is not None and label["label"] == "Observation":
+    if (label is not None and label["label"] == "Observation") or _STOP_WORD.match(scan.text, step.end, scan.end):
         step.end = scan.end
     return step
 

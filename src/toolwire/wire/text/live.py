@@ -16,13 +16,12 @@ from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.labels import read_start, start_undecided
 from toolwire.wire.text.openers import opened
 from toolwire.wire.text.reading import Pass
-from toolwire.wire.text.scan import ATTEMPT, MAX_CALLS, Flow, Scan, Step
+from toolwire.wire.text.scan import ATTEMPT, CONTEXT, MAX_CALLS, Flow, Scan, Step
 from toolwire.wire.text.triggers import triggers
 from toolwire.wire.text.words import FENCE_END, Words, speak
 
 _NEVER = (re.compile("(?!)"), re.compile("(?!)"))
 _HEADER = 256
-_CONTEXT = 160
 _PATIENCE = 12_000
 _CHARACTERS_PER_COIN = 32
 _READ = 20
@@ -65,13 +64,13 @@ class LiveText:
             return self._feed_block(self._block, text)
         if not self._held and self._words is None:
             if self._offset < self._weary_until:
-                self._before, self._fresh = text[-_CONTEXT:], False
+                self._before, self._fresh = text[-CONTEXT:], False
                 self._offset += len(text)
                 return [TextDelta(text)] if text else []
             if self._quiet[self._fresh].match(text):
                 if self._fresh or "\n" in text:
                     self._fresh = _ends_fresh(text, fresh=self._fresh)
-                self._before = (self._before + text)[-_CONTEXT:]
+                self._before = (self._before + text)[-CONTEXT:]
                 self._offset += len(text)
                 return [TextDelta(text)] if text else []
         self._held.append(text)
@@ -102,10 +101,11 @@ class LiveText:
         text = rest = "".join(self._held)
         if self._words is not None:
             rest = self._flow_on(self._words, text, out)
+            self._pass.boundary = self._offset + len(text) - len(rest)
         if self._words is None:
             rest = self._advance(rest, out, len(text) - len(rest))
         consumed = len(text) - len(rest)
-        self._before = (self._before + text[:consumed])[-_CONTEXT:]
+        self._before = (self._before + text[:consumed])[-CONTEXT:]
         self._offset += consumed
         self._held = [rest] if rest else []
         self._size = len(rest)
@@ -136,6 +136,7 @@ class LiveText:
             self._quiet = triggers(self._offered).quiet
             if first is not None:
                 self._take(first, out)
+                self._pass.boundary = scan.offset + first.end
                 at = first.end
         purse = scan.purse = min(scan.purse, self._patience())
         rest = self._go_through(scan, at, out)
@@ -173,6 +174,7 @@ class LiveText:
                 continue
             self._say(text[at:begin], out)
             self._take(step, out)
+            self._pass.boundary = scan.offset + step.end
             at = look = max(step.end, begin + 1)
             fresh = self._fresh = True
             if self._calls >= MAX_CALLS:
@@ -188,7 +190,7 @@ class LiveText:
         """Hold an open block, showing of it what is plain words or arguments."""
         flow = step.flow if step is not None and not step.found else None
         if flow is None and text.startswith("```") and not may_call(Scan(text, self._offered), 0):
-            flow = Flow(begin, (FENCE_END,))
+            flow = Flow(begin, (FENCE_END,), keeps_end=True)
         if flow is not None:
             self._block = None
             return self._flow_on(Words(flow), text[flow.begin - begin :], out)

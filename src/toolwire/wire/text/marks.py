@@ -28,14 +28,14 @@ _MISTRAL = re.compile(
 )
 _DEEPSEEK_SEP = r"<｜tool[▁_ ]sep｜>"
 _DEEPSEEK = re.compile(
-    rf"\s*(?:function\s*{_DEEPSEEK_SEP}\s*)?(?P<name>[\w.-]{{1,128}})\s*(?:{_DEEPSEEK_SEP}\s*)?(?:```(?:json)?\s*)?(?=\{{)"
+    rf"\s*(?:function\s*{_DEEPSEEK_SEP}\s*)?(?P<name>[\w.-]{{1,128}})\s*(?:{_DEEPSEEK_SEP}\s*)?(?:```(?:json)?\s*)?(?=[{{\"])"
 )
 _STEP3 = re.compile(rf"\s*+function\s*+{_DEEPSEEK_SEP}\s*+(?=<)")
 _KIMI = re.compile(
-    r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]{1,128}?)?(?::?\d{1,9})?)\s*<\|tool_call_argument_begin\|>\s*(?=\{)"
+    r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]{1,128}?)?(?::?\d{1,9})?)\s*<\|tool_call_argument_begin\|>\s*(?=[{\"])"
 )
 _SOLAR = re.compile(
-    r"\s*(?P<id>[\w-]{1,64})?\s*<\|tool_call:name\|>\s*(?P<name>[\w.-]{1,128})\s*<\|tool_call:args\|>\s*(?=\{)"
+    r"\s*(?P<id>[\w-]{1,64})?\s*<\|tool_call:name\|>\s*(?P<name>[\w.-]{1,128})\s*<\|tool_call:args\|>\s*(?=[{\"])"
 )
 
 
@@ -125,7 +125,8 @@ SILENT = (
     "<bot_end>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|im_start|>assistant",
     "<｜end▁of▁sentence｜>", "<|tool_calls_end|>", "<|message_sep|>", "<|role_sep|>", "<|end_of_turn|>",
     "<end_of_turn>",
-    "<|END_OF_TURN_TOKEN|>", "<|eom|>", "<|from|>assistant", "<|eot|>", "<|return|>", "<|end|>", "<|call|>",
+    "<|END_OF_TURN_TOKEN|>", "<|eom|>", "<|from|>assistant", "<|from|> assistant", "<|eot|>",
+    "<|return|>", "<|end|>", "<|call|>",
 )  # fmt: skip
 
 ANSWER_TAGS = ("response", "answer")
@@ -133,7 +134,8 @@ ANSWER_TAGS = ("response", "answer")
 END_OF_TURN = (
     "</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
     "<end_of_turn>", "<eos>", "[EOS]", "<|END_OF_TURN_TOKEN|>", "<|return|>", "<|role_end|>", "<|stop|>", "<|eot|>",
-    "<|end_of_turn|>", "<|user|>", "<|observation|>", "[e~[", "<|END_RESPONSE|>", "<|eom|>",
+    "<|end_of_turn|>", "</assistant>", "</longcat_s>", "<seed:eos>", "<turn|>",
+    "<|user|>", "<|observation|>", "[e~[", "<|END_RESPONSE|>", "<|eom|>",
 )  # fmt: skip
 
 
@@ -177,4 +179,5 @@ CLOSERS = tuple(
 CLOSER_PREFIXES = frozenset(closer[:size] for closer in CLOSERS for size in range(1, len(closer)))
 OPENING = re.compile(any_of(opener for envelope in ENVELOPES for opener in envelope.opens))
 CLOSING = re.compile(rf"\s*+(?:{any_of((*CLOSERS, *END_OF_TURN, *SILENT, '```', 'Observation:', '✿RESULT✿'))})")
-AFTER_CALL = re.compile(rf"\s*+(?:{any_of(CLOSERS)})")
+_SPACED = any_of(closer[2:-1] for closer in CLOSERS if closer.startswith("</"))
+AFTER_CALL = re.compile(rf"\s*+(?:{any_of(CLOSERS)}|<\s?/\s?(?:{_SPACED})\s?>)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from toolwire.wire.text.bodies import read_body, read_json, read_named
 from toolwire.wire.text.channels import read_element, read_message, read_next_message
 from toolwire.wire.text.elements import read_children, read_tool_tag
-from toolwire.wire.text.fences import illustrates, read_fence
+from toolwire.wire.text.fences import read_fence
 from toolwire.wire.text.labels import read_qwen_agent, read_recipient
 from toolwire.wire.text.marks import (
     AFTER_CALL,
@@ -16,20 +16,21 @@ from toolwire.wire.text.marks import (
     CLOSERS,
     ENVELOPES,
     LONE_ENDS,
+    OPENING,
     SILENT,
     THOUGHTS,
     Envelope,
     any_of,
 )
 from toolwire.wire.text.minimax import M3, read_m3
-from toolwire.wire.text.scan import Scan, Step
+from toolwire.wire.text.scan import Flow, Scan, Step
 from toolwire.wire.text.tags import read_tag_call
 
 _TAG_CALL = Envelope("tags", (), ("</invoke>",))
 _CLINE = Envelope("cline_xml", ())
 _LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
-_IN_VAIN, _READ_IN_VAIN = 6, 10
+_IN_VAIN = 6
 LONGEST_CLOSER = max(map(len, CLOSERS))
 
 
@@ -49,17 +50,19 @@ Handler = Callable[[Scan, Mark], Step | None]
 def _envelope(envelope: Envelope) -> Handler:
     def read(scan: Scan, mark: Mark) -> Step | None:
         body = mark.after - 1 if mark.text.endswith("s[") else mark.after
-        return _past_closers(scan, read_body(scan, body, envelope, opened, mark.depth))
+        return past_closers(scan, read_body(scan, body, envelope, opened, mark.depth))
 
     return read
 
 
-def _past_closers(scan: Scan, step: Step | None) -> Step | None:
+def past_closers(scan: Scan, step: Step | None) -> Step | None:
+    """The step with the end markers behind its call."""
     if step is not None and not step.cut:
         while (closer := AFTER_CALL.match(scan.text, step.end, scan.end)) is not None:
             step.end = closer.end()
         rest = scan.space(step.end)
-        if scan.end - rest < LONGEST_CLOSER and scan.text[rest : scan.end] in CLOSER_PREFIXES:
+        half = scan.text[rest : scan.end] if scan.end - rest < LONGEST_CLOSER else ""
+        if half in CLOSER_PREFIXES and not (scan.cut and half in PREFIXES):
             step.end = scan.end
     return step
 
@@ -70,9 +73,10 @@ def _tag_call(scan: Scan, mark: Mark) -> Step | None:
         step = read_children(scan, scan.space(mark.after), _TAG_CALL, "</" + mark.text[1:])
     elif step is None and scan.end - mark.after < 300 and scan.find(">", mark.after) < 0:
         step = scan.cut_inside("the text ends inside the tag of a call")
-    return _past_closers(scan, step)
+    return past_closers(scan, step)
 
 
+_LONGEST_TAG = 300
 _ATTRIBUTES = re.compile(r"[^<>]{0,300}>")
 _NAMED = re.compile(r"""\b(?:name|tool|function)\s*+=\s*+["']?([^"'<>\s]{1,128})""")
 
@@ -84,12 +88,13 @@ def _attributed(opener: str) -> Handler:
     def read(scan: Scan, mark: Mark) -> Step | None:
         rest = _ATTRIBUTES.match(scan.text, mark.after, scan.end)
         if rest is None:
-            return None
+            half = scan.cut and scan.end - mark.after < _LONGEST_TAG and scan.find(">", mark.after) < 0
+            return scan.cut_inside("the text ends inside the tag of a call") if half else None
         named = _NAMED.search(rest.group())
         at = scan.space(rest.end())
         if named is not None and scan.offered.get(named[1]) is not None and scan.at(at, "{"):
-            return _past_closers(scan, read_named(scan, mark.at, named[1], at, plain))
-        return _past_closers(scan, read_body(scan, rest.end(), plain, opened, mark.depth))
+            return past_closers(scan, read_named(scan, mark.at, named[1], at, plain))
+        return past_closers(scan, read_body(scan, rest.end(), plain, opened, mark.depth))
 
     return read
 
@@ -111,6 +116,40 @@ def tool_tag(scan: Scan, mark: Mark) -> Step | None:
     return read_tool_tag(scan, mark.at, offer, _CLINE) if offer is not None else None
 
 
+def _langchain(scan: Scan, mark: Mark) -> Step | None:
+    if scan.cut and scan.end - mark.after < _LONGEST_TAG and scan.find("<", mark.after) < 0:
+        return scan.cut_inside("the text ends inside the name of a tool")
+    return past_closers(scan, read_children(scan, mark.at, _LANGCHAIN))
+
+
+def _element(close: str, *, line_start: bool = False) -> Handler:
+    """What is for reading by its markup: a comment, code, a quotation. Without an end it goes on to the end."""
+
+    def read(scan: Scan, mark: Mark) -> Step | None:
+        offer = scan.offered.get(mark.text.strip("<> "))
+        if offer is not None:
+            return tool_tag(scan, mark)
+        if line_start and not _begins_line(scan, mark.at):
+            return None
+        stop = scan.find(close, mark.after)
+        end = stop + len(close) if stop >= 0 else scan.end
+        flow = Flow(mark.at, (close,), keeps_end=True)
+        step = Step(end, content=scan.text[mark.at : end], flow=flow)
+        if stop < 0 and not scan.growing and OPENING.search(scan.text, mark.after, scan.end):
+            step.problems.append(
+                ("unclear", f"a call behind {mark.text.strip()} was not run; to make it, send the call alone")
+            )
+        return step
+
+    return read
+
+
+def _begins_line(scan: Scan, at: int) -> bool:
+    before = (scan.before + scan.text[:at])[-4:] if at < 4 else scan.text[at - 4 : at]
+    return not before[before.rfind("\n") + 1 :].strip(" ")
+
+
+_SHOWN_TAGS = ("pre", "code", "blockquote", "samp", "xmp", "example", "kbd")
 _OPENERS = {opener: envelope for envelope in ENVELOPES for opener in envelope.opens}
 _PLAIN_TAGS = ("<tool_call", "<tool_use", "<function_call", "<tools", "<tool_calls")
 _BARE_KEYS = (
@@ -120,14 +159,8 @@ _BARE_KEYS = (
 
 
 def _inline(scan: Scan, mark: Mark) -> Step | None:
-    """JSON in the middle of a line is a call only where it ends the message and no example was announced."""
-    step = read_json(scan, mark.at, "bare_json", (), weak=True)
-    if step is None:
-        return None
-    if scan.space(step.end) >= scan.end and not illustrates(scan, mark.at):
-        return step
-    scan.spend(_READ_IN_VAIN * len(step.found))
-    return None
+    """JSON in the middle of a line."""
+    return read_json(scan, mark.at, "bare_json", (), weak=True)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -149,9 +182,23 @@ HANDLERS: dict[str, Handler] = {
     "✿RETURN✿": _silent,
     "<|recipient|>": lambda scan, mark: read_recipient(scan, mark.at, marked=True),
     ">>>": lambda scan, mark: read_recipient(scan, mark.at, marked=True),
-    "<tool>": lambda scan, mark: _past_closers(scan, read_children(scan, mark.at, _LANGCHAIN)),
+    "<!--": _element("-->"),
+    '"""': _element('\n"""', line_start=True),
+    "<![CDATA[": _element("]]>"),
+    "~~~": _element("\n~~~", line_start=True),
+    "````": _element("\n````", line_start=True),
+    **{f"<{tag}{end}": _element(f"</{tag}>") for tag in _SHOWN_TAGS for end in (">", " ")},
+    "<tool>": _langchain,
 }
-_NOT_INSIDE = {"```", ">>>", "<|channel|>", "<|start|>", *(marker for marker in HANDLERS if marker[0] == "{")}
+_ELEMENTS = {"<!--", "<![CDATA[", '"""', "~~~", "````", *(f"<{tag}{end}" for tag in _SHOWN_TAGS for end in (">", " "))}
+_NOT_INSIDE = {
+    "```",
+    ">>>",
+    "<|channel|>",
+    "<|start|>",
+    *_ELEMENTS,
+    *(marker for marker in HANDLERS if marker[0] == "{"),
+}
 CALL_OPENERS = frozenset(HANDLERS) - frozenset(SILENT) - _NOT_INSIDE
 THOUGHT_ENDS = dict(THOUGHTS)
 ANSWERS = {f"<{slash}{tag}>": tag for tag in ANSWER_TAGS for slash in ("", "/")}

@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field
 
 from toolwire.wire.offered import Offered
-from toolwire.wire.text.fences import illustrates
+from toolwire.wire.text import wording
+from toolwire.wire.text.fences import is_code
 from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
 from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, LONE_ENDS
 from toolwire.wire.text.openers import (
@@ -17,14 +18,29 @@ from toolwire.wire.text.openers import (
     THOUGHT_ENDS,
     Mark,
     opened,
+    past_closers,
     tool_tag,
 )
-from toolwire.wire.text.scan import MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.triggers import end_of_turn, mention_end, triggers
+from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
+from toolwire.wire.text.shown import Form, Place, Verdict, introduced_as_label, is_continued, judge
+from toolwire.wire.text.triggers import end_of_turn, in_inline_code, mention_end, triggers
+from toolwire.wire.text.wording import Wording
 
 _PASSING = 5
+_JUDGED = 60
 _ANNOUNCEMENT = 4_000
 _KEPT = frozenset({UNKNOWN, "malformed"})
+_FORMS = {"`": Form.FENCED, "{": Form.BARE}
+_QUESTION = re.compile(r"(?:\A|\n)Question:[^\n]*\s*\Z")
+QUOTED = "a call in a quotation or in inline code was not run; to make it, send the call alone"
+UNCLEAR = (
+    "a call of {!r} was not run, because the text around it does not say whether it is made or only shown; to make it, "
+    "send the call alone"
+)
+
+
+def _form(match: re.Match[str]) -> Form:
+    return Form.LABEL if match.lastgroup == "label" else Form.BARE
 
 
 @dataclass(slots=True)
@@ -64,6 +80,8 @@ class Pass:
         self._strong: re.Match[str] | None = None
         self._line: re.Match[str] | None = None
         self._strong_from = self._line_from = -1
+        self.boundary = 0
+        self._last: tuple[int, Verdict] | None = None
 
     def rebase(self, scan: Scan) -> None:
         """Go on with another stretch of the same text."""
@@ -119,7 +137,7 @@ class Pass:
         """Where the text ends without the beginning of a marker that was cut off."""
         scan = self.scan
         for begin in range(max(at, scan.end - LONGEST), scan.end - 2):
-            if scan.text[begin : scan.end] in PREFIXES:
+            if scan.text[begin : scan.end] in PREFIXES or scan.text[begin : scan.end] in self.triggers.tag_beginnings:
                 self.problems.append(("truncated", "the text ends inside a marker"))
                 self.changed = True
                 return begin
@@ -144,16 +162,70 @@ class Pass:
             if here is not None:
                 begin, step = here.start(here.lastgroup or 0), self._weak(here)
                 if step is not None or not self._marked(begin):
-                    return begin, begin, step
+                    return self._judged(begin, begin, step, _form(here))
         strong, line = self._strong_after(look), self._line_after(look)
         if line is not None and (strong is None or line.start(line.lastgroup or 0) < strong.start()):
-            return line.start(line.lastgroup or 0), line.end(), self._weak(line)
+            return self._judged(line.start(line.lastgroup or 0), line.end(), self._weak(line), _form(line))
         if strong is None:
             return None
         mentioned = mention_end(scan, strong.start(), strong.end())
         if mentioned >= 0:
+            self._note_quoted(strong)
             return strong.start(), mentioned, None
-        return strong.start(), strong.end(), self._handle(strong)
+        if scan.growing and in_inline_code(scan, strong.start(), strong.end()):
+            return strong.start(), strong.end(), Step(scan.end, cut=True)
+        step = self._handle(strong)
+        return self._judged(strong.start(), strong.end(), step, _FORMS.get(strong.group()[0], Form.MARKED))
+
+    def _judged(self, begin: int, after: int, step: Step | None, form: Form) -> tuple[int, int, Step | None]:
+        """A step with calls as it is if they are made; as text if they are only shown, and told if that is unclear."""
+        if step is None or not step.found:
+            return self._thought_shown(begin, after, step, form)
+        scan, before = self.scan, self._before(begin)
+        if self._last is not None and self._last[0] >= scan.offset + begin - len(before):
+            gap = before[self._last[0] - scan.offset - begin :] if self._last[0] < scan.offset + begin else ""
+            verdict = self._last[1] if is_continued(gap) else None
+        else:
+            verdict = None
+        if verdict is None:
+            form = Form.CODE if form is Form.FENCED and is_code(scan, begin) else form
+            first = not (self.said or self.found) and not before.strip()
+            verdict = judge(Place(scan, begin, step.end, form, before, step.found, first))
+        if verdict is Verdict.WAIT:
+            return begin, after, Step(scan.end, cut=True)
+        self._last = (scan.offset + step.end, verdict)
+        if verdict is Verdict.MADE:
+            return begin, after, past_closers(scan, step) if form is not Form.MARKED else step
+        scan.spend(_JUDGED)
+        if verdict is Verdict.UNCLEAR:
+            scan.note("unclear", UNCLEAR.format(step.found[0].offer.name))
+        return begin, step.end, None
+
+    def _note_quoted(self, match: re.Match[str]) -> None:
+        """A call in inline code or in a block quote is not run; if the words announce it, the model is told."""
+        if match.group() in CALL_OPENERS or match.group()[0] == "{":
+            before = self._before(match.start()).rstrip("`> \t")
+            self.scan.spend(_JUDGED)
+            if wording.before(before) is Wording.MAKES:
+                self.scan.note("unclear", QUOTED)
+
+    def _thought_shown(self, begin: int, after: int, step: Step | None, form: Form) -> tuple[int, int, Step | None]:
+        """A label for thoughts in a description of labels is text like the rest of it."""
+        if form is Form.LABEL and step is not None and step.reasoning:
+            before = self._before(begin)
+            said = Wording.SILENT if _QUESTION.search(before) else wording.before(before)
+            if said in (Wording.SHOWS, Wording.UNSURE) or (
+                said is Wording.SILENT and introduced_as_label(form, before)
+            ):
+                self._last = (self.scan.offset + step.end, Verdict.SHOWN if said is Wording.SHOWS else Verdict.UNCLEAR)
+                return begin, step.end, None
+        return begin, after, step
+
+    def _before(self, begin: int) -> str:
+        """The text before a position that belongs to the answer, as far as it counts."""
+        scan = self.scan
+        start = max(self.boundary - scan.offset, begin - CONTEXT)
+        return scan.text[start:begin] if start >= 0 else scan.before[start:] + scan.text[:begin]
 
     def _marked(self, at: int) -> bool:
         """Whether a marker stands exactly here, so that it decides."""
@@ -179,8 +251,6 @@ class Pass:
             step = read_recipient(scan, at, marked=False)
         else:
             step = read_bare(scan, at)
-        if step is not None and illustrates(scan, at):
-            return None
         return step
 
     def _label(self, match: re.Match[str], at: int) -> Step | None:
@@ -260,6 +330,7 @@ class Pass:
         self._say(step.content)
         if step.reasoning:
             self.thoughts.append(step.reasoning.strip())
+        self.boundary = self.scan.offset + step.end
         self.found += step.found
         self.problems += step.problems
         if len(step.content) != step.end - begin or step.content != self.scan.text[begin : step.end]:
@@ -279,7 +350,7 @@ class Pass:
 
     def _reading(self) -> Reading:
         content = "".join(self.pieces)
-        if not self.found and not self.problems and content:
+        if not (self.found or self.problems or self.scan.notes) and content:
             self._note_announcement(content)
         return Reading(
             content.strip() if self.changed else content,

@@ -14,6 +14,7 @@ _AT_END = 8
 ATTEMPT = 10
 MAX_CALLS = 4_096
 UNKNOWN = "unknown_tool"
+CONTEXT = 600
 
 
 @dataclass(slots=True)
@@ -35,11 +36,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Plain words from a position on until one of some markers, so that they can be shown while they come."""
+    """Plain words from a position on until one of some markers, so that they can be shown while they come.
+
+    The marker itself is shown where it `keeps_end`.
+    """
 
     begin: int
     ends: tuple[str, ...]
     reasoning: bool = False
+    keeps_end: bool = False
 
 
 @dataclass(slots=True)

@@ -9,14 +9,15 @@ from toolwire.wire.text.openers import HANDLERS, MARKERS
 from toolwire.wire.text.scan import Scan
 
 _LINE_STARTS = "TAFOC*_{["
-_LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)\s?[*_]{0,4}:"
+_LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)(?:[ \t]?\d{1,3})?\s?[*_]{0,4}:"
 _ANNOUNCES = (
     r"\b(?:I will|I'll|I am going to|I'm going to|I need to|Let me|Let us|Let's)\b[^.\n]{0,60}?"
     r"\b(?:use|call|invoke|run)\s(?:the\s)?"
 )
 _QUOTES = "`'\"“"
-_QUOTED = 8
-_QUOTATION = re.compile(r"(?:\A|\n) {0,3}>[ \t]{1,4}\Z")
+_QUOTED = 24
+_LONGEST_CODE = 2_000
+_QUOTATION = re.compile(r"(?:\A|\n)[ \t]{0,3}(?:(?:[-*+]|\d{1,3}[.)])[ \t]{1,4})*(?:>[ \t]{0,4})+\Z")
 _TOKENS_AT_END = 8
 _KEPT_LISTS = 64
 
@@ -93,16 +94,23 @@ def end_of_turn(text: str) -> tuple[int, bool]:
     return end, finished
 
 
+def in_inline_code(scan: Scan, at: int, after: int) -> bool:
+    """Whether a marker stands behind the beginning of inline code whose end may still come."""
+    before = (scan.before[-3:] + scan.text[max(0, at - 3) : at])[-3:]
+    open_line = scan.end - after < _LONGEST_CODE and "\n" not in scan.text[after : scan.end]
+    return before.endswith("`") and before != "```" and scan.text[at : at + 1] != "`" and open_line
+
+
 def mention_end(scan: Scan, at: int, after: int) -> int:
     """Where the mention of a marker ends: in quotes, inline code or a quotation it is spoken of, not used. Else -1."""
-    before = scan.text[at - 1] if at > 0 else ""
-    if before == " " and _QUOTATION.search(scan.text, max(0, at - _QUOTED), at):
+    before = scan.text[at - 1] if at > 0 else scan.before[-1:]
+    if before and before in " \t>" and _QUOTATION.search(scan.text, max(0, at - _QUOTED), at):
         end = scan.find("\n", after)
         return end if end >= 0 else scan.end
     if not before or before not in _QUOTES or scan.text[at : at + 1] == "`":
         return -1
     if before == "`":
-        if scan.text[max(0, at - 3) : at] == "```":
+        if (scan.before[-3:] + scan.text[max(0, at - 3) : at])[-3:] == "```":
             return -1
         line_end = scan.find("\n", after)
         return scan.text.find("`", after, line_end if line_end >= 0 else scan.end)

@@ -42,9 +42,9 @@ class Words:
             return text[stop:]
         self.ended = True
         stop, end = min(found)
-        shown = stop + len(end) if end == FENCE_END else stop
+        shown = stop + len(end) if self._flow.keeps_end else stop
         speak(text[:shown], out, reasoning=self._flow.reasoning)
-        stays = end in STAYS or (end[0] == "\n" and end != FENCE_END)
+        stays = end in STAYS or (end[0] == "\n" and not self._flow.keeps_end)
         return text[stop if stays else stop + len(end) :]
 
     def _certain_until(self, text: str) -> int:

@@ -1,0 +1,259 @@
+"""Whether a call in a text is made or only shown: by where and how it stands first, by the words around it second.
+
+1. In quotation marks, inline code, a block quote, a table, a comment or an element for code it is shown.
+2. Indented, behind a list mark or behind other words on its line it is shown, unless the words say that it is made.
+3. Where text follows, JSON and fences are shown, unless the words say that they are made; marked calls are made,
+   unless the words behind go on with the sentence or comment on the call.
+4. Words before it that refuse, forbid, ask, offer, report or illustrate make it shown; see `wording`.
+
+Where that stays unclear, nothing is run and the model is told what to do. Everything looked at is bounded.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from toolwire.wire.text import wording
+from toolwire.wire.text.marks import AFTER_CALL, CLOSING, OPENING
+from toolwire.wire.text.scan import Found, Scan
+from toolwire.wire.text.wording import Wording
+
+LOOKED_BEHIND = 320
+_LINE = 400
+_PAIRS = {
+    "“": "”",
+    "„": "“”",
+    "«": "»",
+    "‹": "›",
+    "「": "」",
+    "『": "』",
+    '"': '"',
+    "'": "'",
+    "‘": "’",
+    "`": "`",
+    "”": "”",
+    "»": "«",
+    "（": "）",
+}
+_OPENING = "“„«‹「『‘"
+_TABLE = re.compile(r"[ \t]{0,8}\|")
+_BULLET = re.compile(r"[ \t]*(?:[-*+•–]|\d{1,3}[.)]|\([a-z\d]\))[ \t]+")
+_QUOTE = re.compile(r"[ \t]{0,3}(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*>")
+_LOG = re.compile(
+    r"\s*(?:\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d(?::\d\d)?|\[?(?:INFO|DEBUG|WARN(?:ING)?|ERROR|TRACE|FATAL)\b"
+    r"|[$#%] |>>> ?|<<< ?|[+-]{1,3}(?=[ \t]*<))"
+)
+_PLACEHOLDER = re.compile(
+    r"<(?:your|the|an?|some|insert)?[ _-]?[a-z][a-z _-]{2,30}>|\{\{[^{}]{1,40}\}\}|\$\{[^{}]{1,40}\}"
+    r"|\[(?:your|insert|the)[^\[\]]{1,30}\]|(?:YOUR|MY|INSERT)_[A-Z_]{2,30}|\.\.\.|…",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(
+    r"^[ \t>*_]*(?:user|human|assistant|ai|bot|agent|model|tool|system|q|a)[*_ \t]*:", re.IGNORECASE | re.MULTILINE
+)
+_CAPITALS = re.compile(r"[A-Z][A-Z_]{3,30}")
+_ENDS_SENTENCE = re.compile(r"[.!?。！？؟]|\n[ \t]*\n")
+_MARKERS = 8
+_STRUCTURE = re.compile(
+    rf"\s*(?:{OPENING.pattern}|[*_]{{0,4}}(?:Thought|Action|Observation|Final Answer)\b[^\n:]{{0,12}}:)"
+)
+_NAME = re.compile(r"\s*+(\w[\w.-]{0,127})\s*+[({]")
+_GAP = re.compile(r"[\s,;]*(?:(?:and|then|und|et|y|e|и|、)[\s,]*)?")
+
+
+class Form(Enum):
+    """How a call stands in the text."""
+
+    MARKED = "marked"
+    BARE = "bare"
+    FENCED = "fenced"
+    CODE = "code"
+    LABEL = "label"
+
+
+class Verdict(Enum):
+    """What becomes of a call in a text; `WAIT` says that the text behind it must come first."""
+
+    MADE = "made"
+    SHOWN = "shown"
+    UNCLEAR = "unclear"
+    WAIT = "wait"
+
+
+@dataclass(slots=True)
+class Place:
+    """A call in its surroundings: the text before it that the user reads, and the whole text around its span."""
+
+    scan: Scan
+    begin: int
+    end: int
+    form: Form
+    before: str
+    found: list[Found]
+    first: bool
+
+
+def is_continued(gap: str) -> bool:
+    """Whether nothing but a separator stands between two calls, so that one verdict holds for both."""
+    match = _GAP.match(gap)
+    return match is not None and match.end() == len(gap)
+
+
+def judge(place: Place) -> Verdict:
+    """Whether a call is made or only shown."""
+    line = place.before[place.before.rfind("\n") + 1 :]
+    structure = _quoted(place, line)
+    if structure is not None:
+        return structure
+    following = _following(place)
+    if following is None:
+        return Verdict.WAIT
+    if not following and not place.before.strip():
+        return Verdict.MADE
+    said, replied = wording.before(place.before), wording.after(following)
+    return _weighed(place, line, following, said, replied)
+
+
+def _quoted(place: Place, line: str) -> Verdict | None:
+    """Whether the call stands in quotation marks or inline code, in a block quote or in a table."""
+    if _QUOTE.match(line) or _TABLE.match(line):
+        return _shown_unless_made(_before_line(place))
+    text, end = place.scan.text, place.end
+    opener = place.before.rstrip(" \t\n\u00a0\u202f")[-1:]
+    if opener in _PAIRS:
+        close = place.scan.space(end)
+        if place.scan.growing and close >= place.scan.end:
+            return Verdict.WAIT
+        direct = opener in _OPENING or place.before.endswith(opener)
+        if direct and close < place.scan.end and text[close] in _PAIRS[opener]:
+            return _shown_unless_made(place.before.rstrip()[:-1])
+    return _inside_quotes(place, line)
+
+
+def _shown_unless_made(before: str) -> Verdict:
+    """What is quoted is shown; where the words say that it is made, it is unclear."""
+    return Verdict.UNCLEAR if wording.before(before) is Wording.MAKES else Verdict.SHOWN
+
+
+def _inside_quotes(place: Place, line: str) -> Verdict | None:
+    """Whether quotation marks or inline code that open on this line close behind the call."""
+    marks = [mark for mark in (*_OPENING, '"', "`") if _is_open(line, mark)]
+    if not marks:
+        return None
+    behind = _behind(place, to_line_end=True)
+    for mark in marks:
+        if any(close in behind for close in _PAIRS[mark]):
+            return Verdict.SHOWN
+    whole_line = len(behind) >= _LINE or "\n" in place.scan.text[place.end : place.end + _LINE]
+    return Verdict.WAIT if place.scan.growing and not whole_line else None
+
+
+def _is_open(line: str, mark: str) -> bool:
+    if mark in _OPENING:
+        return line.rfind(mark) > max(line.rfind(close) for close in _PAIRS[mark])
+    return line.count(mark) % 2 == 1
+
+
+def _behind(place: Place, *, to_line_end: bool = False) -> str:
+    scan, at = place.scan, place.end
+    for _ in range(_MARKERS):
+        closing = CLOSING.match(scan.text, at, scan.end) or AFTER_CALL.match(scan.text, at, scan.end)
+        if closing is None:
+            break
+        at = closing.end()
+    behind = scan.text[at : min(scan.end, at + (_LINE if to_line_end else LOOKED_BEHIND))]
+    return behind.partition("\n")[0] if to_line_end else behind.strip()
+
+
+def _names_tool(scan: Scan, behind: str) -> bool:
+    """Whether the next call follows, by its name."""
+    name = _NAME.match(behind)
+    return name is not None and scan.offered.get(name[1]) is not None
+
+
+def _before_line(place: Place) -> str:
+    return place.before[: place.before.rfind("\n") + 1]
+
+
+def _following(place: Place) -> str | None:
+    """The text behind the call that counts: a sentence behind a marked one. None while more of it must come."""
+    behind = _behind(place)
+    if _STRUCTURE.match(behind) or _names_tool(place.scan, behind):
+        return ""
+    if place.form is Form.MARKED:
+        ends = _ENDS_SENTENCE.search(behind)
+        if ends is not None:
+            return behind[: ends.end()]
+    elif len(behind) >= LOOKED_BEHIND // 2:
+        return behind
+    growing = place.scan.growing and len(behind) < LOOKED_BEHIND // 2
+    return None if growing else behind
+
+
+def _weighed(place: Place, line: str, following: str, said: Wording, replied: Wording) -> Verdict:
+    makes = said is Wording.MAKES
+    if said is Wording.SHOWS or (_has_placeholder(place.found) and not makes) or _in_dialogue(place, line):
+        return Verdict.SHOWN
+    if replied is Wording.UNSURE or (replied is Wording.SHOWS and makes):
+        return Verdict.UNCLEAR
+    if replied is Wording.SHOWS or (replied is Wording.REMARKS and not makes):
+        return Verdict.SHOWN
+    if _set_apart(place, line):
+        return Verdict.UNCLEAR if makes or place.form is Form.LABEL else Verdict.SHOWN
+    if following and replied is not Wording.MAKES:
+        verdict = _with_text_behind(place, following, makes=makes)
+        if verdict is not None:
+            return verdict
+    if said is Wording.UNSURE:
+        return Verdict.SHOWN if following and replied is not Wording.MAKES else Verdict.UNCLEAR
+    if not makes and (place.form is Form.CODE or introduced_as_label(place.form, place.before)):
+        return Verdict.UNCLEAR
+    return Verdict.MADE
+
+
+def introduced_as_label(form: Form, before: str) -> bool:
+    """Whether labels stand behind a heading or a sentence that leads up to them, as in a description of labels."""
+    return form is Form.LABEL and before.rstrip().endswith((":", "："))
+
+
+def _in_dialogue(place: Place, line: str) -> bool:
+    """Whether the call is a line of a conversation that is written down."""
+    return _ROLE.match(line) is not None and _ROLE.search(_before_line(place)) is not None
+
+
+def _set_apart(place: Place, line: str) -> bool:
+    """Whether the call's line is indented like code, an item of a list, or a line of a log."""
+    if place.first and not line.strip():
+        return False
+    if line.startswith(("    ", "\t")) and place.form is not Form.FENCED:
+        return True
+    if _LOG.match(line):
+        return True
+    bullet = _BULLET.match(line)
+    return (
+        bullet is not None
+        and wording.before(line[bullet.end() :]) is not Wording.MAKES
+        and place.form is not Form.FENCED
+    )
+
+
+def _with_text_behind(place: Place, following: str, *, makes: bool) -> Verdict | None:
+    goes_on = following[0].islower() or following[0] in ",;:)."
+    leads_on = following.rstrip().endswith((":", "：")) or "```" in following
+    if leads_on or following[0] in "{[":
+        return None
+    if place.form is Form.MARKED:
+        return Verdict.SHOWN if goes_on and not makes else None
+    return Verdict.UNCLEAR if makes else Verdict.SHOWN
+
+
+def _has_placeholder(found: list[Found]) -> bool:
+    """Whether an argument is something to be filled in."""
+    for one in found:
+        values = one.arguments.values() if isinstance(one.arguments, dict) else ()
+        texts = [value for value in values if isinstance(value, str)]
+        if any(len(text) < 60 and _PLACEHOLDER.fullmatch(text.strip()) for text in texts):
+            return True
+        if len(texts) > 1 and all(_CAPITALS.fullmatch(text) for text in texts):
+            return True
+    return False

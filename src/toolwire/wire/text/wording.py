@@ -1,0 +1,384 @@
+"""What the words around a call say: that it is being made, that it is only shown, or neither.
+
+Words count whole, and only where they speak about the call: in the last sentence before it, without what stands in
+quotes, code or parentheses. A sentence is gone through clause by clause and the last clause that says something counts:
+"I won't print the key, but I'll list the folder" makes a call, "Never run this, it deletes the disk" does not. Words of
+a script that does not part them are looked for as they are. All patterns work on a few hundred characters.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+_LONGEST = 400
+
+
+class Wording(Enum):
+    """What a sentence says about the call beside it."""
+
+    MAKES = "makes"
+    SHOWS = "shows"
+    REMARKS = "remarks"
+    UNSURE = "unsure"
+    SILENT = "silent"
+
+
+def _listed(table: str) -> str:
+    """The alternatives of a table; a line that ends with a bar goes on in the next one."""
+    joined = re.sub(r"\|\n\s*", "|", table)
+    return "|".join(part for line in joined.split("\n") for part in line.strip().split(" / ") if part)
+
+
+def _words(table: str) -> re.Pattern[str]:
+    """A pattern of whole words in lower case, made from a table of patterns with ` / ` between them."""
+    return re.compile(rf"(?<![\w'])(?:{_listed(table)})(?![\w'])")
+
+
+def _parts(table: str) -> re.Pattern[str]:
+    """The same for scripts that do not part words."""
+    return re.compile(_listed(table))
+
+
+_RUN = (
+    r"(?:run|runs|ran|running|execut\w*|call|calls|called|calling|invok\w*|us(?:e|es|ed|ing)|sen[dt]|sends|sending|do"
+    r"|does|doing|done|did|mak(?:e|es|ing)|made|issu\w*|perform\w*|follow\w*|emit\w*|carry|carried"
+    r"|tr(?:y|ied)|start\w*"
+    r"|trigger\w*|delet\w*|comply|obey|help|proceed|touch|cop(?:y|ied)|paste\w*|type|submit\w*|scan|respond\w*|act"
+    r"|load\w*|post\w*|creat\w*|chang\w*|written|booked|saved|applied|modified|published|uploaded|installed)"
+)
+_NOT = (
+    r"(?:(?:do|does|did|will|would|shall|must|may|should|can|am|are|is|was|were|have|has|had|i'm"
+    r"|we're|i'll|we'll) not"
+    r"|don't|doesn't|didn't|won't|wouldn't|shan't|mustn't|shouldn't|cannot|can't|aren't|isn't|wasn't|haven't|hasn't"
+    r"|hadn't|never|not)"
+)
+_REFUSES = _words(
+    rf"""{_NOT}(?: \w+){{0,3}}? {_RUN}
+    (?:nobody|no one) (?:should|must|may|can|ever) / (?:i|we) (?:must |have to |hereby )?(?:refuse|decline)(?: to)?
+    (?:refus|declin)\w* to (?:\w+ ){{0,2}}?{_RUN} / (?:is|are|it's|strictly) (?:forbidden|prohibited|disallowed)
+    under no circumstances / nothing (?:is|was|has been|will be|gets) (?:run|executed|sent|called|done)
+    without (?:actually )?{_RUN} / (?:instead of|rather than) (?:running|calling|executing|sending)
+    (?:ignored?|disregard\w*) (?:it|this|that|the) / me niego / me rehúso / je refuse / je m'y refuse
+    ich weigere mich / ich lehne (?:das|es|dies) ab / mi rifiuto / recuso-me / eu me recuso / отказываюсь
+    відмовляюся
+    weiger ik / ik weiger / jag vägrar / jeg nekter / jeg nægter / odmawiam / odmítám / kieltäydyn / reddediyorum
+    αρνούμαι / refuz / megtagadom"""
+)
+_FORBIDS = re.compile(
+    r"^(?:please |so |and |but |warning |attention |caution |important |whatever happens )*"
+    r"(?:do not|don't|never|avoid|beware)\b(?! (?:worry|panic|forget|hesitate|mind|be|need|know))"
+)
+_NEVER = _words(
+    """nunca / jamais / jamás / niemals / nie / nooit / никогда / ніколи / aldrig / aldri / nigdy / nikdy
+    koskaan / asla
+    mai / đừng / jangan / verboten / interdit / prohibido / proibido / vietato / запрещено / verboden / zabronione
+    zakázáno / förbjudet / forbudt / yasak / không được / dilarang / ποτέ / μην / niciodată / soha / tilos / älä
+    älkää"""
+)
+_NOT_ELSEWHERE = _words(
+    r"""nicht / no / non / não / ne / n'\w+ / pas / niet / не / inte / ikke / ei / en / không / tidak / δεν / δε / nu
+    nem / kein / keine / keinen"""
+)
+_RUN_ELSEWHERE = re.compile(
+    r"(?<!\w)(?:n'|l'|d')?(?:ausf|führ|mach|tun\b|tue\b|aufruf|ruf|send|schick|lösch|start|verwend"
+    r"|benutz|versuch|erstell"
+    r"|exécut|lanc|fai|fer\w|appel|envoy|utilis|supprim|ejecut|execut|hac|haz|har[éeá]|faz|faç"
+    r"|far[eéò]|llam|cham|envi"
+    r"|borr|us[aeo]|corr|rod[ae]|apag|esegu|fac|chiam|invi|cancell|voer|uitv|doe|gebruik|stuur|verstu|verwijd|выполн"
+    r"|запуск|запуст|дела|сдела|вызыв|вызов|отправ|использ|удал|вико|роби|зроб|надсил|kör|gör"
+    r"|använd|utför|skick|radera"
+    r"|kjør|gjør|bruk|sende|slett|wykon|rób|zrób|uruch|uży|wyśl|spou[sš]|spust|prov[eá]d|děl|odesl"
+    r"|pošl|suorit|tee|aja\b"
+    r"|käytä|lähet|chạy|thực|gửi|jalank|lakuk|kirim|çalıştır|gönder|εκτελ|στείλ|τρέξ|κάνω|rul|trimit|futtat|küld)"
+)
+_SHIELDS = _words(
+    """if / whether / why / that / who / which / what / where / when / how / ob / dass / warum / weshalb / was
+    wo / que
+    qué / si / por qué / pourquoi / où / che / se / что / почему / где / щоб / чому / waarom / dat / om / varför / att
+    czy / dlaczego / že / proč / γιατί / dacă"""
+)
+_CLAUSE = re.compile(
+    r"[,;—–…،、，；]\s*|\s+-\s+|:\s+"
+    r"|\s+(?=(?:but|so|and|therefore|hence|then) (?:i|we|let|i'm|i'll|now)\b)"
+)
+
+_ABOUT = (
+    r"(?:how|what|an? (?:example|sample|call|illustration|template)"
+    r"|the (?:format|syntax|shape|structure|template|notation|call|json))"
+)
+_MAKES = _words(
+    rf"""let me(?! (?:know|be clear|stress|repeat|remind|show(?: you)? {_ABOUT}|explain|illustrate|quote|
+    describe|give))
+    let us / let's / lemme
+    (?:i'll|i will|we'll|we will)(?! (?:not|never)\b)(?! (?:show(?: you)? {_ABOUT}|explain|illustrate|quote|describe))
+    i'm (?:now |just |also |therefore |going |first |then |\w+ly )*(?!waiting|not)\w+ing
+    i am (?:now |just |also |therefore |first |then |\w+ly )*(?!waiting|not)\w+ing
+    (?:so|now|next|first|then|therefore|again|here|instead) i (?!would|could|might|did|was|had|used|called|ran|
+    sent)\w+
+    i (?!would|could|might|did|was|had|have|ran|sent|made|wrote|said|got|think|thought|guess|mean|am|never|
+    \w+(?<!ne)ed\b|\w+n't\b)\w+
+    i(?:'d| would) (?:like to|rather) / (?:lo|la|los|las|te|se lo) \w+o / one moment
+    just a (?:moment|second|sec) / hold on while / right away
+    be right back / doing (?:that|it|this) now / here (?:goes|we go) / on it / right now / ^now / ^next(?! step)
+    ^first
+    ^then / ^finally / ^also / ^again / now$ / as soon as i / once i have / once i've / when i have
+    jetzt / sofort / gleich / zuerst / zunächst / ich (?!würde|könnte|habe|hätte|hatte|kann nicht)\w+ / lass mich
+    \w+ ich(?! würde| könnte| habe| hätte) / einen moment / sobald / maintenant / tout de suite / d'abord
+    je (?!ne |n'|\w+rais\b)\w+ / j'(?!ai |avais )\w+ / laissez-moi / laisse-moi / un instant / voyons / dès que
+    ahora(?: mismo)? / enseguida / voy a / vamos a / déjame / permíteme / un momento / primero / en cuanto
+    agora(?: mesmo)? / já / vou / vamos / deixe-me / deixa-me / um momento / primeiro / assim que / logo que
+    subito / adesso / ora / lasciami / fammi / vado a / non appena / appena / сейчас / теперь / сначала / дайте мне
+    давайте / как только / зараз / спочатку / щойно / nu / even kijken / laat me / ik (?!zou|heb|had)\w+ / ik ga
+    zodra
+    låt mig / jag (?!skulle|har|hade)\w+ / så snart / jeg (?!ville|har|hadde)\w+ / la meg / teraz / zaraz / najpierw
+    pozwól / teď / hned / nejdřív / nyt / ensin / şimdi / hemen / önce / để tôi / bây giờ / ngay / sekarang / segera
+    saya akan / biar saya / mari / τώρα / αμέσως / θα (?:το )?(?:δω|ελέγξω|ψάξω) / acum / most"""
+)
+_MAKES_PARTS = _parts(
+    """我来 / 我先 / 我将 / 我现在 / 让我 / 讓我 / 我去 / 我帮 / 我会先 / 现在 / 正在 / 马上 / 立即 / 稍等 / 请稍
+    今から / まず / ます$ / ますね$ / 少々お待ち / 지금 / 먼저 / 겠습니다 / 할게요 / 잠시만
+    الآن / سأ / अभी / रहा हूँ / रही हूँ"""
+)
+_GERUND = re.compile(
+    r"^(?:now |and |ok |okay |sure |alright |great |done |yes |so |next |then |first |just |also |again |still )*"
+    r"(?!warning|waiting|awaiting|pending|according|nothing|something|anything|everything|during|regarding|assuming"
+    r"|supposing|string|thing|morning|evening|meeting|following|missing|ending|heading|pricing|finding|imagining"
+    r"|pretending|using|training|setting|being|having|cuando|quando|secondo|mondo)"
+    r"(?:[a-z]{2,}ing|[^\W\d_]{2,}(?:ando|endo|indo))(?![\w'])"
+)
+
+_LIKE = r"(?:like (?:this|that|so|these|the following|it)|as follows|thus|so|such as(?: this)?|the following)"
+_REPORTS = _words(
+    rf"""(?:would|might|could) have \w+ / looks?(?: \w+){{0,2}} {_LIKE} / looked(?: \w+){{0,2}} like(?: this| that)?
+    (?:written|called|used|invoked|formatted|encoded|declared|defined|stored|expressed) (?:like this|like so|
+    as follows|as)
+    (?:you|one|users?|people|they|clients?|developers?)(?: can| could| may| might| should| must| would| need to|
+     have to| then| simply)* {_RUN}(?: \w+){{0,5}} {_LIKE}
+    (?:you|one) (?:can|could|may|might|should|must|need to|have to)(?: \w+){{0,2}} (?:{_RUN}|write|mock|put|
+    enter|add|define)
+    (?:use|try|write|enter|type|paste|copy|take|put|fill) (?:this|these|the following|something like) / fill in
+    replace (?:\w+ )?\w+ (?:with|by)
+    (?:i|we|you|he|she|they|it)(?: have| had| has|'ve|'d)?(?: \w+ly| just| then| also| already| first|
+     once)* (?:called|used|ran|sent|issued|tried|wrote|denied|typed|pasted|said|emitted|rejected|posted|
+    answered|replied|made|proposed)
+    earlier / previously / yesterday / last (?:night|week|month|year|turn|run|session) / back then / once upon a time
+    in the (?:previous|last|first|second|third) (?:turn|step|run|message|session|answer)
+    in my (?:last|previous|first) \w+
+    (?:it was|that was|those were|these were|it is|that is|this is) (?:this one|these|what|how|the one)
+    for (?:reference|illustration|context|comparison) / suppose / imagine / pretend / assume / hypothetically
+    in theory
+    dry run / (?:wrong|bad|broken|malicious|injected|suspicious|unsafe|dangerous|harmful|fake|invalid)(?! path|
+     file| host)
+    (?:comes|stems|originates) from / prepared / drafted / (?:only|just) an? draft
+    sieht(?: \w+){{0,2}} so aus / wie folgt / folgendermaßen / gestern / vorhin
+    (?:ich|wir) (?:habe|haben|hatte|hatten)
+    ressemble / comme (?:ceci|cela|suit|ça) / hier / j'ai / nous avons / ayer / hubiera / ontem / ieri / вчера / учора
+    gisteren / igår / wczoraj / včera / eilen / dün / hôm qua / kemarin / χθες"""
+)
+_REPORTS_PARTS = _parts(
+    """不要 / 请勿 / 切勿 / 绝不 / 勿 / 别运行 / 不会执行 / 没有执行 / 并没有 / 拒绝 / しないで
+    実行しま?せん / 実行していません / してはいけ / 하지 마 / 하지 않
+    昨天 / 之前 / لا ت / لن / नहीं / मत / לא אריץ / אל ת / อย่า / ไม่"""
+)
+_MIGHT = _words(
+    rf"""(?:would|might|could|may)(?: (?:then|simply|just|also|only|well|now|instead|probably|always))* (?:be|
+    emit|answer|respond|reply|write|send|look|return|output|produce|print|say|have|ask|go|call|use|generate|
+    come|read|contain|become|{_RUN})
+    (?:i|we)'d(?: (?:simply|just|then|probably|only))* (?!like to|rather)\w+
+    (?:i|we) would(?: (?:simply|just|then))* (?!like to|rather)\w+
+    the (?:line|lines|sentence|string|comment|snippet|entry|record|sample|fixture|transcript|excerpt|quote)
+    (?:we|you|one|they) (?:can|could|may|might) / (?:can|could) be \w+ / is possible / proposed / proposal
+    suggestion / draft
+    würde / würden / könnte / könnten / so aus / serait / pourrait / je \w+rais / sería / podría / así / como sigue
+    seria / poderia / assim$ / sarebbe / potrebbe / così / come segue / бы / вот так / так$ / такой / такая / таков
+    выглядит / виглядає / zou / ziet er / als volgt / skulle / ser ut / byłoby / wygląda / tak$ / vypadá / takto
+    näyttää
+    şöyle / gibi / man kann / wir können / on peut / se puede / podemos / si può / possiamo / pode-se / можно / можем
+    je kunt / man kan / można / lze"""
+)
+_MIGHT_PARTS = _parts(
+    """例如 / 比如 / 示例 / 格式 / 例子 / 样例 / 如下 / 语法 / 書式 / 形式は / 例えば / たとえば / のように
+    次のとおり / 예를 들 / 예시 / 형식 / 다음과 같 / مثال / उदाहरण / 可以 / できます"""
+)
+_EXAMPLE = (
+    r"(?:for example|for instance|e\.g\.?|as an example|examples?|samples?|zum beispiel|z\. ?b\.|beispiel"
+    r"|beispielsweise|par exemple|exemple|por ejemplo|ejemplo|por exemplo|exemplo|per esempio"
+    r"|ad esempio|esempio|например"
+    r"|пример|наприклад|приклад|na przykład|przykład|například|příklad|bijvoorbeeld|voorbeeld|till exempel|exempel"
+    r"|for eksempel|esimerkiksi|esimerkki|örneğin|örnek|misalnya|contoh|contohnya|ví dụ|chẳng hạn"
+    r"|παράδειγμα|de exemplu)"
+)
+_ILLUSTRATES = re.compile(
+    rf"^(?:here(?:'s| is)|this is|an?|the|one|some|another|un|une|una|uma|ein|eine| )*{_EXAMPLE}(?!\w)(?!\.\w)"
+    rf"|(?<!\w){_EXAMPLE}\W*$"
+)
+_NOUNS = _words(
+    """formats? / syntax(?:es)? / templates? / schemas? / notations? / shapes? / snippets? / structures? / examples?
+    samples? / illustrations? / definitions? / documentation / docs / tutorials? / usage / formate? / vorlagen?
+    beispiele? / aufbau / schreibweise / modèles? / exemples? / syntaxe / formatos? / plantillas? / ejemplos?
+    sintaxis
+    exemplos? / sintaxe / modelos? / formati? / esemp[io]+ / sintassi / формат / синтаксис / шаблон / пример / приклад
+    formaat / voorbeeld(?:en)? / składnia / przykład
+    (?:this|that|these|those|here(?:'s| is| are)|below|above|following|the)(?: \\w+){0,3} (?:calls?|requests?|
+    commands?|invocations?|payloads?|json|objects?|outputs?|responses?|tags?|blocks?|tool calls?|
+    function calls?)(?: \\w+){0,2}
+    ^(?:(?!tool |function )\\w+ )?(?:json|calls?|requests?|commands?|outputs?|inputs?|payloads?|responses?|
+    react|hermes)$"""
+)
+_TELLS = re.compile(
+    r"(?<!\w)(?<!to )(?:shows?|showed|contains?|contained|reads?|says?|said|writes?|wrote|prints?"
+    r"|printed|emits?|emitted"
+    r"|outputs?|answers?|answered|repli(?:es|ed)|responds?|responded|produces?|produced|generates?|generated|returns?"
+    r"|returned|sends?|sent|receives?|received|logged|logs|was|were|did|means?|declares?|begins?"
+    r"|starts?|stores?|holds?"
+    r"|has|had|consists?|knows?|displays?|displayed|flickered|uses?|bedeuten|enthält|zeigt|lautet"
+    r"|schreibt|sagt|contient"
+    r"|contenait|montre|dit|écrit|contiene|muestra|dice|escribe|contém|mostra|diz|scrive|содержит|показывает|пишет"
+    r"|гласит)(?: (?:with|a|an|the|this|these|that|following|json|object|call|calls|lines?|string"
+    r"|message|like|one|text"
+    r"|what|happened|something|as|list|its|actions?|of|out|in|to|it|follows|at|hidden|such|form|forms|labels?|tags?"
+    r"|two|three|four|five))*\W*$"
+)
+_OFFERS = _words(
+    r"""if you(?:'d)? (?:like|want|wish|prefer|agree|confirm|approve|say) / should you / let me know
+    just (?:say|confirm) / (?:a)?wait(?:ing)? (?:for )?your / awaiting / pending your
+    with your (?:permission|approval|ok|consent)
+    (?:only )?(?:once|after|when|until|before|unless) you (?:confirm|approve|agree|say|allow|give)
+    (?:after|upon|on|for|need|needs|without) your (?:ok|okay|permission|approval|confirmation|consent|go-ahead|review)
+    only (?:if|once|when) you / please (?:review|confirm|approve) / (?:shall|should|may) i
+    before i (?:run|send|execute)
+    (?:do|would|did) you (?:want|like|mean|prefer|wish)
+    wenn du (?:möchtest|willst|magst) / wenn sie (?:möchten|wollen|wünschen) / falls (?:du|sie)
+    soll(?:en|te)? (?:ich|wir)
+    möchtest du / möchten sie / willst du / darf ich / meinst du / auf wunsch
+    si vous (?:voulez|souhaitez|le souhaitez)
+    si (?:vous êtes|tu es) d'accord / si tu (?:veux|le souhaites) / voulez-vous / veux-tu / dois-je / souhaitez-vous
+    puis-je / dites-moi / si quieres / si (?:lo )?desea[s]? / quieres que / desea que / puedo
+    se (?:você )?quiser(?:es)?
+    si está[s]? de acuerdo / se desejar / quer que / queres que / deseja que / posso / basta confirmar
+    é só confirmar
+    se vuoi / se desidera / se preferisci / se sei d'accordo / vuoi che / desidera che / devo
+    если (?:хотите|хочешь|нужно|вы не против|вы согласны) / хотите / хочешь / мне (?:выполнить|запустить|сделать)
+    якщо (?:хочете|хочеш) / als (?:je|u) wil(?:t)? / wil (?:je|u) / zal ik / om du vill / ska jag / vill du
+    hvis du vil
+    skal jeg / jeśli chcesz / czy mam / jestli chce(?:te|š) / haluatko / jos haluat / ister mi\w* / istersen\w*
+    nếu bạn muốn / bạn có muốn / kalau (?:anda|kamu) / jika (?:anda|kamu) / apakah / αν θέλετε / αν θέλεις
+    dacă doriți"""
+)
+_OFFERS_PARTS = _parts(
+    """如果您 / 如果你 / 需要我 / 要不要 / 是否 / 要我 / 吗[？?] / よろしければ / しましょうか / ますか
+    원하시면 / 할까요 / 드릴까요 / هل / क्या"""
+)
+_WITHDRAWS = re.compile(
+    r"^(?:actually|wait|hold on|hang on|never ?mind|scratch that|on second thoughts?|stop|cancel|forget|oops|hmm|no,"
+    r"|moment mal|halt|warte|doch nicht|attendez|en fait|espera|mejor no|aspetta|подождите|стоп|等等|算了|待って)\b"
+)
+_REMARKS = _words(
+    r"""^(?:that|this|it|these|those)(?:'s| is| was| are| were) (?!all\b|it\b|done\b|everything\b|enough\b)\w+
+    ^(?:that|this|it|which|these|those|both|they|he|she|the \w+)(?: \w+){0,2} (?:would|shows?|tries|tried|asks?|
+    asked|means?|returned|has|had|does|did|comes?|came|contains?|needs?|works?|looks?|fails?|failed|becomes?|tells?)
+    as you can see / (?:replace|substitute|put|mount|add|keep|note that|remember|tell me|please choose|confirm)
+    (?:only|just) an? (?:example|illustration) / for (?:example|illustration) / (?:has|have) no effect / would
+    let me explain / ^description / ^where"""
+)
+_QUOTED = re.compile(
+    r"`[^`\n]{0,200}`|“[^”\n]{0,200}”|\"[^\"\n]{0,200}\"|«[^»\n]{0,200}»|„[^“”\n]{0,200}[“”]|\([^()\n]{0,200}\)"
+    r"|（[^（）\n]{0,200}）|\*\*|__"
+)
+_ENDS = re.compile(r"[.!?…](?=\s|$)|[。！？؟।]|\n")
+_FINAL = re.compile(r"[\s:：]*$")
+_BLANKS = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """The last sentence before a call in lower case, its clauses, and whether it is a question."""
+
+    whole: str
+    clauses: tuple[str, ...]
+    asks: bool
+
+
+def _last_sentence(text: str) -> _Sentence:
+    bare = _QUOTED.sub(" ", _FINAL.sub("", text[-_LONGEST:])).replace("’", "'").rstrip()
+    asks = bare.endswith(("?", "？", "؟"))
+    bare = _FINAL.sub("", bare.rstrip(".!?…。！？؟। "))
+    begin = max((end.end() for end in _ENDS.finditer(bare)), default=0)
+    whole = _BLANKS.sub(" ", bare[begin:]).strip(" *#_>-").lower()
+    return _Sentence(whole, _clauses(whole), asks)
+
+
+def _clauses(sentence: str) -> tuple[str, ...]:
+    return tuple(clause.strip() for clause in _CLAUSE.split(sentence) if clause and clause.strip())
+
+
+def _refuses(clause: str) -> bool:
+    if _FORBIDS.match(clause) or _unshielded(_REFUSES, clause) or _unshielded(_NEVER, clause):
+        return True
+    return _unshielded(_NOT_ELSEWHERE, clause) and _RUN_ELSEWHERE.search(clause) is not None
+
+
+def _unshielded(pattern: re.Pattern[str], clause: str) -> bool:
+    """Whether a word stands in a main clause: "I check why it does not start" negates nothing of the check."""
+    found = pattern.search(clause)
+    shield = _SHIELDS.search(clause) if found is not None else None
+    return found is not None and (shield is None or shield.start() >= found.start())
+
+
+def _makes(clause: str) -> bool:
+    return any(pattern.search(clause) for pattern in (_MAKES, _MAKES_PARTS)) or _GERUND.match(clause) is not None
+
+
+def before(text: str) -> Wording:
+    """What the words before a call say."""
+    sentence = _last_sentence(text)
+    if not sentence.whole:
+        return Wording.SILENT
+    if _OFFERS.search(sentence.whole) or _OFFERS_PARTS.search(sentence.whole):
+        return Wording.SHOWS
+    said = _said(sentence.clauses)
+    if sentence.asks:
+        return Wording.SHOWS if said is Wording.SHOWS else Wording.UNSURE
+    if said is not Wording.SILENT:
+        return said
+    if _TELLS.search(sentence.whole):
+        return Wording.SHOWS
+    if _ILLUSTRATES.search(sentence.whole) or _NOUNS.search(sentence.whole):
+        return Wording.UNSURE
+    return Wording.SILENT
+
+
+def _said(clauses: tuple[str, ...]) -> Wording:
+    """What the last clause says that says anything."""
+    for clause in reversed(clauses):
+        if _refuses(clause) or _REPORTS_PARTS.search(clause):
+            return Wording.SHOWS
+        makes = _makes(clause)
+        if not makes and _REPORTS.search(clause):
+            return Wording.SHOWS
+        if _MIGHT.search(clause) and not makes:
+            return Wording.UNSURE
+        if makes:
+            return Wording.MAKES
+        if _MIGHT_PARTS.search(clause):
+            return Wording.UNSURE
+    return Wording.SILENT
+
+
+def after(text: str) -> Wording:
+    """What the words behind a call say: they refuse it, remark on it, take it back, or go on."""
+    bare = _QUOTED.sub(" ", text[:_LONGEST]).replace("’", "'").strip()
+    lowered = _BLANKS.sub(" ", bare).lower()
+    if not lowered:
+        return Wording.SILENT
+    if _WITHDRAWS.match(lowered):
+        return Wording.UNSURE
+    first = _ENDS.split(lowered, maxsplit=1)[0].strip()
+    if _FORBIDS.match(first) or _unshielded(_REFUSES, first) or _REPORTS_PARTS.search(first):
+        return Wording.SHOWS
+    if _OFFERS.search(first) or _OFFERS_PARTS.search(first):
+        return Wording.SHOWS
+    asks = lowered[len(first) : len(first) + 1] in ("?", "？", "؟")
+    if asks or _REMARKS.search(first) or _ILLUSTRATES.search(first):
+        return Wording.REMARKS
+    return Wording.MAKES if _makes(first) else Wording.SILENT

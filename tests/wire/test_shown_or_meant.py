@@ -1,0 +1,75 @@
+"""A call that is made is run, one that is only shown is not: the error rates over a set written without the rules."""
+
+from typing import Any
+
+import pytest
+
+from toolwire.protocol.chat import Reply
+from toolwire.wire.reply import parse_reply
+
+from .sets import ANSWERS, TOOLS, bare, calls_in, stream
+
+MOST_LOST, MOST_RUN = 0.02, 0.01
+# What a dialect marks as thinking or addresses to somebody is not the answer, so it leaves the text.
+MARKUP = ("<|channel|>", "<|message|>", "[THINK]", "<think", "Thought:", "Final Answer:")
+
+
+def _whole(text: str) -> Reply:
+    return parse_reply(text, TOOLS)
+
+
+def _streamed(text: str) -> Reply:
+    return stream(text, 5)[0]
+
+
+def _of(kind: str) -> list[dict[str, Any]]:
+    return [answer for answer in ANSWERS if answer["kind"] == kind]
+
+
+def _wanted(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": call["name"], "arguments": call["arguments"]} for call in answer["calls"]]
+
+
+@pytest.mark.parametrize("read", [_whole, _streamed])
+def test_B3_few_calls_that_are_made_are_lost(read: Any) -> None:
+    meant = _of("meant")
+    lost = [answer["id"] for answer in meant if calls_in(read(answer["text"])) != _wanted(answer)]
+
+    assert len(lost) <= MOST_LOST * len(meant), lost
+
+
+@pytest.mark.parametrize("read", [_whole, _streamed])
+def test_B3_hardly_a_call_that_is_only_shown_is_run(read: Any) -> None:
+    shown = _of("shown")
+    run = [answer["id"] for answer in shown if calls_in(read(answer["text"]))]
+
+    assert len(run) <= MOST_RUN * len(shown), run
+
+
+def test_B3_what_stays_unclear_is_not_run_and_the_model_is_told() -> None:
+    unclear = _of("unclear")
+    run = [answer["id"] for answer in unclear if calls_in(_whole(answer["text"]))]
+    told = [answer for answer in unclear if "unclear" in {one.code for one in _whole(answer["text"]).problems}]
+
+    assert len(run) <= 1, run
+    assert len(told) >= 0.8 * len(unclear)
+
+
+def test_B3_what_is_only_shown_stays_visible() -> None:
+    for answer in _of("shown"):
+        reply = _whole(answer["text"])
+        if not reply.calls and not any(mark in answer["text"] for mark in MARKUP):
+            assert reply.content.strip() == answer["text"].strip(), answer["id"]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_B3_a_stream_shows_nothing_that_the_whole_text_does_not_have(size: int) -> None:
+    for answer in ANSWERS:
+        text = answer["text"]
+        if "</think>" in text and "<think>" not in text:
+            continue  # what came before was shown as text by then
+        whole = _whole(text)
+        reply, shown = stream(text, size)
+
+        assert repr(reply) == repr(whole), answer["id"]
+        assert bare(whole.content).startswith(bare(shown)), answer["id"]
