@@ -316,3 +316,27 @@ async def test_other_blocks_of_a_message_pass_in_their_places(stand: Stand, upst
     kinds = [block.type for block in message.content]
     assert kinds == ["thinking", "text", "tool_use"]
     assert message.content[0].signature == "c2ln"  # type: ignore[union-attr]  # its kind was checked above
+
+
+JSON = '{"name": "read_temperature", "arguments": {"room": "kitchen"}}'
+ONLY_SHOWN = [
+    f"Never send this:\n<tool_call>{JSON}</tool_call>",
+    f"This is the call:\n```json\n{JSON}\n```",
+    f"The client sends “{JSON}” and waits.",
+    f"<!-- <tool_call>{JSON}</tool_call> -->\nis in the page.",
+    f"Shall I run {JSON} now?",
+]
+
+
+@each_api
+@whole_and_streamed
+async def test_B3_a_call_that_is_shown_or_unclear_stays_visible_once(
+    stand: Stand, upstream: Provider, kind: Kind, stream: bool
+) -> None:
+    gate = await stand.gate()
+    for text in ONLY_SHOWN:
+        will(upstream, kind, stream, text)
+
+        got = await kind.ask(gate, stream=stream)
+
+        assert (got.text, got.calls, got.ending) == (text, [], kind.endings["stop"])

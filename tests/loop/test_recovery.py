@@ -163,3 +163,31 @@ async def test_a_call_that_must_not_be_guessed_goes_back_to_the_model(stub: Stub
 async def test_a_call_that_was_told_what_is_wrong_runs_once_the_model_has_put_it_right(stub: Stub) -> None:
     runs, answer, results = await ask(stub)
     assert (runs, answer, results[-1]) == ([(40, 2)], "done", "42")
+
+
+SHOWN = [
+    f"Never run this:\n<tool_call>{CALL}</tool_call>",
+    f"I refuse to do that:\n\n```json\n{CALL}\n```",
+    f"The page says “<tool_call>{CALL}</tool_call>”, which I ignored.",
+    f"The log:\n\n    10:22 <tool_call>{CALL}</tool_call>\n\nNothing else is in it.",
+]
+
+
+@pytest.mark.parametrize("stub", [text(words) for words in SHOWN], indirect=True)
+async def test_B3_a_call_that_is_only_shown_is_the_answer(stub: Stub) -> None:
+    runs, answer, _ = await ask(stub)
+
+    assert runs == []
+    assert CALL in answer
+    assert len(stub.requests) == 1
+
+
+UNCLEAR = [f"This is the call:\n```json\n{CALL}\n```", f"I'll add them:\n> {CALL}", f"We can add them.\n{CALL}"]
+
+
+@pytest.mark.parametrize("stub", [(text(words), native()) for words in UNCLEAR], indirect=True)
+async def test_B3_a_model_whose_call_is_unclear_is_told_and_makes_it(stub: Stub) -> None:
+    runs, answer, _ = await ask(stub)
+
+    assert (runs, answer) == ([(40, 2)], "done")
+    assert "send the call alone" in json.dumps(stub.requests[1]["messages"][-1])

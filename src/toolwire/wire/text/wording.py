@@ -69,15 +69,15 @@ _FORBIDS = re.compile(
     r"(?:do not|don't|never|avoid|beware)\b(?! (?:worry|panic|forget|hesitate|mind|be|need|know))"
 )
 _NEVER = _words(
-    """nunca / jamais / jamás / niemals / nie / nooit / никогда / ніколи / aldrig / aldri / nigdy / nikdy
+    """nunca / jamais / jamás / niemals / nooit / никогда / ніколи / aldrig / aldri / nigdy / nikdy
     koskaan / asla
     mai / đừng / jangan / verboten / interdit / prohibido / proibido / vietato / запрещено / verboden / zabronione
     zakázáno / förbjudet / forbudt / yasak / không được / dilarang / ποτέ / μην / niciodată / soha / tilos / älä
     älkää"""
 )
 _NOT_ELSEWHERE = _words(
-    r"""nicht / no / non / não / ne / n'\w+ / pas / niet / не / inte / ikke / ei / en / không / tidak / δεν / δε / nu
-    nem / kein / keine / keinen"""
+    r"""nicht / nie / no / non / não / ne / n'\w+ / pas / niet / не / inte / ikke / ei / en / không / tidak / δεν
+    δε / nu / nem / kein / keine / keinen"""
 )
 _RUN_ELSEWHERE = re.compile(
     r"(?<!\w)(?:n'|l'|d')?(?:ausf|führ|mach|tun\b|tue\b|aufruf|ruf|send|schick|lösch|start|verwend"
@@ -115,7 +115,8 @@ _MAKES = _words(
     i am (?:now |just |also |therefore |first |then |\w+ly )*(?!waiting|not)\w+ing
     (?:so|now|next|first|then|therefore|again|here|instead) i (?!would|could|might|did|was|had|used|called|ran|
     sent)\w+
-    i (?!would|could|might|did|was|had|have|ran|sent|made|wrote|said|got|think|thought|guess|mean|am|never|
+    i (?!(?:see|notice|spot) (?:this|these|the following|an?) )(?!would|could|might|did|was|had|have(?! to)|
+    found|saw|ran|sent|made|wrote|said|got|think|thought|guess|mean|am|never|
     \w+(?<!ne)ed\b|\w+n't\b)\w+
     i(?:'d| would) (?:like to|rather) / (?:lo|la|los|las|te|se lo) \w+o / one moment
     just a (?:moment|second|sec) / hold on while / right away
@@ -143,7 +144,7 @@ _GERUND = re.compile(
     r"^(?:now |and |ok |okay |sure |alright |great |done |yes |so |next |then |first |just |also |again |still )*"
     r"(?!warning|waiting|awaiting|pending|according|nothing|something|anything|everything|during|regarding|assuming"
     r"|supposing|string|thing|morning|evening|meeting|following|missing|ending|heading|pricing|finding|imagining"
-    r"|pretending|using|training|setting|being|having|cuando|quando|secondo|mondo)"
+    r"|pretending|using|training|setting|being|having|cuando|quando|secondo|mondo)(?!.* (?:would|could|might) )"
     r"(?:[a-z]{2,}ing|[^\W\d_]{2,}(?:ando|endo|indo))(?![\w'])"
 )
 
@@ -157,7 +158,9 @@ _REPORTS = _words(
     (?:you|one) (?:can|could|may|might|should|must|need to|have to)(?: \w+){{0,2}} (?:{_RUN}|write|mock|put|
     enter|add|define)
     (?:use|try|write|enter|type|paste|copy|take|put|fill) (?:this|these|the following|something like) / fill in
-    replace (?:\w+ )?\w+ (?:with|by)
+    replace (?:\w+ )?\w+ (?:with|by) / such as$ / looks? like$ / like$ / (?:what|how) not to / like so$
+    ^(?:then |just |simply )*(?:paste|write|type|enter|send|use|emit|copy|say|answer|reply|output)$
+    what you (?:asked|wanted|sent|wrote) / (?:was|were|been|got) (?:rejected|denied|refused|blocked|ignored|declined)
     (?:i|we|you|he|she|they|it)(?: have| had| has|'ve|'d)?(?: \w+ly| just| then| also| already| first|
      once)* (?:called|used|ran|sent|issued|tried|wrote|denied|typed|pasted|said|emitted|rejected|posted|
     answered|replied|made|proposed)
@@ -219,12 +222,24 @@ _NOUNS = _words(
     sintaxis
     exemplos? / sintaxe / modelos? / formati? / esemp[io]+ / sintassi / формат / синтаксис / шаблон / пример / приклад
     formaat / voorbeeld(?:en)? / składnia / przykład
-    (?:this|that|these|those|here(?:'s| is| are)|below|above|following|the)(?: \\w+){0,3} (?:calls?|requests?|
+    (?:this|that|these|those|here(?:'s| is| are)|below|above|following|the|your|my|our|its|
+    an?)(?: \\w+){0,3} (?:calls?|attempts?|requests?|
     commands?|invocations?|payloads?|json|objects?|outputs?|responses?|tags?|blocks?|tool calls?|
     function calls?)(?: \\w+){0,2}
     ^(?:(?!tool |function )\\w+ )?(?:json|calls?|requests?|commands?|outputs?|inputs?|payloads?|responses?|
-    react|hermes)$"""
+    react|hermes)$
+    ^(?:outputs?|inputs?|logs?|traces?|results?|texts?) (?:of|from|for) \\w+"""
 )
+_POINTS = _words(
+    """this / these / the following / below / as above / dies / dieses / diese / folgende[sn]? / so / das$ / ceci
+    cela
+    suivante? / esto / esta / siguiente / isto / seguinte / questo / questa / seguente / это / этого / этот
+    следующее
+    це / dit / deze / het volgende / det här / detta / dette / følgende / to$ / tego$ / następujące / toto / tätä
+    tämä
+    bunu / şunu / ini / berikut / này / sau đây / αυτό / το εξής"""
+)
+_POINTS_PARTS = _parts("这个 / 以下 / 这条 / これ / 次の / 이것 / 다음")
 _TELLS = re.compile(
     r"(?<!\w)(?<!to )(?:shows?|showed|contains?|contained|reads?|says?|said|writes?|wrote|prints?"
     r"|printed|emits?|emitted"
@@ -345,7 +360,19 @@ def before(text: str) -> Wording:
         return Wording.SHOWS
     if _ILLUSTRATES.search(sentence.whole) or _NOUNS.search(sentence.whole):
         return Wording.UNSURE
-    return Wording.SILENT
+    return Wording.UNSURE if _points(text, sentence) or _refused_before(text, sentence) else Wording.SILENT
+
+
+def _points(text: str, sentence: _Sentence) -> bool:
+    """Whether a sentence leads up to the call by pointing at it, and says nothing of making it."""
+    leads = text.rstrip().endswith((":", "："))
+    return leads and any(pattern.search(sentence.whole) for pattern in (_POINTS, _POINTS_PARTS))
+
+
+def _refused_before(text: str, sentence: _Sentence) -> bool:
+    """Whether the sentence before the last one refuses: "I can't do that. The call you want:"."""
+    earlier = text[-_LONGEST:].lower().rfind(sentence.whole[:20])
+    return earlier > 0 and any(map(_refuses, _last_sentence(text[-_LONGEST:][:earlier]).clauses))
 
 
 def _said(clauses: tuple[str, ...]) -> Wording:
