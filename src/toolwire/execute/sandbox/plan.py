@@ -96,14 +96,14 @@ class Plan:
         return self._step("exec", *argv)
 
     def _step(self, *fields: str) -> "Plan":
-        if any("\0" in field for field in fields):
+        if "\0" in "".join(fields):
             raise SandboxUnavailable("a command, path or variable contains NUL")
         self._fields += (str(len(fields)), *fields)
         return self
 
     def memory(self) -> int:
         """A descriptor from which the steps can be read."""
-        body = "".join(f"{field}\0" for field in self._fields)
+        body = "\0".join((*self._fields, ""))
         return memory(body.encode("utf-8", "surrogateescape"), "plan")
 
 

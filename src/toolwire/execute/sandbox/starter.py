@@ -48,9 +48,9 @@ STARTER = Starter()
 def memory(content: bytes, name: str) -> int:
     """A descriptor of a file in memory that holds these bytes, to be read from its beginning."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
+    written = 0
+    while written < len(content):
+        written += os.pwrite(descriptor, content[written:], written)  # which leaves it at its beginning
     return descriptor
 
 

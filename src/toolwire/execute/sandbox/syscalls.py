@@ -41,6 +41,7 @@ _EACH: Mapping[str, tuple[int, int | None]] = {
 }  # fmt: skip
 
 
+@cache
 def machine() -> str:
     return platform.machine()
 
