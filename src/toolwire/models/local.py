@@ -6,6 +6,7 @@ Whatever it writes is held by a grammar: calls that fit the schemas of the offer
 import asyncio
 import json
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,13 @@ class LocalChat:
     def __init__(self, engine: Engine, model: str) -> None:
         self.engine = engine
         self.name = f"local:{model}"
+        self._lease: weakref.finalize[[], LocalChat] | None = None
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """Answer once; see ChatModel. Raises ModelError, and nothing else."""
+        if self._lease is None:
+            self.engine.acquire()
+            self._lease = weakref.finalize(self, self.engine.release)
         loop = asyncio.get_running_loop()
         halt = threading.Event()
         failed: asyncio.Future[Reply] = loop.create_future()
@@ -92,7 +97,10 @@ class LocalChat:
             failed.cancel()
 
     async def close(self) -> None:
-        """The engine is shared and stays until the process ends; there is nothing to let go of."""
+        """Let go of the engine, which is freed with its last user. Asked again, the model loads it again."""
+        if self._lease is not None:
+            lease, self._lease = self._lease, None
+            await asyncio.to_thread(lease)
 
     def _answer(self, request: Request, show: Callable[[Delta], None], halted: Callable[[], bool]) -> Reply:
         """One turn of the model. A dialogue that is too long loses its oldest part, and the reply says so."""

@@ -43,7 +43,11 @@ class Written:
 
 
 class Engine:
-    """One loaded model. Safe to use from several threads; `load_s` says how long loading took, once it has."""
+    """One loaded model. Safe to use from several threads; `load_s` says how long loading took, once it has.
+
+    Each chat model that uses it acquires it and releases it again. With the last release its memory is given back; who
+    asks it later loads it again.
+    """
 
     def __init__(self, weights: Path | Weights, *, adapter: Path | None = None, threads: int | None = None) -> None:
         self.weights = weights
@@ -54,15 +58,35 @@ class Engine:
         self.threads = threads or max(1, self.cores // 2)
         self.load_s: float | None = None
         self._server: Any = None
+        self._users = 0
         self._lock = threading.Lock()
 
-    def load(self) -> None:
-        """Read the weights unless that has been done. Raises ModelRefused or ModelUnavailable."""
+    def load(self) -> Any:
+        """Read the weights unless that has been done. Raises ModelRefused or ModelUnavailable.
+
+        Gives back what answers, so that one who is being answered keeps it while another lets go of the engine.
+        """
         with self._lock:
             if self._server is None:
                 began = time.perf_counter()
                 self._server = self._start()
                 self.load_s = time.perf_counter() - began
+            return self._server
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._server is not None
+
+    def acquire(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def release(self) -> None:
+        """Stop using the engine. The last one to do so frees its memory."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._server = None
 
     def write(
         self,
@@ -89,7 +113,7 @@ class Engine:
     def _stream(
         self, body: dict[str, Any], on_text: Callable[[str], None] | None, halted: Callable[[], bool]
     ) -> Written:
-        self.load()
+        server = self.load()
         chunks: list[dict[str, Any]] = []
 
         def take(chunk: dict[str, Any]) -> bool:
@@ -98,7 +122,7 @@ class Engine:
                 on_text(text)
             return halted()
 
-        self._server.handle_completions(body | {"stream": True, "stream_options": {"include_usage": True}}, take)
+        server.handle_completions(body | {"stream": True, "stream_options": {"include_usage": True}}, take)
         for chunk in chunks:
             _raise_error(chunk)
         reasons = [
