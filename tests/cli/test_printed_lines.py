@@ -71,7 +71,9 @@ def test_T115_lines_of_a_question_can_be_pasted(stage: Stage, granted: list[str]
     assert (stage.folder / "elsewhere/made").read_text() == "done\n"
 
 
-def test_T115_a_line_that_was_cut_is_answered_with_the_whole_one(stage: Stage, granted: list[str]) -> None:
+def test_T115_control_without_its_flags_a_line_runs_nothing_and_the_whole_one_is_told(
+    stage: Stage, granted: list[str]
+) -> None:
     waits = stage.run("call", "bash", f"command={WRITES}", *granted)
     yes = approve(stage, waits)
     [line] = GO_ON.findall(yes.err)
