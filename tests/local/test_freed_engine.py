@@ -63,17 +63,6 @@ async def test_a_closed_model_that_is_asked_again_loads_its_engine_again() -> No
     assert not model.engine.is_loaded
 
 
-async def test_a_model_that_is_dropped_without_a_close_lets_go_of_its_engine() -> None:
-    model = an_own_model()
-    engine = model.engine
-    await hello(model)
-
-    del model
-    gc.collect()
-
-    assert not engine.is_loaded
-
-
 async def test_closing_while_another_is_being_answered_does_not_disturb_it() -> None:
     first, second = an_own_model(), an_own_model()
     await hello(first)
