@@ -82,7 +82,10 @@ fuzz: setup ## read a million broken and hostile model outputs; none may raise o
 race: setup ## swap folders for links under the file tools for a minute each; nothing may lead out
 	@$(RUN) python -m benchmarks.race_paths 60
 
+storm: setup ## kill processes that share a store, 5,000 calls long; nothing may be lost, done twice or left behind
+	@$(RUN) python -m benchmarks.kill_storm --calls 5000
+
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help install engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race clean
+.PHONY: help install engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm clean

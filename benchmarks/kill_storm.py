@@ -24,6 +24,7 @@ from toolwire.protocol.records import CallCard
 from toolwire.record.sqlite import SqliteStore
 
 WORKERS = 3
+EARLY = 0.1
 CONTROLS = ("none", "memory", "unmarked", "noteless", "ack-first")
 ONCE = ("uns_s", "uns_a", "write", "bash")
 _COUNT = "SELECT count(*) FROM records WHERE schema_name = 'tool.result'"
@@ -39,17 +40,20 @@ class Storm:
     kills: Counter[str] = field(default_factory=Counter)
     workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    ready: set[int] = field(default_factory=set)
 
     def start(self, mode: str = "work") -> "subprocess.Popen[bytes]":
         seed = str(self.chance.random())
         words = [sys.executable, "-m", "benchmarks.storm_worker", str(self.folder), seed, self.control, mode]
         environ = {**os.environ, "TMPDIR": str(self.folder / "tmp"), "HOME": str(self.folder / "user")}
-        return subprocess.Popen(words, env=environ, stderr=subprocess.PIPE)
+        return subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def blow(self, calls: int, seconds: float, mean_s: float) -> None:
         until = time.monotonic() + seconds
         self.workers = [self.start() for _ in range(WORKERS)]
         while time.monotonic() < until and self._results() < calls:
+            if self.chance.random() > EARLY:
+                self._wait_until_ready()
             time.sleep(self.chance.expovariate(1 / mean_s))
             self._kill()
             self.workers = [worker if worker.poll() is None else self._replaced(worker) for worker in self.workers]
@@ -65,6 +69,13 @@ class Storm:
             if worker.returncode:
                 self.complaints.append(said.decode()[-2000:])
 
+    def _wait_until_ready(self) -> None:
+        """Until all workers have opened the store, so that a slow machine does not only kill beginners."""
+        for worker in self.workers:
+            if worker.pid not in self.ready and worker.stdout is not None:
+                worker.stdout.readline()
+                self.ready.add(worker.pid)
+
     def _kill(self) -> None:
         one = self.chance.random() < 0.5
         for worker in [self.chance.choice(self.workers)] if one else self.workers:
@@ -73,6 +84,7 @@ class Storm:
 
     def _replaced(self, worker: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
         _, said = worker.communicate()
+        self.ready.discard(worker.pid)
         if worker.returncode != -signal.SIGKILL:
             self.complaints.append(f"a worker ended with {worker.returncode}: {said.decode()[-2000:]}")
         else:
@@ -105,7 +117,10 @@ def _lines(path: Path) -> list[list[str]]:
 
 async def judged(storm: Storm) -> Findings:
     findings, folder = Findings(), storm.folder
+    for path in folder.glob("home/artifacts/new-*"):
+        os.utime(path, (0, 0))  # what was left is swept with the first body that is kept an hour later
     async with await SqliteStore.at(folder / "home") as store:
+        await store.keep(b"after the storm")
         turns = await store.turns(limit=10_000_000)
         cards = await store.calls(limit=10_000_000)
         metrics, loop = await store.metrics()
@@ -183,7 +198,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=5_000)
     parser.add_argument("--seconds", type=float, default=3_600)
-    parser.add_argument("--kill-mean", type=float, default=0.7)
+    parser.add_argument("--kill-mean", type=float, default=0.5, help="seconds between kills, on average")
     parser.add_argument("--seed", default="storm")
     parser.add_argument("--control", choices=CONTROLS, default="none")
     asked = parser.parse_args()

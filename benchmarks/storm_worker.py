@@ -211,6 +211,7 @@ async def main(folder: Path, seed: str, control: str, mode: str) -> None:
         Restless(chance, [one.name for one in tools]), tools, store=store, grant=grant, limits=Limits(iterations=20)
     )
     lanes = [Lane(make(), acks, control) for _ in range(LANES)]
+    print("ready", flush=True)
     left = [turn.id for turn in await store.turns(limit=100_000, state="interrupted")]
     chance.shuffle(left)
     await asyncio.gather(*(_take_up(lane, left[place::LANES]) for place, lane in enumerate(lanes)))

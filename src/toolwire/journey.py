@@ -297,8 +297,8 @@ class Journey:
                 if self._files and (stale := await self._stale(allowed)) is not None:
                     return stale
                 if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
-                    if trial is None:
-                        await self._begin(card, context)
+                    if trial is None and not self._hands_over(card, context):
+                        await self._start_again(card)
                     result = await hub.executor.execute(allowed, context)
                 else:
                     result = await self._executed(card, allowed, context)
@@ -336,14 +336,17 @@ class Journey:
             self._batch.leave()
             raise
 
-    async def _begin(self, card: CallCard, context: Context) -> None:
-        """Hand the call to its executor: from here on it may take effect, unless others have taken the turn over."""
+    def _hands_over(self, card: CallCard, context: Context) -> bool:
+        """Whether the call can be handed to its executor; from then on it may take effect."""
         hub = self._hub
-        if not hub.store.holds(card.turn_id):
-            await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())])
+        self._begun.add(card.call.id)
         if not getattr(hub.executor, "notes_begin", False):
             hub.begins(context)
-        self._begun.add(card.call.id)
+        return hub.store.holds(card.turn_id)
+
+    async def _start_again(self, card: CallCard) -> None:
+        """This process slept through its lease. Raises Fenced when another one has taken the turn over meanwhile."""
+        await self._hub.store.start(card, [AuditRow.about(card, "started", self._hub.clock())])
 
     async def _executed(self, card: CallCard, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""
@@ -355,8 +358,8 @@ class Journey:
         if limits := secrets.limits(allowed):
             grant = changed(context.grant, network=(*context.grant.network, *limits))
             context = changed(context, grant=grant)
-        if context.trial is None:
-            await self._begin(card, context)
+        if context.trial is None and not self._hands_over(card, context):
+            await self._start_again(card)
         return await scrubbed(secrets, await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
