@@ -48,6 +48,8 @@ def present(value: Any) -> tuple[tuple[Block, ...], Any]:
 
 def is_large(value: Any) -> bool:
     """Whether it takes so long to make JSON of a value that the event loop should not wait for it."""
+    if type(value) is str:  # what most tools return
+        return len(value) > _LARGE_CHARS
     if type(value) in _SCALARS:
         return False
     left, chars = [value], 0
