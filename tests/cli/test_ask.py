@@ -291,6 +291,28 @@ def test_at_a_terminal_the_answer_is_streamed_once(stage: Stage) -> None:
     assert terminal.seen.count("It is 437.") == 1
 
 
+CALL = '{"name": "calculator", "arguments": {"expression": "1"}}'
+LIKE_CALLS = [
+    '{"temperature": 5} is how warm it is.\nAnd that is all.',
+    'Here it is:\n{"temperature": 5, "unit": "C"}',
+    "[1] is a note.\n[2] is another.",
+    f"Use `<tool_call>{CALL}</tool_call>` now. Then look.",
+]
+
+
+@pytest.mark.parametrize("answer", LIKE_CALLS)
+def test_an_answer_that_looks_like_a_call_is_printed_once(stage: Stage, inside: Inside, answer: str) -> None:
+    bare = "".join(answer.split())
+    with scripted(answer, answer) as model:
+        with Terminal(stage, "ask", "Hm?", *model.flags, columns=200) as terminal:
+            assert terminal.end() == Exit.DONE
+        piped = inside("ask", "Hm?", *model.flags).out
+
+    shown = "".join(terminal.seen.split())
+    assert (shown.count(bare), shown.count(bare[-12:])) == (1, 1)
+    assert piped == f"{answer}\n"
+
+
 @pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
 def test_a_terminal_without_colours_gets_none(stage: Stage, variable: str) -> None:
     plain: dict[str, Any] = {"NO_COLOR": "1"} if variable == "NO_COLOR" else {"TERM": "dumb"}

@@ -26,6 +26,7 @@ from toolwire.loop.events import (
 from toolwire.protocol.attached_text import attached_text, own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import TextDelta, Waiting
+from toolwire.wire.unsent import unsent
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red")}
 _WIDEST = 160
@@ -131,8 +132,9 @@ class Watcher:
 
     def _answer(self, answer: str) -> None:
         """What of the answer has not been streamed just now."""
-        if answer.startswith(self._streamed) and self._streamed:
-            self._write(answer[len(self._streamed) :])
+        rest = unsent(self._streamed, answer)
+        if self._streamed and rest != answer:
+            self._write(rest)
             self._end_line()
         else:
             self._end_line()

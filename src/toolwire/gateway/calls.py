@@ -1,4 +1,4 @@
-"""From what was read to what a client gets: the calls with unique ids, the text that is still owed, and a tally."""
+"""From what was read to what a client gets: the calls with unique ids, the text that is still unsent, and a tally."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from toolwire.wire.draft import CUT_REASONS
 from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import to_json
 from toolwire.wire.reply import StreamParser
+from toolwire.wire.unsent import after, squeezed, unsent
 
-_OVERLAP = 4096
 _MOST_PIECES = 64
 SAME_NAMES = NameMap((), {})
 _CALL_REASONS = frozenset({"tool_calls", "tool_use", "function_call", ""})
@@ -160,10 +160,10 @@ class Following:
         """The rest of the text, and the calls."""
         reply = self._own.restore(self._parser.finish())
         shown = "".join(self._text)
-        thought = owed("".join(self._thought), reply.reasoning)
+        thought = unsent("".join(self._thought), reply.reasoning)
         if thought and squeezed(thought) in squeezed(shown):
             thought = ""  # it turned out to be reasoning only after it had been shown as text
-        return Closing(owed(shown, reply.content), thought, settled(reply, ids, tally, self._broken()), reply)
+        return Closing(unsent(shown, reply.content), thought, settled(reply, ids, tally, self._broken()), reply)
 
     def _broken(self) -> list[tuple[str, str]]:
         """The calls whose arguments could not be read, by name, in the order in which they were begun."""
@@ -178,23 +178,6 @@ def spoken(deltas: Iterable[Delta]) -> tuple[str, str]:
     return "".join(text), "".join(thought)
 
 
-def owed(shown: str, whole: str) -> str:
-    """What of the whole text has not been shown. White space does not count: it may move where a call was."""
-    if whole.startswith(shown):
-        return whole[len(shown) :]
-    seen, wanted = squeezed(shown), squeezed(whole)
-    if wanted.startswith(seen):
-        return _after(whole, len(seen))
-    if seen.endswith(wanted):
-        return ""
-    return _after(whole, _overlap(seen[-_OVERLAP:], wanted))
-
-
-def squeezed(text: str) -> str:
-    """The text without its white space."""
-    return "".join(text.split())
-
-
 def shared_out(pieces: Sequence[str], kept: str) -> list[str]:
     """What was kept of some pieces of text, given back to each: the very same piece where nothing was taken from it."""
     if len(pieces) > _MOST_PIECES:
@@ -204,26 +187,11 @@ def shared_out(pieces: Sequence[str], kept: str) -> list[str]:
         bare, left = squeezed(piece), squeezed(kept)
         if left.startswith(bare):
             shares.append(piece)
-            kept = _after(kept, len(bare))
+            kept = after(kept, len(bare))
             continue
         following = next((words for later in pieces[at + 1 :] if (words := squeezed(later))), "")
         size = left.find(following) if following else -1
-        rest = _after(kept, size) if size >= 0 else ""
+        rest = after(kept, size) if size >= 0 else ""
         shares.append(kept[: len(kept) - len(rest)].strip())
         kept = rest
     return shares
-
-
-def _after(text: str, count: int) -> str:
-    """The text behind its first `count` characters that are no white space."""
-    for at, char in enumerate(text):
-        if count == 0:
-            return text[at:] if text[at:].strip() else ""
-        if not char.isspace():
-            count -= 1
-    return ""
-
-
-def _overlap(seen: str, wanted: str) -> int:
-    """How much of the beginning of one text is the end of the other."""
-    return next((size for size in range(min(len(seen), len(wanted)), 0, -1) if seen.endswith(wanted[:size])), 0)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out, squeezed
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.render_anthropic import Blocks, stop_reason, thinking_block, use_block
 from toolwire.protocol.chat import Reply
 from toolwire.wire.draft import CUT_REASONS
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import parse_reply
+from toolwire.wire.unsent import squeezed
 
 _READ = ("text", "tool_use")
 

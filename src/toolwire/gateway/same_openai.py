@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending, settled, shared_out, squeezed
+from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import parse_reply
+from toolwire.wire.unsent import squeezed
 
 _READ = ("content", "tool_calls")
 
@@ -173,7 +174,7 @@ class OpenAIStream:
         closing = state.close(_reason(last), self._ids, self._tally)
         reason = reason_of(ending(_reason(last), closing.calls, closing.reply))
         final = {name: value for name, value in last.items() if name not in ("delta", "logprobs")}
-        deltas: list[Json] = [{name: text} for name, text in _owed(closing) if text]
+        deltas: list[Json] = [{name: text} for name, text in _unsent(closing) if text]
         deltas += [{"tool_calls": [entry_of(call) | {"index": at}]} for at, call in enumerate(closing.calls)]
         said = [{"index": index, "delta": delta, "finish_reason": None} for delta in deltas]
         return [*said, final | {"index": index, "delta": {}, "finish_reason": reason}]
@@ -241,5 +242,5 @@ def _says_more(choice: Json, delta: Json) -> bool:
     return bool(choice.get("logprobs")) or any(value for name, value in delta.items() if name not in _READ)
 
 
-def _owed(closing: Closing) -> tuple[tuple[str, str], ...]:
+def _unsent(closing: Closing) -> tuple[tuple[str, str], ...]:
     return (("reasoning_content", closing.thought), ("content", closing.text))

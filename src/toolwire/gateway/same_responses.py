@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolwire.gateway import frames
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out, squeezed
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault
 from toolwire.gateway.render_responses import Items, call_item, ended, envelope, failed, text_item, thought_item
 from toolwire.protocol.chat import Reply
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import parse_reply
+from toolwire.wire.unsent import squeezed
 
 _CALLS = ("function_call", "custom_tool_call")
 _PROVIDER = "openai_responses"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolwire.gateway.asked import Asked
-from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, owed, settled, spoken
+from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, spoken
 from toolwire.gateway.faults import Fault, Refused
 from toolwire.gateway.render_anthropic import AnthropicWriter, message
 from toolwire.gateway.render_openai import OpenAIWriter, as_function_call, completion
@@ -14,6 +14,7 @@ from toolwire.protocol.chat import Delta, Reply, Request, Usage, UserMessage
 from toolwire.wire.decode.request import BadRequest, DecodedRequest, decode_request
 from toolwire.wire.names import NameMap
 from toolwire.wire.outbound import Json
+from toolwire.wire.unsent import unsent
 
 # Left out without a word: they change nothing that a client could notice here.
 _HARMLESS = frozenset({
@@ -213,8 +214,8 @@ class SpokenReply:
         """The rest of the reply, and its end."""
         calls = settled(reply, self._ids, self._tally)
         word = ending(_plain_reason(reply.finish_reason), calls, reply)
-        said = self._writer.thought(owed("".join(self._thought), reply.reasoning))
-        said += self._writer.text(owed("".join(self._text), reply.content))
+        said = self._writer.thought(unsent("".join(self._thought), reply.reasoning))
+        said += self._writer.text(unsent("".join(self._text), reply.content))
         return [*said, *self._writer.end(calls, word, reply.usage)]
 
     def fail(self, fault: Fault) -> list[bytes]:

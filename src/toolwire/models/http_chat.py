@@ -19,6 +19,7 @@ from toolwire.wire.negotiate import Formats
 from toolwire.wire.outbound import Json
 from toolwire.wire.reply import StreamParser, parse_reply
 from toolwire.wire.request import Dialect, RequestEncoder
+from toolwire.wire.unsent import unsent
 
 LISTED_MODELS = 8
 
@@ -167,7 +168,9 @@ class HttpChat:
             if watcher.on_delta is not None and await self._is_stream(answer):
                 parser = StreamParser(names.tools, self._provider)
                 await self._follow(answer, parser, watcher)
-                return names.restore(parser.finish())
+                reply = parser.finish()
+                watcher.show_rest(reply)
+                return names.restore(reply)
             return names.restore(self._whole(await answer.whole(), names.tools, watcher))
 
     async def _is_stream(self, answer: Answer) -> bool:
@@ -248,10 +251,18 @@ class _Watcher:
     def __init__(self, on_delta: Callable[[Delta], None] | None) -> None:
         self.on_delta = on_delta
         self.shown = False
+        self._text: list[str] = []
 
     def show(self, deltas: list[Delta]) -> None:
         if self.on_delta is None:
             return
         for delta in deltas:
             self.shown = True
+            if isinstance(delta, TextDelta):
+                self._text.append(delta.text)
             self.on_delta(delta)
+
+    def show_rest(self, reply: Reply) -> None:
+        """Show the text that was held back because it might have become a call."""
+        if rest := unsent("".join(self._text), reply.content):
+            self.show([TextDelta(rest)])
