@@ -36,6 +36,7 @@ _PAIRS = {
     "（": "）",
 }
 _OPENING = "“„«‹「『‘"
+_ANY_MARK = re.compile(rf"[{_OPENING}\"`]")
 _TABLE = re.compile(r"[ \t]{0,8}\|")
 _BULLET = re.compile(r"[ \t]*(?:[-*+•–]|\d{1,3}[.)]|\([a-z\d]\))[ \t]+")
 _QUOTE = re.compile(r"[ \t]{0,3}(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*>")
@@ -54,9 +55,7 @@ _ROLE = re.compile(
 _CAPITALS = re.compile(r"[A-Z][A-Z_]{3,30}")
 _ENDS_SENTENCE = re.compile(r"[.!?。！？؟]|\n[ \t]*\n")
 _MARKERS = 8
-_STRUCTURE = re.compile(
-    rf"\s*(?:{OPENING.pattern}|[*_]{{0,4}}(?:Thought|Action|Observation|Final Answer)\b[^\n:]{{0,12}}:)"
-)
+_LABEL = re.compile(r"[*_]{0,4}(?:Thought|Action|Observation|Final Answer)\b[^\n:]{0,12}:|Observation\s*\Z")
 _NAME = re.compile(r"\s*+(\w[\w.-]{0,127})\s*+[({]")
 _GAP = re.compile(r"[\s,;]*(?:(?:and|then|und|et|y|e|и|、)[\s,]*)?")
 
@@ -137,6 +136,8 @@ def _shown_unless_made(before: str) -> Verdict:
 
 def _inside_quotes(place: Place, line: str) -> Verdict | None:
     """Whether quotation marks or inline code that open on this line close behind the call."""
+    if not _ANY_MARK.search(line):
+        return None
     marks = [mark for mark in (*_OPENING, '"', "`") if _is_open(line, mark)]
     if not marks:
         return None
@@ -178,7 +179,7 @@ def _before_line(place: Place) -> str:
 def _following(place: Place) -> str | None:
     """The text behind the call that counts: a sentence behind a marked one. None while more of it must come."""
     behind = _behind(place)
-    if _STRUCTURE.match(behind) or _names_tool(place.scan, behind):
+    if OPENING.match(behind) or _LABEL.match(behind) or _names_tool(place.scan, behind):
         return ""
     if place.form is Form.MARKED:
         ends = _ENDS_SENTENCE.search(behind)

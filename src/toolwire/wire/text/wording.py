@@ -9,8 +9,10 @@ a script that does not part them are looked for as they are. All patterns work o
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 _LONGEST = 400
+_KEPT = 128
 
 
 class Wording(Enum):
@@ -23,20 +25,42 @@ class Wording(Enum):
     SILENT = "silent"
 
 
-def _listed(table: str) -> str:
-    """The alternatives of a table; a line that ends with a bar goes on in the next one."""
-    joined = re.sub(r"\|\n\s*", "|", table)
-    return "|".join(part for line in joined.split("\n") for part in line.strip().split(" / ") if part)
+class _Words:
+    """Whole words in lower case, from a table of patterns with ` / ` between them.
+
+    A line that ends with a bar goes on in the next one. Compiled at the first use: only few answers need it.
+    """
+
+    __slots__ = ("_pattern", "_table")
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._pattern: re.Pattern[str] | None = None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first of the words in a text."""
+        if self._pattern is None:
+            self._pattern = re.compile(self._written())
+        return self._pattern.search(text)
+
+    def _written(self) -> str:
+        return rf"(?<![\w'])(?:{self._alternatives()})(?![\w'])"
+
+    def _alternatives(self) -> str:
+        joined = re.sub(r"\|\n\s*", "|", self._table)
+        return "|".join(part for line in joined.split("\n") for part in line.strip().split(" / ") if part)
 
 
-def _words(table: str) -> re.Pattern[str]:
-    """A pattern of whole words in lower case, made from a table of patterns with ` / ` between them."""
-    return re.compile(rf"(?<![\w'])(?:{_listed(table)})(?![\w'])")
+class _Parts(_Words):
+    """The same for scripts that do not part words, none of which is ASCII."""
 
+    __slots__ = ()
 
-def _parts(table: str) -> re.Pattern[str]:
-    """The same for scripts that do not part words."""
-    return re.compile(_listed(table))
+    def search(self, text: str) -> re.Match[str] | None:
+        return None if text.isascii() else super().search(text)
+
+    def _written(self) -> str:
+        return self._alternatives()
 
 
 _RUN = (
@@ -52,7 +76,7 @@ _NOT = (
     r"|don't|doesn't|didn't|won't|wouldn't|shan't|mustn't|shouldn't|cannot|can't|aren't|isn't|wasn't|haven't|hasn't"
     r"|hadn't|never|not)"
 )
-_REFUSES = _words(
+_REFUSES = _Words(
     rf"""{_NOT}(?: \w+){{0,3}}? {_RUN}
     (?:nobody|no one) (?:should|must|may|can|ever) / (?:i|we) (?:must |have to |hereby )?(?:refuse|decline)(?: to)?
     (?:refus|declin)\w* to (?:\w+ ){{0,2}}?{_RUN} / (?:is|are|it's|strictly) (?:forbidden|prohibited|disallowed)
@@ -68,14 +92,14 @@ _FORBIDS = re.compile(
     r"^(?:please |so |and |but |warning |attention |caution |important |whatever happens )*"
     r"(?:do not|don't|never|avoid|beware)\b(?! (?:worry|panic|forget|hesitate|mind|be|need|know))"
 )
-_NEVER = _words(
+_NEVER = _Words(
     """nunca / jamais / jamás / niemals / nooit / никогда / ніколи / aldrig / aldri / nigdy / nikdy
     koskaan / asla
     mai / đừng / jangan / verboten / interdit / prohibido / proibido / vietato / запрещено / verboden / zabronione
     zakázáno / förbjudet / forbudt / yasak / không được / dilarang / ποτέ / μην / niciodată / soha / tilos / älä
     älkää"""
 )
-_NOT_ELSEWHERE = _words(
+_NOT_ELSEWHERE = _Words(
     r"""nicht / nie / no / non / não / ne / n'\w+ / pas / niet / не / inte / ikke / ei / en / không / tidak / δεν
     δε / nu / nem / kein / keine / keinen"""
 )
@@ -91,7 +115,7 @@ _RUN_ELSEWHERE = re.compile(
     r"|pošl|suorit|tee|aja\b"
     r"|käytä|lähet|chạy|thực|gửi|jalank|lakuk|kirim|çalıştır|gönder|εκτελ|στείλ|τρέξ|κάνω|rul|trimit|futtat|küld)"
 )
-_SHIELDS = _words(
+_SHIELDS = _Words(
     """if / whether / why / that / who / which / what / where / when / how / ob / dass / warum / weshalb / was
     wo / que
     qué / si / por qué / pourquoi / où / che / se / что / почему / где / щоб / чому / waarom / dat / om / varför / att
@@ -106,7 +130,7 @@ _ABOUT = (
     r"(?:how|what|an? (?:example|sample|call|illustration|template)"
     r"|the (?:format|syntax|shape|structure|template|notation|call|json))"
 )
-_MAKES = _words(
+_MAKES = _Words(
     rf"""let me(?! (?:know|be clear|stress|repeat|remind|show(?: you)? {_ABOUT}|explain|illustrate|quote|
     describe|give))
     let us / let's / lemme
@@ -135,7 +159,7 @@ _MAKES = _words(
     pozwól / teď / hned / nejdřív / nyt / ensin / şimdi / hemen / önce / để tôi / bây giờ / ngay / sekarang / segera
     saya akan / biar saya / mari / τώρα / αμέσως / θα (?:το )?(?:δω|ελέγξω|ψάξω) / acum / most"""
 )
-_MAKES_PARTS = _parts(
+_MAKES_PARTS = _Parts(
     """我来 / 我先 / 我将 / 我现在 / 让我 / 讓我 / 我去 / 我帮 / 我会先 / 现在 / 正在 / 马上 / 立即 / 稍等 / 请稍
     今から / まず / ます$ / ますね$ / 少々お待ち / 지금 / 먼저 / 겠습니다 / 할게요 / 잠시만
     الآن / سأ / अभी / रहा हूँ / रही हूँ"""
@@ -149,7 +173,7 @@ _GERUND = re.compile(
 )
 
 _LIKE = r"(?:like (?:this|that|so|these|the following|it)|as follows|thus|so|such as(?: this)?|the following)"
-_REPORTS = _words(
+_REPORTS = _Words(
     rf"""(?:would|might|could) have \w+ / looks?(?: \w+){{0,2}} {_LIKE} / looked(?: \w+){{0,2}} like(?: this| that)?
     (?:written|called|used|invoked|formatted|encoded|declared|defined|stored|expressed) (?:like this|like so|
     as follows|as)
@@ -178,12 +202,12 @@ _REPORTS = _words(
     ressemble / comme (?:ceci|cela|suit|ça) / hier / j'ai / nous avons / ayer / hubiera / ontem / ieri / вчера / учора
     gisteren / igår / wczoraj / včera / eilen / dün / hôm qua / kemarin / χθες"""
 )
-_REPORTS_PARTS = _parts(
+_REPORTS_PARTS = _Parts(
     """不要 / 请勿 / 切勿 / 绝不 / 勿 / 别运行 / 不会执行 / 没有执行 / 并没有 / 拒绝 / しないで
     実行しま?せん / 実行していません / してはいけ / 하지 마 / 하지 않
     昨天 / 之前 / لا ت / لن / नहीं / मत / לא אריץ / אל ת / อย่า / ไม่"""
 )
-_MIGHT = _words(
+_MIGHT = _Words(
     rf"""(?:would|might|could|may)(?: (?:then|simply|just|also|only|well|now|instead|probably|always))* (?:be|
     emit|answer|respond|reply|write|send|look|return|output|produce|print|say|have|ask|go|call|use|generate|
     come|read|contain|become|{_RUN})
@@ -199,7 +223,7 @@ _MIGHT = _words(
     şöyle / gibi / man kann / wir können / on peut / se puede / podemos / si può / possiamo / pode-se / можно / можем
     je kunt / man kan / można / lze"""
 )
-_MIGHT_PARTS = _parts(
+_MIGHT_PARTS = _Parts(
     """例如 / 比如 / 示例 / 格式 / 例子 / 样例 / 如下 / 语法 / 書式 / 形式は / 例えば / たとえば / のように
     次のとおり / 예를 들 / 예시 / 형식 / 다음과 같 / مثال / उदाहरण / 可以 / できます"""
 )
@@ -215,7 +239,7 @@ _ILLUSTRATES = re.compile(
     rf"^(?:here(?:'s| is)|this is|an?|the|one|some|another|un|une|una|uma|ein|eine| )*{_EXAMPLE}(?!\w)(?!\.\w)"
     rf"|(?<!\w){_EXAMPLE}\W*$"
 )
-_NOUNS = _words(
+_NOUNS = _Words(
     """formats? / syntax(?:es)? / templates? / schemas? / notations? / shapes? / snippets? / structures? / examples?
     samples? / illustrations? / definitions? / documentation / docs / tutorials? / usage / formate? / vorlagen?
     beispiele? / aufbau / schreibweise / modèles? / exemples? / syntaxe / formatos? / plantillas? / ejemplos?
@@ -230,7 +254,7 @@ _NOUNS = _words(
     react|hermes)$
     ^(?:outputs?|inputs?|logs?|traces?|results?|texts?) (?:of|from|for) \\w+"""
 )
-_POINTS = _words(
+_POINTS = _Words(
     """this / these / the following / below / as above / dies / dieses / diese / folgende[sn]? / so / das$ / ceci
     cela
     suivante? / esto / esta / siguiente / isto / seguinte / questo / questa / seguente / это / этого / этот
@@ -239,7 +263,7 @@ _POINTS = _words(
     tämä
     bunu / şunu / ini / berikut / này / sau đây / αυτό / το εξής"""
 )
-_POINTS_PARTS = _parts("这个 / 以下 / 这条 / これ / 次の / 이것 / 다음")
+_POINTS_PARTS = _Parts("这个 / 以下 / 这条 / これ / 次の / 이것 / 다음")
 _TELLS = re.compile(
     r"(?<!\w)(?<!to )(?:shows?|showed|contains?|contained|reads?|says?|said|writes?|wrote|prints?"
     r"|printed|emits?|emitted"
@@ -254,7 +278,7 @@ _TELLS = re.compile(
     r"|what|happened|something|as|list|its|actions?|of|out|in|to|it|follows|at|hidden|such|form|forms|labels?|tags?"
     r"|two|three|four|five))*\W*$"
 )
-_OFFERS = _words(
+_OFFERS = _Words(
     r"""if you(?:'d)? (?:like|want|wish|prefer|agree|confirm|approve|say) / should you / let me know
     just (?:say|confirm) / (?:a)?wait(?:ing)? (?:for )?your / awaiting / pending your
     with your (?:permission|approval|ok|consent)
@@ -280,7 +304,7 @@ _OFFERS = _words(
     nếu bạn muốn / bạn có muốn / kalau (?:anda|kamu) / jika (?:anda|kamu) / apakah / αν θέλετε / αν θέλεις
     dacă doriți"""
 )
-_OFFERS_PARTS = _parts(
+_OFFERS_PARTS = _Parts(
     """如果您 / 如果你 / 需要我 / 要不要 / 是否 / 要我 / 吗[？?] / よろしければ / しましょうか / ますか
     원하시면 / 할까요 / 드릴까요 / هل / क्या"""
 )
@@ -288,7 +312,7 @@ _WITHDRAWS = re.compile(
     r"^(?:actually|wait|hold on|hang on|never ?mind|scratch that|on second thoughts?|stop|cancel|forget|oops|hmm|no,"
     r"|moment mal|halt|warte|doch nicht|attendez|en fait|espera|mejor no|aspetta|подождите|стоп|等等|算了|待って)\b"
 )
-_REMARKS = _words(
+_REMARKS = _Words(
     r"""^(?:that|this|it|these|those)(?:'s| is| was| are| were) (?!all\b|it\b|done\b|everything\b|enough\b)\w+
     ^(?:that|this|it|which|these|those|both|they|he|she|the \w+)(?: \w+){0,2} (?:would|shows?|tries|tried|asks?|
     asked|means?|returned|has|had|does|did|comes?|came|contains?|needs?|works?|looks?|fails?|failed|becomes?|tells?)
@@ -333,7 +357,7 @@ def _refuses(clause: str) -> bool:
     return _unshielded(_NOT_ELSEWHERE, clause) and _RUN_ELSEWHERE.search(clause) is not None
 
 
-def _unshielded(pattern: re.Pattern[str], clause: str) -> bool:
+def _unshielded(pattern: _Words, clause: str) -> bool:
     """Whether a word stands in a main clause: "I check why it does not start" negates nothing of the check."""
     found = pattern.search(clause)
     shield = _SHIELDS.search(clause) if found is not None else None
@@ -344,6 +368,7 @@ def _makes(clause: str) -> bool:
     return any(pattern.search(clause) for pattern in (_MAKES, _MAKES_PARTS)) or _GERUND.match(clause) is not None
 
 
+@lru_cache(maxsize=_KEPT)  # a stream is read again while it grows
 def before(text: str) -> Wording:
     """What the words before a call say."""
     sentence = _last_sentence(text)
@@ -392,6 +417,7 @@ def _said(clauses: tuple[str, ...]) -> Wording:
     return Wording.SILENT
 
 
+@lru_cache(maxsize=_KEPT)
 def after(text: str) -> Wording:
     """What the words behind a call say: they refuse it, remark on it, take it back, or go on."""
     bare = _QUOTED.sub(" ", text[:_LONGEST]).replace("’", "'").strip()
