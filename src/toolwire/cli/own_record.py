@@ -8,6 +8,7 @@ it made its record leaves such a one behind.
 
 import asyncio
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -130,7 +131,8 @@ async def _require_own_store(file: Path, environ: Mapping[str, str]) -> None:
         return
     raise SettingsError(
         f"the record in {file.parent} was not made here by you: it may contain approvals and turns that are not yours. "
-        f"Remove it, or if you trust it, run: toolwire trust {file.parent}"
+        f"If you restored it from a backup, or if you trust it, run: toolwire trust {shlex.quote(str(file.parent))}\n"
+        "Otherwise remove it."
     )
 
 

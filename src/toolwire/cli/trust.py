@@ -8,15 +8,19 @@ from typing import Annotated
 
 import typer
 
+from toolwire.agent import run_sync
+from toolwire.cli.approvals import standing_line
 from toolwire.cli.exits import Exit
-from toolwire.cli.own_record import is_state, own, release
+from toolwire.cli.own_record import is_record, is_state, own, release
 from toolwire.cli.text import clean, distinct, one_line
 from toolwire.errors import SettingsError
+from toolwire.record.sqlite import SqliteStore
 from toolwire.settings import forget, is_trusted, project_file, state_folder, trust_requests, user_folder
 from toolwire.settings import trust as keep_word
 from toolwire.toolbox.skills import FoundSkill, is_skill, read_skill
 
 _KNOWN = ("HOME", "USERPROFILE")
+_MOST_COUNTED = 10_000
 
 
 def trust(
@@ -64,8 +68,27 @@ def _trust_record(home: Path, *, take_back: bool) -> Exit:
         typer.echo(f"The record in {clean(str(home))} is not trusted.")
         return Exit.DONE
     own(home)
+    contents = run_sync(_record_contents(home)) if is_record(home) else []
     typer.echo(f"The record in {clean(str(home))} is yours now: what it says was allowed counts.")
+    for line in contents:
+        typer.echo(f"  {line}")
+    if any(line.startswith("active") for line in contents):
+        typer.echo("Take one back with: toolwire approve ID --revoke")
     return Exit.DONE
+
+
+async def _record_contents(home: Path) -> list[str]:
+    """What a record brings that counts from now on: its turns, what is pending, and what is allowed beforehand."""
+    async with await SqliteStore.at(home) as store:
+        turns = await store.turns(limit=_MOST_COUNTED)
+        pending = await store.approvals(only_open=True, limit=_MOST_COUNTED)
+        active = await store.standing(limit=_MOST_COUNTED)
+    interrupted = sum(turn.state == "interrupted" for turn in turns)
+    return [
+        f"turns: {len(turns):,}, of which {interrupted:,} can be resumed",
+        f"pending approvals: {len(pending):,}",
+        *(f"active pattern approval {card.id}: {standing_line(card)}" for card in active),
+    ]
 
 
 def _trust_skill(folder: Path, *, take_back: bool) -> Exit:

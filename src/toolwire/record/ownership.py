@@ -200,7 +200,8 @@ def _settle_owner(descriptor: int, where: str, *, must_be_own: bool) -> None:
     else:
         raise UntrustedState(
             f"{where} was not made here by you: it may hold approvals, turns and changes of someone else. "
-            f"Remove it, or if you trust it, run: toolwire trust {shlex.quote(where)}"
+            "If it is yours and you moved or restored it, or if you trust it, run: "
+            f"toolwire trust {shlex.quote(where)}\nOtherwise remove it."
         )
 
 
