@@ -18,6 +18,7 @@ MAX_CALLS = 10_000
 MAX_BYTES = 64 << 20
 AUDIT_ROWS_PER_CALL = 4
 _NEWEST_LOOSE = 256
+_LOOK_EVERY = 256  # rows come one or two at a time, and most have nothing to weigh
 _HANDLES = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
@@ -33,18 +34,26 @@ class AuditTail:
     def __init__(self, max_rows: float, max_bytes: float) -> None:
         self._max_rows, self._max_bytes = min(max_rows, max_bytes / ROW), max_bytes
         self._rows: deque[AuditRow] = deque()
+        self._look_at = min(self._max_rows, _LOOK_EVERY)
+        self._weighed = 0
         self._detail_bytes = 0
         self._dropped = 0
         self._head: str | None = None  # the digest of the newest dropped row, from the first question about it on
 
     def extend(self, rows: Sequence[AuditRow]) -> None:
-        kept = self._rows
-        kept.extend(rows)
-        for row in rows:
+        self._rows.extend(rows)
+        if len(self._rows) > self._look_at:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Weigh the rows that are new since the last time, and drop the oldest beyond the limits."""
+        for row in islice(reversed(self._rows), len(self._rows) - self._weighed):
             if row.detail:
                 self._detail_bytes += weigh(row.detail)
-        while len(kept) > self._max_rows or self._detail_bytes > self._max_bytes:
+        self._weighed = len(self._rows)
+        while len(self._rows) > self._max_rows or self._detail_bytes > self._max_bytes:
             self._drop_oldest()
+        self._look_at = min(self._max_rows, len(self._rows) + _LOOK_EVERY)
 
     def newest(self, turn_id: str | None, tool: str | None, limit: int, after: int) -> list[AuditRow]:
         last = self._dropped + len(self._rows)
@@ -72,6 +81,7 @@ class AuditTail:
     def _drop_oldest(self) -> None:
         row = self._rows.popleft()
         self._dropped += 1
+        self._weighed -= 1
         if row.detail:
             self._detail_bytes -= weigh(row.detail)
         if self._head is not None:

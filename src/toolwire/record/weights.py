@@ -12,6 +12,7 @@ from toolwire.protocol.records import CallCard
 
 ROW = 512
 _ITEM, _MESSAGE, _CARD = 64, 512, 1024
+_SMALL = frozenset({int, float, bool, type(None)})
 
 
 def weigh(value: Any) -> int:
@@ -20,9 +21,13 @@ def weigh(value: Any) -> int:
     if kind is str or kind is bytes:
         return _ITEM + len(value)
     if kind is dict:
-        weight = _ITEM * (1 + len(value))
-        for key, item in value.items():  # the arguments of every call come here, and most of them are text
-            weight += len(key) + (_ITEM + len(item) if type(item) is str else weigh(item))
+        weight = 2 * _ITEM * (1 + len(value))
+        for item in value.values():  # the arguments of every call come here, and most of them are text or numbers
+            kind = type(item)
+            if kind is str:
+                weight += len(item)
+            elif kind not in _SMALL:
+                weight += weigh(item)
         return weight
     if kind is list or kind is tuple:
         return _ITEM + sum(map(weigh, value))
@@ -30,17 +35,19 @@ def weigh(value: Any) -> int:
 
 
 def weigh_result(result: ToolResult) -> int:
-    weight = _MESSAGE + len(result.stderr)
-    for block in result.content:
-        weight += _ITEM + len(block.text) if type(block) is Text else _weigh_block(block)
+    content = result.content
+    if len(content) == 1 and type(content[0]) is Text and not result.handle:
+        # Nearly every result is one text, and a value beside it is what that text says: so it weighs about the same.
+        weight = _ITEM + len(content[0].text)
+        return _MESSAGE + len(result.stderr) + (weight if result.structured is None else 2 * weight)
+    weight = _MESSAGE + len(result.stderr) + sum(map(_weigh_block, content))
     return weight if result.structured is None else weight + weigh(result.structured)
 
 
 def weigh_card(card: CallCard) -> int:
     call, result = card.call, card.result
-    weight = _CARD + weigh(call.arguments)
-    if type(call.raw) is str:
-        weight += len(call.raw)
+    # Arguments are not larger than the text that they were read from.
+    weight = _CARD + (2 * len(call.raw) if type(call.raw) is str and call.raw else weigh(call.arguments))
     return weight if result is None else weight + weigh_result(result)
 
 
