@@ -7,6 +7,8 @@ import pytest
 
 from toolwire.wire.reply import parse_reply
 
+from .leaks import tool
+
 
 def keep(schema: dict[str, Any]) -> list[Any]:
     parameters = {"type": "object", "properties": {"value": schema}}
@@ -46,3 +48,21 @@ def test_a_text_that_ends_while_another_parameter_is_written_calls_nothing(marke
     for end in range(1, parameter.index("3") + 1):
         reply = parse_reply(before + parameter[:end], tools)
         assert (reply.calls, [problem.code for problem in reply.problems]) == ((), ["truncated"]), parameter[:end]
+
+
+END = "\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize("value", [f"cat <<E{END}\nE", "echo '</parameter></function></tool_call>' done"])
+def test_a_value_that_holds_the_end_tags_of_its_own_format_is_never_run_cut_short(value: str) -> None:
+    reply = parse_reply(f"<tool_call>\n<function=Bash>\n<parameter=command>\n{value}{END}", [tool("Bash", "command")])
+
+    assert [bool(call.fault) for call in reply.calls] == [True]
+    assert "end tags" in reply.calls[0].fault
+
+
+def test_two_calls_in_tags_and_words_behind_them_are_two_calls() -> None:
+    one = f"<tool_call>\n<function=Bash>\n<parameter=command>\nls{END}"
+    reply = parse_reply(f"{one}\n{one}\nThat ends with </tool_call>.", [tool("Bash", "command")])
+
+    assert [(call.arguments, call.fault) for call in reply.calls] == [({"command": "ls"}, "")] * 2

@@ -1,5 +1,6 @@
 """From a name and arguments as written to calls that the runtime can judge, and words about what was wrong."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,7 @@ class Settled:
         """Settle the calls found in text. One that repeats a native call, or echoes a marked one, is the same call."""
         if not found:
             return
+        _doubt_cut_values(found, text)
         known = [(call.name, call.arguments) for call in self.calls]
         marked: list[tuple[str, Any]] = []
         for item in found:
@@ -125,6 +127,26 @@ class Settled:
                 return candidate, note or f"brought the arguments of {offer.name} to its schema"
         self.report("invalid_arguments", offer.complaint(arguments), len(self.calls))
         return arguments, note
+
+
+_STRAY_END = re.compile(
+    r"<(?:[a-z]{1,12}:)?(?:parameter|function|invoke)[ =]"
+    r"|(?P<end></(?:[a-z]{1,12}:)?parameter>\s{0,20}</(?:[a-z]{1,12}:)?(?:function|invoke)>)"
+)
+_BEHIND = 2_000
+_CUT_VALUE = "a value seems to hold the end tags of its own format; make the call again and write these tags otherwise"
+
+
+def _doubt_cut_values(found: list[Found], text: str) -> None:
+    """Refuse a call in tags behind which the same end tags stand once more: its value may have ended too early."""
+    for at, item in enumerate(found):
+        end = item.span[1]
+        if item.fault or "</" not in text[max(item.span[0], end - 80) : end]:
+            continue
+        stop = found[at + 1].span[0] if at + 1 < len(found) else len(text)
+        stray = _STRAY_END.search(text, end, min(max(end, stop), end + _BEHIND))
+        if stray is not None and stray["end"]:
+            item.fault = _CUT_VALUE
 
 
 def _is_blank(written: Any) -> bool:
