@@ -22,7 +22,7 @@ from uuid_utils import uuid7
 
 from toolwire import Agent, Effect, Grant, MemoryStore, Tier, tool
 from toolwire.errors import Fenced, NotKept, StoreUnavailable
-from toolwire.loop.events import CallFinished, CallStarted, Event, TurnEnded, TurnStarted
+from toolwire.loop.events import CallFinished, Event, ModelReplied, TurnEnded, TurnStarted
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Tool
@@ -179,8 +179,9 @@ class Lane:
             case TurnStarted(turn_id=turn_id):
                 self._turn = turn_id
                 self._acks.add("turn", turn_id)
-            case CallStarted(call=one) if self._control == "ack-first":
-                self._acks.add("result", self._turn, one.id)
+            case ModelReplied(reply=reply) if self._control == "ack-first":
+                for one in reply.calls:
+                    self._acks.add("result", self._turn, one.id)
             case CallFinished(call=one):
                 self._acks.add("result", self._turn, one.id)
             case TurnEnded(turn_id=turn_id):
