@@ -132,7 +132,7 @@ async def test_a_yes_for_the_turn_is_asked_for_once(agent: Callable[..., Agent],
 @pytest.mark.threat("T65")
 async def test_an_approval_past_its_time_is_a_no(doors: Doors) -> None:
     now = [1000.0]
-    store = MemoryStore(clock=lambda: now[0])
+    store = MemoryStore(clock=lambda: now[0], monotonic=lambda: now[0])
     first = Agent(ScriptedModel(call("unlock", door=1)), doors.toolbox(), store=store, grant=GRANT, suspends=True)
     first.runtime.clock, first.runtime.approval_s = (lambda: now[0]), 60.0
     with pytest.raises(Suspended) as waits:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Approval, Limits, MemoryStore, SqliteStore, tool
-from toolwire.errors import ModelUnavailable
+from toolwire.errors import Fenced, ModelUnavailable, Suspended
+from toolwire.protocol.approvals import ApprovalState
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.turns import Budget, EndReason
 from toolwire.record.contract import Store
@@ -100,6 +101,36 @@ async def test_A7_a_resumed_turn_goes_on_with_what_it_has_used_whatever_the_cloc
     answer = await clocks.agent(*script, jump_s=jump_s, limits=limits).resume(left.id)
     assert (answer.reason, answer.turn.calls) == (EndReason.DEADLINE, 3)
     assert await clocks.spent_s() == 12
+
+
+@JUMPS
+async def test_A7_a_question_to_people_expires_when_its_time_has_passed_whatever_the_clock_says(
+    clocks: Clocks, jump_s: float
+) -> None:
+    waiting = clocks.agent(call("launch"), "done", jump_s=0, approval_s=60, suspends=True)
+    with pytest.raises(Suspended) as waits:
+        await waiting.ask("go")
+    [question] = waits.value.approvals
+    clocks.dates.advance(50 + jump_s)
+    clocks.passing.advance(50)
+    assert [card.id for card in await clocks.store.approvals(only_open=True)] == [question]
+    assert (await clocks.store.approval(question)).state is ApprovalState.OPEN
+    clocks.dates.advance(11)
+    clocks.passing.advance(11)
+    assert await clocks.store.approvals(only_open=True) == []
+    with pytest.raises(Fenced, match="its time is over"):
+        await clocks.store.answer(question, Approval(granted=True))
+
+
+@JUMPS
+async def test_A7_an_answer_in_time_counts_whatever_the_clock_says(clocks: Clocks, jump_s: float) -> None:
+    async def slow(request: NeedsApproval) -> Approval:
+        clocks.dates.advance(50 + jump_s)
+        clocks.passing.advance(50)
+        return Approval(granted=True)
+
+    agent = clocks.agent(call("launch"), "done", jump_s=0, approval_s=60, approve=slow)
+    assert (await agent.ask("go")).turn.failed_calls == 0
 
 
 @JUMPS

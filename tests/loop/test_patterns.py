@@ -159,7 +159,7 @@ async def test_deny_stays_final() -> None:
 
 async def test_it_expires_and_can_be_taken_back() -> None:
     now = [1000.0]
-    store = MemoryStore(clock=lambda: now[0])
+    store = MemoryStore(clock=lambda: now[0], monotonic=lambda: now[0])
     shell = Shell(for_pattern("git commit", lasts_s=60.0))
     await shell.agent(store, *commits("git commit -m a")).ask("Commit")
     now[0] += 61

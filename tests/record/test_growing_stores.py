@@ -14,12 +14,14 @@ from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record import reads, schema
+from toolwire.record.asked import Asked
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock
 
 Question = Callable[[sqlite3.Connection], Any]
 CLOCK = FrozenClock(1_700_000_000.0)
+ASKED = Asked(CLOCK, CLOCK)
 
 
 async def grown(home: Path, turns: int) -> None:
@@ -64,10 +66,10 @@ QUESTIONS: dict[str, Question] = {
     "audit rows of a rare tool": lambda connection: reads.audit_log(connection, None, "rare", 50, 0),
     "interrupted turns": lambda connection: reads.turns(connection, 20, "interrupted", lambda _: True),
     "newest turns": lambda connection: reads.turns(connection, 1, None, lambda _: True),
-    "pending approvals": lambda connection: reads.approvals(connection, None, True, 50, CLOCK()),
+    "pending approvals": lambda connection: reads.approvals(connection, None, True, 50, ASKED),
     "active patterns": lambda connection: [reads.standing(connection, 50, CLOCK())],
-    "approvals of a turn": lambda connection: reads.approvals(connection, "left", False, 50, CLOCK()),
-    "pending approvals of a turn": lambda connection: reads.approvals(connection, "left", True, 50, CLOCK()),
+    "approvals of a turn": lambda connection: reads.approvals(connection, "left", False, 50, ASKED),
+    "pending approvals of a turn": lambda connection: reads.approvals(connection, "left", True, 50, ASKED),
 }
 
 

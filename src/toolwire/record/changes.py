@@ -14,6 +14,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Spending, Turn
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record import refusals
+from toolwire.record.asked import Asked
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
@@ -329,21 +330,22 @@ def release_unrun(page: Page, owner: str, runs: Callable[[str], bool], begun: Be
             page.set_turn(turn_id, epoch, "interrupted")
 
 
-def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], at: float) -> ApprovalCard:
+def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard:
     key = (column(card.turn_id), column(card.call_id))
     known = page.connection.execute(_ASKED, key).fetchone()
     if known is not None:
-        return read_approval(load(known[0])).at(at)
+        first = read_approval(load(known[0]))
+        return first.at(asked.date(first.id))
     page.connection.execute(_ASK, (column(card.id), *key, dump(write_approval(card)), card.expires_at))
     page.audit.extend(audit)
     return card
 
 
-def answer(page: Page, approval_id: str, answer: Approval, at: float) -> ApprovalCard | StoreError:
+def answer(page: Page, approval_id: str, answer: Approval, at: float, asked: Asked) -> ApprovalCard | StoreError:
     known = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
     if known is None:
         return refusals.no_approval(approval_id)
-    card = read_approval(load(known[0])).at(at)
+    card = read_approval(load(known[0])).at(asked.date(approval_id))
     if card.state is not ApprovalState.OPEN:
         return refusals.decided(card)
     turn = page.turn(column(card.turn_id))

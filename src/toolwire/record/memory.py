@@ -20,6 +20,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals, story
+from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.memory_limits import (
@@ -110,6 +111,7 @@ class MemoryStore:
     ) -> None:
         self._clock = clock
         self._monotonic = monotonic
+        self._asked = Asked(clock, monotonic)
         self._max_calls = math.inf if max_calls is None else max(max_calls, 1)
         self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
         self._turns: dict[str, _Kept] = {}
@@ -262,8 +264,9 @@ class MemoryStore:
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         kept = self._approvals.about(card.turn_id, card.call_id)
         if kept is not None:
-            return kept.at(self._clock())
+            return kept.at(self._asked.date(kept.id))
         self._approvals.put(card)
+        self._asked.add(card)
         self._audit.extend(audit)
         return card
 
@@ -275,6 +278,8 @@ class MemoryStore:
             raise refusals.ended_before_answer(card)
         after = card.answered(answer, self._clock())
         self._approvals.put(after)
+        if after.state is not ApprovalState.OPEN:
+            self._asked.forget(approval_id)
         self._audit.extend([refusals.answer_row(card, answer, self._clock())])
         return after
 
@@ -282,12 +287,12 @@ class MemoryStore:
         card = self._approvals.get(approval_id)
         if card is None:
             raise refusals.no_approval(approval_id)
-        return card.at(self._clock())
+        return card.at(self._asked.date(approval_id))
 
     async def approvals(
         self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
     ) -> list[ApprovalCard]:
-        newest = (card.at(self._clock()) for card in self._approvals.newest())
+        newest = (card.at(self._asked.date(card.id)) for card in self._approvals.newest())
         wanted = (card for card in newest if turn_id in (None, card.turn_id))
         return list(
             islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))

@@ -6,13 +6,14 @@ from typing import Any
 
 import orjson
 
-from toolwire.protocol.approvals import ApprovalCard
+from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Spending
 from toolwire.protocol.values import dataclass
 from toolwire.record import refusals, story
+from toolwire.record.asked import Asked
 from toolwire.record.chain import BEGINNING, AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
 from toolwire.record.ownership import is_signed
@@ -257,15 +258,16 @@ def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> App
 
 
 def approvals(
-    connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, at: float
+    connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, asked: Asked
 ) -> list[ApprovalCard]:
     if turn_id is None:
         wanted = _PENDING_APPROVALS if only_open else _NEWEST_APPROVALS
     else:
         wanted = _PENDING_OF_TURN if only_open else _APPROVALS_OF_TURN
-    given = (_maybe(turn_id), max(limit, 0), at)
+    given = (_maybe(turn_id), max(limit, 0), asked.earliest())
     rows = connection.execute(wanted, given if only_open else given[:2])
-    return [read_approval(load(body)).at(at) for (body,) in rows]
+    cards = [card.at(asked.date(card.id)) for (body,) in rows for card in (read_approval(load(body)),)]
+    return [card for card in cards if not only_open or card.state is ApprovalState.OPEN]
 
 
 def standing(connection: sqlite3.Connection, limit: int, at: float) -> list[ApprovalCard]:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from toolwire.errors import Fenced, NotKept, StoreError, StoreUnavailable
-from toolwire.protocol.approvals import Approval, ApprovalCard
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.checked import folder
@@ -23,6 +23,7 @@ from toolwire.record import changes, purses, reads, refusals, schema
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.artifacts import Artifacts
+from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import OpenCard, open_card
 from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
@@ -92,6 +93,7 @@ class SqliteStore:
         self._artifacts = artifacts
         self._clock = clock
         self._monotonic = monotonic
+        self._asked = Asked(clock, monotonic)
         self._runs: dict[str, _Run] = {}
         self._taking: set[str] = set()
         self._threads = ThreadCache()
@@ -265,22 +267,26 @@ class SqliteStore:
         await self._writer.write(partial(changes.append, audit=audit_rows(rows)))
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
-        return await self._writer.write(
-            partial(changes.ask_people, card=card, audit=audit_rows(audit), at=self._clock()), _whose(card)
-        )
+        ask = partial(changes.ask_people, card=card, audit=audit_rows(audit), asked=self._asked)
+        first = await self._writer.write(ask, _whose(card))
+        if first.id == card.id:
+            self._asked.add(card)
+        return first
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
-        return await self._writer.write(
-            partial(changes.answer, approval_id=approval_id, answer=answer, at=self._clock())
-        )
+        change = partial(changes.answer, approval_id=approval_id, answer=answer, at=self._clock(), asked=self._asked)
+        after = await self._writer.write(change)
+        if after.state is not ApprovalState.OPEN:
+            self._asked.forget(approval_id)
+        return after
 
     async def approval(self, approval_id: str) -> ApprovalCard:
-        return await self._reader.read(reads.approval, approval_id, self._clock())
+        return await self._reader.read(reads.approval, approval_id, self._asked.date(approval_id))
 
     async def approvals(
         self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
     ) -> list[ApprovalCard]:
-        return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._clock())
+        return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._asked)
 
     async def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> None:
         await self._writer.write(partial(marking.mark, project=project, marks=tuple(marks), gone=tuple(gone)))
