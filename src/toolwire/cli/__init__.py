@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from typer.completion import completion_init
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -20,11 +21,16 @@ from toolwire.cli.table import COMMANDS, LOOK, Stub
 
 _NO_PLUGINS, _PLUGINS = "PYDANTIC_DISABLE_PLUGINS", "pydantic.plugin._loader"
 
+COMPLETES = "_TOOLWIRE_COMPLETE"
+"""Set where a shell asks what could come next; see `toolwire completion`."""
+
 
 def main() -> None:
     """Run the command line given to this process, and end the process with its exit code."""
     prepare()
     _hasten()
+    if COMPLETES in os.environ:
+        completion_init()
     try:
         try:
             program()(prog_name="toolwire")

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from toolwire.cli.exits import Exit, exit_for
-from toolwire.cli.help import coloured
+from toolwire.cli.help import help_page
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 from toolwire.protocol.obeyed import OWN_STATE
@@ -31,7 +31,7 @@ class Command(TyperCommand):
     """A command that returns its exit code, and never shows a traceback."""
 
     def get_help(self, ctx: Any) -> str:
-        return coloured(super().get_help(ctx))
+        return help_page(ctx, super().get_help)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(_two_words(args)))

@@ -39,7 +39,7 @@ _NEWEST_CALLS = 10_000
 
 
 def explain(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The tool's name.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name.")] = None,
     pairs: Pairs = None,
     args: Arguments = None,
     call_id: Annotated[

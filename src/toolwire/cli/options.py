@@ -23,7 +23,13 @@ Profile = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="A profile of the settings, in place of a model.")
 ]
 Tier = Annotated[
-    str | None, typer.Option("--tier", metavar="TIER", help="The highest tier of tools: crawl, walk or run.")
+    str | None,
+    typer.Option(
+        "--tier",
+        metavar="TIER",
+        help="The highest tier of tools: crawl, walk or run.",
+        autocompletion=lambda: ["crawl", "walk", "run"],
+    ),
 ]
 Allow = Annotated[
     list[str] | None,

@@ -29,9 +29,7 @@ STYLES = {
 
 
 def parse(
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="What the model answered; - is standard input.")
-    ] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="What the model answered; - is standard input.")] = "-",
     tools: ToolsFile = None,
     provider: Annotated[
         str, typer.Option("--provider", metavar="NAME", help=f"Who answered: {', '.join(PROVIDERS)}.")

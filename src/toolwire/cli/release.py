@@ -15,7 +15,7 @@ from toolwire.execute.sandbox.held_back import release as give_back
 def release(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATH]...", help="What to release, by its present or its former name."),
+        typer.Argument(metavar="PATH", help="What to release, by its present or its former name."),
     ] = None,
 ) -> Exit:
     """List what was held back in this folder, or give some of it its name back.

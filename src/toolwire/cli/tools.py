@@ -42,6 +42,8 @@ class _ListsByDefault(Group):
     """`toolwire tools` alone means `toolwire tools list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks what could come next
+            return super().parse_args(ctx, args)
         plain_flag = bool(args) and args[0].startswith("-") and args[0] not in ("-h", "--help")
         return super().parse_args(ctx, ["list", *args] if not args or plain_flag else args)
 
@@ -110,7 +112,7 @@ def validate(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME|FILE|FOLDER]", help="A tool's name, a JSON file of definitions, or the folder of a skill."
+            metavar="NAME|FILE|FOLDER", help="A tool's name, a JSON file of definitions, or the folder of a skill."
         ),
     ] = None,
     checklist: Annotated[

@@ -25,7 +25,7 @@ _MOST_COUNTED = 10_000
 
 def trust(
     folder: Annotated[
-        str | None, typer.Argument(metavar="[FOLDER]", help="The project's folder; without it, the current one.")
+        str | None, typer.Argument(metavar="FOLDER", help="The project's folder; without it, the current one.")
     ] = None,
     take_back: Annotated[bool, typer.Option("--forget", help="Trust it no longer.")] = False,
 ) -> Exit:

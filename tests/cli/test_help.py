@@ -1,0 +1,73 @@
+"""Help that a person can use: examples that work, lines that fit, and words that a shell completes."""
+
+import shlex
+import subprocess
+
+import pytest
+
+from tests.cli.stage import LIMIT_S, Stage, Terminal
+from toolwire.cli.exits import Exit
+from toolwire.cli.help import EXAMPLES
+from toolwire.cli.table import COMMANDS, command_at
+
+TYPED = [line for lines in EXAMPLES.values() for line in lines if not line.startswith("eval")]
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_every_example_is_understood(line: str) -> None:
+    words = shlex.split(line.partition("toolwire ")[2].partition(" < ")[0])
+    command = command_at(COMMANDS[words[0]][0], words[0])
+    if "--help" in words:
+        return
+    assert command.make_context(words[0], words[1:]).params is not None
+
+
+def test_every_command_that_people_type_has_examples(stage: Stage) -> None:
+    for name in ("ask", "chat", "call", "approve", "tools list", "trust"):
+        assert "\nExamples:\n  " in stage.run(*name.split(), "--help").out, name
+    assert "\nExamples:\n  " in stage.run("--help").out
+
+
+@pytest.mark.parametrize("columns", [44, 80, 120])
+def test_help_fits_the_terminal(stage: Stage, columns: int) -> None:
+    with Terminal(stage, "ask", "--help", columns=columns, NO_COLOR="1") as terminal:
+        assert terminal.end() == Exit.DONE
+    page = terminal.seen.replace("\r\n", "\n").partition("\nExamples:")[0]
+    longest = max(map(len, page.splitlines()))
+    assert columns - 24 < longest < columns
+    assert "<str>" not in page
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_script_for_each_shell(stage: Stage, shell: str) -> None:
+    ran = stage.run("completion", shell)
+    assert (ran.code, f"_TOOLWIRE_COMPLETE=complete_{shell}" in ran.out) == (Exit.DONE, True)
+
+
+def test_another_shell_is_told_which_there_are(stage: Stage) -> None:
+    ran = stage.run("completion", "tcsh")
+    assert (ran.code, "there is one for bash, zsh, fish" in ran.err) == (Exit.USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("toolwire app", {"approvals", "approve"}),
+        ("toolwire ask --mo", {"--model"}),
+        ("toolwire tools ", {"list", "show", "validate"}),
+        ("toolwire call --tier ", {"crawl", "walk", "run"}),
+    ],
+)
+def test_bash_completes_what_is_typed(stage: Stage, typed: str, offered: set[str]) -> None:
+    """A real bash with the printed script."""
+    words = " ".join(shlex.quote(word) for word in typed.split(" "))
+    script = f"""
+        eval "$({stage.command()[0]} completion bash)"
+        COMP_WORDS=({words}); COMP_CWORD={typed.count(" ")}
+        _toolwire_completion {stage.command()[0]}
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    ran = subprocess.run(
+        ["bash", "-c", script], env=stage._environ({}), capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert set(ran.stdout.split()) == offered, ran.stderr
