@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     installed = ran(*pip, "--only-binary", ":all:", f"{wheel}[all]", cwd=folder.parent)
     assert installed.returncode == 0, installed.stderr
     return folder
+
+
+def test_the_wheel_has_the_pages_that_its_errors_point_to(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "toolwire/docs/settings.md" in names
+    assert "toolwire/docs/terminal.md" in names
 
 
 def test_an_installed_wheel_answers_with_the_embedded_model(environment: Path, tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Stage, Terminal
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import EXAMPLES
@@ -71,3 +73,19 @@ def test_bash_completes_what_is_typed(stage: Stage, typed: str, offered: set[str
         ["bash", "-c", script], env=stage._environ({}), capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert set(ran.stdout.split()) == offered, ran.stderr
+
+
+def test_the_documentation_comes_with_the_package(inside: Inside) -> None:
+    assert "settings " in inside("docs").out
+    assert inside("docs", "settings").out.startswith("# Settings\n")
+    assert inside("docs", "docs/settings.md").out == inside("docs", "settings").out
+    wrong = inside("docs", "setings")
+    assert (wrong.code, "did you mean settings?" in wrong.err) == (Exit.NOT_FOUND, True)
+
+
+def test_an_error_points_to_documentation_that_is_there(inside: Inside) -> None:
+    Path("toolwire.toml").write_text("[xyzzy]\na = 1\n")
+    told = inside("status").err
+    assert "`toolwire docs settings` has all keys" in told
+    Path("toolwire.toml").unlink()
+    assert inside("docs", "settings").code == Exit.DONE

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
-from typer.completion import completion_init
+from typer._completion_classes import completion_init
 from typer.core import TyperGroup
 from typer.main import get_command
 

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script
+from typer._completion_shared import get_completion_script
 
 from toolwire.cli.exits import Exit
 from toolwire.errors import SettingsError

@@ -37,6 +37,7 @@ EXAMPLES = {
     "toolwire serve": ("toolwire serve --upstream http://127.0.0.1:11434/v1",),
     "toolwire trust": ("toolwire trust", "toolwire trust .toolwire"),
     "toolwire logs": ("toolwire logs --follow", "toolwire logs --turn 4b1e"),
+    "toolwire docs": ("toolwire docs", "toolwire docs settings"),
     "toolwire completion": ('eval "$(toolwire completion bash)"',),
 }
 """What one types, for each command's help."""

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logs": ("toolwire.cli.logs:logs", "Show the audit log."),
     "audit": ("toolwire.cli.audit:audit", "Check that the audit log is whole, or sign how far it has come."),
     "store": ("toolwire.cli.store:store", "Prune, shrink or copy the record."),
+    "docs": ("toolwire.cli.docs:docs", "Show the documentation that comes with this version."),
     "completion": (
         "toolwire.cli.completion:completion",
         "Print the script that completes words in a shell.",

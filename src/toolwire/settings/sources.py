@@ -160,7 +160,7 @@ def checked(entry: Entry) -> Entry:
     if known:
         return entry
     names = [_spelled(key, entry.origin) for key in nearest_keys(entry.key)]
-    advice = f"did you mean {' or '.join(names)}?" if names else "see docs/settings.md for all keys."
+    advice = f"did you mean {' or '.join(names)}?" if names else "`toolwire docs settings` has all keys."
     raise SettingsError(f"unknown setting {entry.key[:128]!r} ({entry.origin}); {advice}")
 
 
