@@ -117,6 +117,7 @@ TAG = "<city_time><city>Rome</city></city_time>"
 @pytest.mark.parametrize(
     "text",
     [
+        f">> <tool_call>\n{A}\n</tool_call>",
         f">> {TAG}", f">\t{TAG}", f"- > {TAG}", f"1. >> {TAG}", f"> > {TAG}\n> said the page.", f"“{TAG}”", f"'{TAG}'",
         f'"{TAG}"', f"„{TAG}“", f"« {TAG} »", f"({TAG})", f"~~~\n{TAG}\n~~~", f"~~~xml\n{TAG}", f"<!-- {TAG} -->",
         f"<pre>{TAG}</pre>", f'<pre class="x">\n{TAG}\n</pre>', f"<code>{TAG}</code>",

@@ -32,6 +32,7 @@ _ANNOUNCEMENT = 4_000
 _KEPT = frozenset({UNKNOWN, "malformed"})
 _FORMS = {"`": Form.FENCED, "{": Form.BARE}
 _QUESTION = re.compile(r"(?:\A|\n)Question:[^\n]*\s*\Z")
+_MARKS = ("`", "'", '"', "“")
 QUOTED = "a call in a quotation or in inline code was not run; to make it, send the call alone"
 UNCLEAR = (
     "a call of {!r} was not run, because the text around it does not say whether it is made or only shown; to make it, "
@@ -171,7 +172,7 @@ class Pass:
         mentioned = mention_end(scan, strong.start(), strong.end())
         if mentioned >= 0:
             self._note_quoted(strong)
-            return strong.start(), mentioned, None
+            return strong.start(), self._past_quoted(strong, mentioned), None
         if scan.growing and in_inline_code(scan, strong.start(), strong.end()):
             return strong.start(), strong.end(), Step(scan.end, cut=True)
         step = self._handle(strong)
@@ -200,6 +201,13 @@ class Pass:
         if verdict is Verdict.UNCLEAR:
             scan.note("unclear", UNCLEAR.format(step.found[0].offer.name))
         return begin, step.end, None
+
+    def _past_quoted(self, match: re.Match[str], mentioned: int) -> int:
+        """The end of a quoted line, or of the call that begins on it: the lines behind belong to the quotation."""
+        if match.group() not in CALL_OPENERS or self.scan.text[match.start() - 1 : match.start()] in _MARKS:
+            return mentioned
+        step = self._handle(match)
+        return max(mentioned, step.end) if step is not None and step.found and not step.cut else mentioned
 
     def _note_quoted(self, match: re.Match[str]) -> None:
         """A call in inline code or in a block quote is not run; if the words announce it, the model is told."""

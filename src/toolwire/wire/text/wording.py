@@ -146,7 +146,7 @@ _MAKES = _Words(
     just a (?:moment|second|sec) / hold on while / right away
     be right back / doing (?:that|it|this) now / here (?:goes|we go) / on it / right now / ^now / ^next(?! step)
     ^first
-    ^then / ^finally / ^also / ^again / now$ / as soon as i / once i have / once i've / when i have
+    ^so$ / ^then / ^finally / ^also / ^again / now$ / as soon as i / once i have / once i've / when i have
     jetzt / sofort / gleich / zuerst / zunächst / ich (?!würde|könnte|habe|hätte|hatte|kann nicht)\w+ / lass mich
     \w+ ich(?! würde| könnte| habe| hätte) / einen moment / sobald / maintenant / tout de suite / d'abord
     je (?!ne |n'|\w+rais\b)\w+ / j'(?!ai |avais )\w+ / laissez-moi / laisse-moi / un instant / voyons / dès que
@@ -183,7 +183,7 @@ _REPORTS = _Words(
     enter|add|define)
     (?:use|try|write|enter|type|paste|copy|take|put|fill) (?:this|these|the following|something like) / fill in
     replace (?:\w+ )?\w+ (?:with|by) / such as$ / looks? like$ / like$ / (?:what|how) not to / like so$
-    ^(?:then |just |simply )*(?:paste|write|type|enter|send|use|emit|copy|say|answer|reply|output)$
+    ^(?:todo|skipped|ignored|blocked|denied|rejected|cancell?ed|simulated|disabled|results?|option \w|not run)$
     what you (?:asked|wanted|sent|wrote) / (?:was|were|been|got) (?:rejected|denied|refused|blocked|ignored|declined)
     (?:i|we|you|he|she|they|it)(?: have| had| has|'ve|'d)?(?: \w+ly| just| then| also| already| first|
      once)* (?:called|used|ran|sent|issued|tried|wrote|denied|typed|pasted|said|emitted|rejected|posted|
@@ -197,7 +197,7 @@ _REPORTS = _Words(
     dry run / (?:wrong|bad|broken|malicious|injected|suspicious|unsafe|dangerous|harmful|fake|invalid)(?! path|
      file| host)
     (?:comes|stems|originates) from / prepared / drafted / (?:only|just) an? draft
-    sieht(?: \w+){{0,2}} so aus / wie folgt / folgendermaßen / gestern / vorhin
+    sieht(?: \w+){{0,3}} aus / wie folgt / folgendermaßen / gestern / vorhin
     (?:ich|wir) (?:habe|haben|hatte|hatten)
     ressemble / comme (?:ceci|cela|suit|ça) / hier / j'ai / nous avons / ayer / hubiera / ontem / ieri / вчера / учора
     gisteren / igår / wczoraj / včera / eilen / dün / hôm qua / kemarin / χθες"""
@@ -255,15 +255,17 @@ _NOUNS = _Words(
     ^(?:outputs?|inputs?|logs?|traces?|results?|texts?) (?:of|from|for) \\w+"""
 )
 _POINTS = _Words(
-    """this / these / the following / below / as above / dies / dieses / diese / folgende[sn]? / so / das$ / ceci
+    """this / these / the following / below / as above / dies / dieses / diese / folgende[sn]? / das$ / ceci
     cela
     suivante? / esto / esta / siguiente / isto / seguinte / questo / questa / seguente / это / этого / этот
     следующее
     це / dit / deze / het volgende / det här / detta / dette / følgende / to$ / tego$ / następujące / toto / tätä
     tämä
-    bunu / şunu / ini / berikut / này / sau đây / αυτό / το εξής"""
+    bunu / şunu / ini / berikut / này / sau đây / αυτό / το εξής
+    (?:^|, )(?:then |just |simply )*(?:paste|write|type|enter|send|use|emit|copy|say|reply|output)$"""
 )
 _POINTS_PARTS = _Parts("这个 / 以下 / 这条 / これ / 次の / 이것 / 다음")
+_ANNOUNCES = re.compile(r"here(?:'s| is) (?:the|my|a) (?:tool|function) call$")
 _TELLS = re.compile(
     r"(?<!\w)(?<!to )(?:shows?|showed|contains?|contained|reads?|says?|said|writes?|wrote|prints?"
     r"|printed|emits?|emitted"
@@ -339,7 +341,8 @@ class _Sentence:
 
 
 def _last_sentence(text: str) -> _Sentence:
-    bare = _QUOTED.sub(" ", _FINAL.sub("", text[-_LONGEST:])).replace("’", "'").rstrip()
+    written = _FINAL.sub("", text[-_LONGEST:]).replace("’", "'")
+    bare = (_QUOTED.sub(" ", written).strip() and _QUOTED.sub(" ", written).rstrip()) or written.strip("() ")
     asks = bare.endswith(("?", "？", "؟"))
     bare = _FINAL.sub("", bare.rstrip(".!?…。！？؟। "))
     begin = max((end.end() for end in _ENDS.finditer(bare)), default=0)
@@ -381,7 +384,9 @@ def before(text: str) -> Wording:
         return Wording.SHOWS if said is Wording.SHOWS else Wording.UNSURE
     if said is not Wording.SILENT:
         return said
-    if _TELLS.search(sentence.whole):
+    if _ANNOUNCES.match(sentence.whole):
+        return Wording.SILENT
+    if " " in sentence.whole and _TELLS.search(sentence.whole):
         return Wording.SHOWS
     if _ILLUSTRATES.search(sentence.whole) or _NOUNS.search(sentence.whole):
         return Wording.UNSURE
@@ -421,13 +426,13 @@ def _said(clauses: tuple[str, ...]) -> Wording:
 def after(text: str) -> Wording:
     """What the words behind a call say: they refuse it, remark on it, take it back, or go on."""
     bare = _QUOTED.sub(" ", text[:_LONGEST]).replace("’", "'").strip()
-    lowered = _BLANKS.sub(" ", bare).lower()
+    lowered = _BLANKS.sub(" ", bare).lower().lstrip("↑^*_-—–#> ")
     if not lowered:
         return Wording.SILENT
     if _WITHDRAWS.match(lowered):
         return Wording.UNSURE
     first = _ENDS.split(lowered, maxsplit=1)[0].strip()
-    if _FORBIDS.match(first) or _unshielded(_REFUSES, first) or _REPORTS_PARTS.search(first):
+    if _FORBIDS.match(first) or _REFUSES.search(first) or _REPORTS_PARTS.search(first):
         return Wording.SHOWS
     if _OFFERS.search(first) or _OFFERS_PARTS.search(first):
         return Wording.SHOWS
