@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.stage import Stage, Terminal
 from toolwire.cli.exits import Exit
+from toolwire.cli.rows import row_line
+from toolwire.protocol.records import AuditRow
 
 SHOP = """
 from pydantic import BaseModel, Field
@@ -95,3 +97,8 @@ def test_preflight_tells_the_same(stage: Stage) -> None:
 
 def test_a_misspelled_tool_of_a_group_is_found(stage: Stage) -> None:
     assert "Did you mean bash?" in stage.run("call", "bahs", "command=ls").err
+
+
+def test_the_log_says_once_how_a_call_ended() -> None:
+    row = AuditRow(0.0, "finished", tool="bash", status="canceled", code="canceled")
+    assert row_line(row).plain.count("canceled") == 1

@@ -30,7 +30,7 @@ def test_the_coach_says_what_it_would_need_to_know(inside: Inside) -> None:
     with scripted("Good morning.") as model:
         inside("ask", "Hello", *model.flags)
 
-    assert "Coach: openai, as always here: 0 of 20 calls" in inside("metrics", "--formats").out
+    assert "Format: openai (default) for " in inside("metrics", "--formats").out
 
 
 @pytest.mark.feature("F085")

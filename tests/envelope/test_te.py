@@ -94,6 +94,7 @@ def test_the_middle_of_a_long_output_is_left_out_and_its_ends_are_shown(stage: S
         (("--budget", "lots", "ls"), 2),
         ((), 2),
         (("--help",), 0),
+        (("-h",), 0),
         (("--version",), 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),

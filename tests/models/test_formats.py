@@ -76,7 +76,10 @@ def test_a_model_says_which_formats_it_is_spoken_to_in_and_why() -> None:
 
     assert isinstance(model, HttpChat)
     assert model.formats.definition_format == "ollama"
-    assert model.formats.why == "ollama, as always here: 0 of 20 calls of ollama:qwen3:8b have been counted so far"
+    assert (
+        model.formats.why
+        == "ollama (default) for ollama:qwen3:8b: 0 calls observed, alternatives are considered from 20"
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def show_formats(screen: Screen, tallies: Sequence[FormatTally], *, as_json: boo
             screen.say(f"{clean(one.model)} called tools that nobody offered: {names}", "yellow")
     screen.table(("tokens on top", *_TOKENS), [_costs(one) for one in costs], right=_TOKENS)
     for sentence in advice.values():
-        screen.say(f"Coach: {clean(sentence)}.", "dim")
+        screen.say(f"Format: {clean(sentence)}.", "dim")
     return Exit.DONE
 
 

@@ -18,7 +18,8 @@ def row_line(row: AuditRow) -> Text:
     """`01-31 12:00:00  finished  bash  success 0.4 ms in bubblewrap  call_…`."""
     at = time.strftime("%m-%d %H:%M:%S", time.localtime(row.at))
     style = _STATUS_STYLES.get(row.status) or _STYLES.get(row.event, "")
-    how = " ".join(part for part in (row.status, row.code, row.rule and f"by {row.rule}") if part)
+    said = (row.status, row.code, row.rule and f"by {row.rule}")
+    how = " ".join(dict.fromkeys(part for part in said if part))
     took = f" {duration(row.elapsed_ms)}" if row.elapsed_ms else ""
     engine = on_one_line(str(row.detail.get("engine", "")))
     box = (f" in {engine}" if engine else "", "bold red" if engine == "none" else "")

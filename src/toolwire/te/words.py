@@ -86,6 +86,8 @@ def _split(argv: Sequence[str], *, stop_at_command: bool = True) -> tuple[dict[s
     words = list(argv)
     while words:
         word = words.pop(0)
+        if word == "-h" and stop_at_command:
+            word = "--help"
         flag, equals, value = word.partition("=")
         if rest and rest[-1] in _TAKES_ANY_WORD:
             rest.append(word)

@@ -35,7 +35,9 @@ def advise(
     usually = known.get(usual)
     if usually is None or usually.calls < enough:
         seen = usually.calls if usually else 0
-        return Advice(usual, f"{usual}, as always here: {seen} of {enough} calls of {model} have been counted so far")
+        return Advice(
+            usual, f"{usual} (default) for {model}: {seen} calls observed, alternatives are considered from {enough}"
+        )
     rivals = [one for one in known.values() if one.offered != usual and one.calls >= enough]
     best = max(rivals, key=at_least, default=usually)
     if best is not usually and at_least(best) > (usually.success_rate or 0.0):
