@@ -10,9 +10,17 @@ from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import ModelRefused, NotKept, StoreError
+from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError
 from toolwire.execute.contract import Executor
 from toolwire.journey import Emit
+from toolwire.loop.compaction import (
+    QUESTION,
+    outgrown,
+    summary_note,
+    summary_request,
+    summary_requests,
+    told,
+)
 from toolwire.loop.events import Event
 from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
@@ -20,8 +28,9 @@ from toolwire.models.registry import open_model
 from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import ChatModel, Usage, UserMessage
+from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
+from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed, dataclass, quick
@@ -150,6 +159,8 @@ class Agent:
                 "shorten it, or ask another model"
             )
         _require_text("the name of a thread", thread, may_be_empty=True)
+        if thread:
+            await self._compact(thread, question)
         turn = await self._begin(question, thread)
         return _answer(await self._runner(on_event, turn).run(turn))
 
@@ -284,12 +295,48 @@ class Agent:
         if self._news is not None and (toolbox := await asyncio.to_thread(self._news, self.toolbox)) is not None:
             self.change_tools(toolbox)
 
-    async def _begin(self, question: str, thread: str, *alone: ToolCall) -> Turn:
-        """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
-        await self._look_around()
-        history = await self.store.thread(thread) if thread else ()
+    async def _compact(self, thread: str, question: str) -> None:
+        """Let the model summarise what has outgrown its window. The summary is a turn of the thread, on record.
+
+        Where the model cannot, the conversation stays as it is, and the model is asked with all of it.
+        """
+        window = self.limits.window_tokens or getattr(self.model, "window_tokens", None)
+        if window is None:
+            return
+        history = await self.store.thread(thread)
+        sent = told((*history, UserMessage(question)))[:-1]
+        count = outgrown(sent, window, self.limits.compact_at)
+        if count:
+            with suppress(ModelError):
+                summary, usage = await self._summarise(sent[:count], window)
+                await self._keep_summary(thread, history, len(sent) - count, Reply(summary, usage=usage))
+
+    async def _summarise(self, messages: Sequence[Message], window: int) -> tuple[str, Usage]:
+        summary, usage = "", Usage()
+        for piece in summary_requests(messages, window, getattr(self.model, "longest_question", None)):
+            request = Request((UserMessage(summary_request(summary, piece)),), system=self.system)
+            reply = await self.model.ask(request)
+            if not reply.content.strip():
+                raise ModelError("the model gave no summary")
+            summary, usage = reply.content.strip(), usage + reply.usage
+        return summary, usage
+
+    async def _keep_summary(self, thread: str, history: tuple[Message, ...], kept: int, summary: Reply) -> None:
+        turn = self._new_turn(QUESTION, thread, history)
+        detail = {"messages": len(history), "kept": kept, "thread": thread}
+        row = AuditRow(self.runtime.clock(), "compacted", self.project, self.name, turn.id, detail=detail)
+        await self.store.begin(turn)
+        await self.store.replied(turn, summary, [], [row])
+        await self.store.noted(turn, summary_note(kept))
+        usage = summary.usage
+        stats = TurnStats(
+            1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
+        )
+        await self.store.end(stopped(turn, Ending(EndReason.ANSWERED, summary.content)), stats)
+
+    def _new_turn(self, question: str, thread: str, history: tuple[Message, ...], *alone: ToolCall) -> Turn:
         grant = unlock(self.grant, own_words(question)) if self._tier_by_intent and not alone else self.grant
-        turn = Turn(
+        return Turn(
             id=self.runtime.new_id(),
             project=self.project,
             agent=self.name,
@@ -305,6 +352,12 @@ class Agent:
             pending=alone,
             flags=self._flags,
         )
+
+    async def _begin(self, question: str, thread: str, *alone: ToolCall) -> Turn:
+        """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
+        await self._look_around()
+        history = await self.store.thread(thread) if thread else ()
+        turn = self._new_turn(question, thread, history, *alone)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
         await self.store.begin(turn)

@@ -114,12 +114,13 @@ def time_left_s(turn: Turn, now: float) -> float | None:
 
 def estimated_usage(request: Request, reply: Reply) -> Usage:
     """About how many tokens a model used that does not say so: a budget must hold for it too."""
-    said = sum(len(_words(message)) for message in request.messages) + len(request.system)
+    said = sum(len(words_of(message)) for message in request.messages) + len(request.system)
     defined = sum(len(tool.description) + len(str(tool.input_schema)) for tool in request.tools)
-    return Usage((said + defined) // CHARS_PER_TOKEN + 1, len(_words(reply)) // CHARS_PER_TOKEN + 1)
+    return Usage((said + defined) // CHARS_PER_TOKEN + 1, len(words_of(reply)) // CHARS_PER_TOKEN + 1)
 
 
-def _words(message: Message) -> str:
+def words_of(message: Message) -> str:
+    """All that a message says, for counting."""
     match message:
         case Reply():
             return message.content + message.reasoning + "".join(str(call.arguments) for call in message.calls)

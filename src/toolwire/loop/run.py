@@ -12,6 +12,7 @@ from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import StoreError
 from toolwire.journey import Accepted, Batch, Emit
+from toolwire.loop.compaction import told
 from toolwire.loop.events import ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
@@ -120,6 +121,7 @@ class Runner:
         self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
         self._batch: Batch | None = None
+        self._told: tuple[int, tuple[Message, ...]] | None = None
         self._tally = _Tally(perf_counter())
         # Models behind an API say in which formats they are spoken to; others have none to compare.
         self._offered: str = getattr(getattr(model, "formats", None), "definition_format", "")
@@ -198,8 +200,9 @@ class Runner:
         closing = turn.closing
         if self._emit:
             self._emit(ModelAsked(turn.iterations + 1, closing))
+        messages = self._sent(turn) if turn.thread else turn.messages
         request = _request(
-            turn.messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
+            messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
         )
         began = perf_counter()
         try:
@@ -225,6 +228,13 @@ class Runner:
         reserve = self._allowance.reservation() if self._allowance is not None else None
         self._accepted = await self._runtime.accept(turn, reply, self._names, left_out, reserve)
         return after
+
+    def _sent(self, turn: Turn) -> tuple[Message, ...]:
+        """What the model is sent of a conversation. A summary is made between turns, never within one."""
+        if self._told is None:
+            self._told = len(turn.messages), told(turn.messages)
+        count, sent = self._told
+        return turn.messages if len(sent) == count else (*sent, *turn.messages[count:])
 
     async def _in_time(self, turn: Turn, answer: Awaitable[Reply]) -> Reply:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from toolwire.errors import ModelRefused
 from toolwire.models import local_dialogue as dialogue
 from toolwire.models.local_answers import outcome, untold
-from toolwire.models.local_engine import Engine, TooLong, Written, shared_engine
+from toolwire.models.local_engine import CONTEXT_TOKENS, Engine, TooLong, Written, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_mending import mended
 from toolwire.models.weights import weights_of
@@ -58,6 +58,7 @@ class LocalChat:
     """A small model that runs in this process, without key, cost or network."""
 
     most_tools = MOST_TOOLS
+    window_tokens = CONTEXT_TOKENS
     longest_question = dialogue.REQUEST_CHARS
 
     def __init__(self, engine: Engine, model: str) -> None:

@@ -171,7 +171,7 @@ class ChatModel(Protocol):
     """Anything that can answer a request. `name` is its `provider:model` string.
 
     A model that can be shown only so many tools says so in an attribute `most_tools`, and one that can read only
-    questions of so many characters in `longest_question`.
+    questions of so many characters in `longest_question`. One that knows its window says so in `window_tokens`.
     """
 
     @property

@@ -31,7 +31,7 @@ class EndReason(StrEnum):
 @checked(
     iterations=count(1), consecutive_failures=count(1), parallel=count(1), calls_per_step=count(1), repeats=count(1),
     tokens=optional(count(0)), cost_usd=optional(amount), deadline_s=optional(amount), result_chars=count(1),
-    tools_enabled=flag, envelope=flag, own_time=flag,
+    tools_enabled=flag, envelope=flag, own_time=flag, window_tokens=optional(count(1)),
 )  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class Limits:
 
     The model is shown `result_chars` of each result; with `envelope`, what commands give comes in a Tool Envelope.
     A sub-agent that somebody waits for has no `own_time`: its seconds are those of whoever waits.
+    A thread that fills `compact_at` of the model's window of `window_tokens` is told by a summary from then on; None
+    is what the model says about itself.
     """
 
     iterations: int = 10
@@ -54,6 +56,8 @@ class Limits:
     tools_enabled: bool = True
     envelope: bool = True
     own_time: bool = True
+    window_tokens: int | None = None
+    compact_at: float = 0.75
 
 
 @checked(calls=optional(count(0)), tokens=optional(count(0)), cost_usd=optional(amount), wall_s=optional(amount))

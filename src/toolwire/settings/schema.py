@@ -234,6 +234,12 @@ class LoopSettings(Section):
     envelope: bool = Field(
         default=True, description="Whether what grep, find, read, bash and the like give comes in a Tool Envelope."
     )
+    window_tokens: int | None = Field(
+        default=None, ge=256, description="Tokens that the model can read, if it does not say so itself."
+    )
+    compact_at: float = Field(
+        default=0.75, gt=0, le=1, description="Share of the window from which on a thread is told by a summary."
+    )
 
 
 class ToolSettings(Section):
