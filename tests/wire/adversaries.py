@@ -36,6 +36,9 @@ REPEATED = [
     "<answer>", "<response></response>", "\ud800", "\0", '<|tool_call>call:city_time{city:<|"|>',
     "<tool>city_time</tool>", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>city_time\n```json\n",
     "<|recipient|>city_time\n<|content|>", "I will use the ", "<tool_use><name>", "[THINK]", "<|message_model|>",
+    "“", "> ", ">> <tool_call>", "~~~\n", "````\n", "<!-- ", "<pre>", "<code>x</code>", f"“{CALL}” ", f"| {CALL} |\n",
+    f"> <tool_call>{CALL}</tool_call>\n", f"For example, one would:\n<tool_call>{CALL}</tool_call>\nso it is.\n",
+    f"Never run this:\n{CALL}\n", f"- {CALL}\n", f"    {CALL}\n", "Action: None\n", 'x {"tool_call": {',
 ]  # fmt: skip
 
 OPENED = {
