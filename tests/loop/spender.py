@@ -38,7 +38,11 @@ async def spend(store: SqliteStore) -> None:
 
 
 async def main() -> None:
-    opening = SqliteStore.at(Path(HOME)) if KIND == "sqlite" else LibsqlStore.on(PLACE, Path(HOME))
+    opening = (
+        SqliteStore.at(Path(HOME), busy_timeout_s=100)
+        if KIND == "sqlite"
+        else LibsqlStore.on(PLACE, Path(HOME), patience_s=100)
+    )
     async with await opening as store:
         print("ready", flush=True)  # noqa: T201 -- for the test that waits for it
         sys.stdin.readline()
