@@ -81,8 +81,19 @@ names = st.frozensets(texts, max_size=3)
 grants = st.builds(
     Grant, st.sampled_from(Tier), names, names.map(tuple), names.map(tuple), texts, names, st.integers(0, 99)
 )
+counts = st.integers(1, 99)
+amounts = st.floats(0, 1e9)
 limits = st.builds(
-    Limits, *[st.integers(0, 99)] * 5, st.none() | st.integers(), st.none() | floats, st.integers(), st.booleans()
+    Limits,
+    *[counts] * 5,
+    tokens=st.none() | st.integers(0, 99),
+    cost_usd=st.none() | amounts,
+    deadline_s=st.none() | amounts,
+    result_chars=counts,
+    tools_enabled=st.booleans(),
+    envelope=st.booleans(),
+    own_time=st.booleans(),
+    window_tokens=st.none() | counts,
 )
 
 KINDS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any], Callable[[Any], Any]]] = {

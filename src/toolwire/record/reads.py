@@ -243,7 +243,8 @@ def audit_log(
 def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int]) -> AuditChain:
     cut = newest_cut(connection)
     begin, head = (cut.seq, cut.head) if cut else (0, BEGINNING)
-    kept = connection.execute("SELECT * FROM audit WHERE seq > ? ORDER BY seq", (begin,))
+    # The store numbers rows from 1 on, so a lower number is somebody else's doing.
+    kept = connection.execute("SELECT * FROM audit WHERE seq > ? OR seq < 1 ORDER BY seq", (begin,))
     rows = ((seq, tuple(row), digest) for seq, *row, digest in kept)
     found = walk(rows, frozenset(seqs), after=(begin, head))
     found.cut_is_signed = cut is None or is_signed(cut.signature, CUT, CUT, cut.content)
