@@ -143,3 +143,49 @@ def test_T79_a_turn_of_a_chat_goes_on_with_what_still_holds(stage: Stage) -> Non
         assert stage.run("approve", asked["id"]).code == Exit.DONE
         assert stage.run("ask", "--resume", asked["turn_id"], *model.flags).code == Exit.USAGE
     assert not (stage.folder / "painted").exists()
+
+
+FILES = '[tools]\ngroups = ["coding", "shell"]\n[grant]\ntier = "run"\npermissions = ["file_write", "shell"]\n'
+MAKES = {"write": ["path=made", "content=x"], "bash": ["command=echo x > made"]}
+
+
+@pytest.fixture
+def folders(inside: Inside, tmp_path: Path) -> Inside:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "toolwire.toml").write_text(FILES, encoding="utf-8")
+    return inside
+
+
+@pytest.mark.parametrize("tool", MAKES)
+def test_T136_a_call_that_was_approved_for_one_folder_does_not_run_in_another(
+    folders: Inside, tmp_path: Path, tool: str
+) -> None:
+    assert folders("call", tool, *MAKES[tool], "--root", "one", "--root", "two").code == Exit.WAITING
+    turn, asked = waiting(folders)
+    assert folders("approve", asked).code == Exit.DONE
+
+    told = folders("call", "--resume", turn, "--root", "two")
+
+    assert (told.code, "--root" in told.err) == (Exit.USAGE, True)
+    assert not [*tmp_path.rglob("made")]
+
+
+def test_T136_the_question_itself_is_bound_to_the_folders(folders: Inside) -> None:
+    digests = []
+    for roots in (["one", "two"], ["two"]):
+        flags = [word for root in roots for word in ("--root", root)]
+        assert folders("call", "write", *MAKES["write"], *flags).code == Exit.WAITING
+        _, asked = waiting(folders)
+        digests.append(folders("approve", asked, "--deny", "--json").json["digest"])
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.parametrize("tool", MAKES)
+def test_T136_control_with_the_same_folders_it_runs_in_the_first(folders: Inside, tmp_path: Path, tool: str) -> None:
+    roots = ["--root", "one", "--root", "two"]
+    assert folders("call", tool, *MAKES[tool], *roots).code == Exit.WAITING
+    turn, asked = waiting(folders)
+    assert folders("approve", asked).code == Exit.DONE
+    assert folders("call", "--resume", turn, *roots).code == Exit.DONE
+    assert [*tmp_path.rglob("made")] == [tmp_path / "one/made"]

@@ -18,6 +18,7 @@ from toolwire.record.projects import DEFAULT
 _MOST_LOOKED_AT = 1_000
 _TOLD_BY_THE_RECORD = frozenset({"--project", "--home"})
 _PATHS = frozenset({"--root", "--replay"})
+_OTHER_FOLDERS = "not all folders that it was asked about for are granted now: in others its paths mean other files"
 _WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
 
 
@@ -110,7 +111,9 @@ def _missing(agent: Agent, call: ToolCall, had: Grant, left: Grant) -> str:
     tool = agent.toolbox.get(call.name)
     if tool is None:
         return "there is no such tool now; give the --tools that the turn began with as well"
-    if covers(left, tool) or not covers(had, tool):
+    if not covers(had, tool):
         return ""
+    if covers(left, tool):
+        return _OTHER_FOLDERS if left.roots != had.roots else ""
     needs = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
     return f"it needs {' and '.join([*needs, *sorted(tool.needs - left.permissions)])}, which is not granted any more"

@@ -154,7 +154,10 @@ def _takes_a_timeout(tool: Tool) -> bool:
 def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsApproval:
     allowed = _allowed(case, tool, checked)
     policy = [case.grant.autonomy.name, *sorted(map(str, case.grant.rules))]
-    shown = {"tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy}
+    shown = {
+        "tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy,
+        "roots": [*case.grant.roots],  # a relative path in an argument means another file in other folders
+    }  # fmt: skip
     version = digest(
         {"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence, **_place(case.grant)}
     )
