@@ -60,3 +60,13 @@ def test_T91_a_turn_does_not_read_what_may_not_be_read(inside: Inside, project: 
         seen = str(script.requests)
     assert MARK not in seen
     assert "ordinary words" in seen
+
+
+def test_T137_a_single_call_shows_no_denied_file_by_a_folder_that_git_is_given(inside: Inside, project: Path) -> None:
+    command = "command=git -C secrets config -f k -l"
+    (project / "secrets" / "k").write_text(f"[a]\nmark = {MARK}\n", encoding="utf-8")
+    (project / "toolwire.toml").write_text(SETTINGS, encoding="utf-8")
+    assert MARK in inside("call", "bash", command).out, "the control: without the rule it is shown"
+    (project / "toolwire.toml").write_text(SETTINGS + RULE, encoding="utf-8")
+    ran = inside("call", "bash", command)
+    assert MARK not in ran.out + ran.err

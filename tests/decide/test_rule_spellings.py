@@ -424,6 +424,67 @@ def test_T113_patterns_are_compared_with_all_kinds_of_rules(pattern: str, text: 
     assert (ruled.verdict is not ALLOW) is asks
 
 
+LISTS_BY_OTHER_NAMES = [
+    *("echo ../workspace/secrets/*", "cd src; echo ../../workspace/*/*", "echo ../*/secrets/*", "echo ${x:-secrets/*}"),
+    *("echo ${x:-s*/*}", "echo ${x:-$(echo s)*/*}", "echo ${x:-${y:-s*/*}}", "echo sec${x:-rets/*}", "echo ${x-s*/k*}"),
+    *("echo /proc/self/cwd/s*/*", "echo /pro?/$$/cwd/*/*", "cd /; echo proc/*/root/workspace/*/*", "echo /dev/fd/3/*"),
+]
+
+
+@pytest.mark.parametrize("text", LISTS_BY_OTHER_NAMES)
+def test_T138_a_pattern_that_reaches_the_workspace_by_another_way_does_not_run_unasked(text: str) -> None:
+    offline = replace(ONLINE, network=())
+    rule = Rule.parse("deny read where path is secrets/*")
+    assert ruling(BASH, {"command": text}, replace(offline, rules=(rule,))).verdict is not ALLOW
+    assert ruling(BASH, {"command": text}, offline).verdict is ALLOW, "without the rule it runs"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("echo ../*", "echo ../etc/*", "echo ${x:-none}", "echo ${x:-*.md}", "echo ${x%.*}", "echo ${x##*/}"),
+        *("echo /proc/*/status", "echo /proc/cpu*", "echo /*/share", "echo ${x:-src/*}", 'echo "${x:-a}" src/*'),
+    ],
+)
+def test_T138_control_patterns_that_find_other_names_run_as_before(text: str) -> None:
+    rule = Rule.parse("deny read where path is secrets/*")
+    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    assert ruled.verdict is ALLOW, ruled.sentence
+
+
+READS_IN_ANOTHER_FOLDER = [
+    *(
+        "git -C secrets config -f k -l",
+        "git --no-pager -C src -C ../secrets config --file=k --list",
+        "git -C $d config -f k -l",
+    ),
+    *("git config -f /tmp/c --includes -l", "git config --fil /tmp/c -l", "git config --blob abc -l"),
+    *("strings @/tmp/l", "strings -n 2 @src/list", "git -C secrets commit -F k", "git for-each-ref --format='%(*raw)'"),
+]
+
+
+@pytest.mark.parametrize("text", READS_IN_ANOTHER_FOLDER)
+def test_T137_a_folder_or_list_that_a_command_is_given_does_not_hide_a_denied_file(text: str) -> None:
+    offline = replace(ONLINE, network=())
+    rule = Rule.parse("deny read where path is secrets/*")
+    assert ruling(BASH, {"command": text}, replace(offline, rules=(rule,))).verdict is not ALLOW
+    assert ruling(BASH, {"command": text}, offline).verdict is ALLOW, "without the rule it runs"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("git -C src status", "git -C src config --get user.name", "git config -l", "git config user.name"),
+        *("strings src/a.bin", "git -C src log --oneline", "git for-each-ref --format='%(refname)'"),
+        *("git config --get-all remote.origin.url", "git config --global -l"),
+    ],
+)
+def test_T137_control_the_same_commands_elsewhere_run_as_before(text: str) -> None:
+    rule = Rule.parse("deny read where path is secrets/*")
+    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    assert ruled.verdict is ALLOW, ruled.sentence
+
+
 @pytest.mark.parametrize("text", READS_IT)
 def test_T91_a_command_that_names_or_could_reach_a_denied_file_does_not_run_unasked(text: str) -> None:
     offline = replace(ONLINE, network=(), permissions=frozenset({"shell", "network"}))

@@ -107,6 +107,8 @@ def strays(name: str, words: Sequence[str]) -> bool:
     """Whether one of these options of a command is not known to leave it with the files that its words name."""
     if name in _SEARCHES:
         return not runs_nothing_else((name, *words))
+    if name == "strings" and any(word.startswith("@") for word in words):
+        return True  # it takes more words from that file
     known = _KNOWN.get(name, _EVERY)
     return any(option not in known for option in _long_names(words))
 

@@ -20,7 +20,12 @@ _SET = re.compile(rf"{_BRACKET}[^/]*?\]")
 _INNER = re.compile(r"/\*+$")
 _DEEP = re.compile(rf"{STAR}{STAR}+")
 _WILD = re.compile(f"[{STAR}{ONE}]")
-_HOLDERS = frozenset("command command_name for_statement array variable_assignment herestring_redirect".split())
+_HOLDERS = frozenset(
+    "command command_name for_statement array variable_assignment herestring_redirect expansion".split()
+)
+_IN_A_WORD = frozenset("concatenation expansion".split())
+# Through these a process reaches its own folder by other names.
+_OTHER_NAMES = ("/proc/*/cwd/*", "/proc/*/root/*", "/proc/*/fd/*", "/dev/fd/*")
 _WORDS = frozenset("word concatenation extglob_pattern".split())
 _QUOTED = frozenset("raw_string string ansi_c_string".split())
 _MADE = frozenset("simple_expansion expansion command_substitution".split())
@@ -43,7 +48,8 @@ class GlobReader:
         elif node.type in _QUOTED:
             self._quoted[self._text[node.start_byte : node.end_byte].strip("$'\"")] = None
         elif node.type in _WORDS and node.parent.type in _HOLDERS:
-            self._add(encode(node, self._text))
+            inner = node.parent.type == "expansion" and node.parent.parent.type in _IN_A_WORD
+            self._add(f"{ANY}{encode(node, self._text)}{ANY}" if inner else encode(node, self._text))
 
     def found(self) -> tuple[str, ...]:
         """All patterns. What is quoted becomes one where it may come out of an expansion that is not."""
@@ -82,6 +88,8 @@ def may_list(globs: Sequence[str], pattern: str, places: Sequence[str], roots: S
     whole = [one for form in forms for one in (form, f"{form}/*")]
     for glob in globs:
         for one in {seen for place in places for seen in _seen_from(place, glob, roots)}:
+            if any(overlap(one, name) for name in _OTHER_NAMES):
+                return True
             folder, _, last = one.rpartition("/")
             is_listing = _BARE.issuperset(last)
             sought = (folder + ANY if ANY in last else folder) if is_listing else one
@@ -99,6 +107,8 @@ def listed_folders(globs: Sequence[str]) -> list[str]:
 def _seen_from(place: str, glob: str, roots: Sequence[str]) -> Iterator[str]:
     """A pattern as the paths of a workspace, where it is meant from this folder."""
     path = fold(plain(glob if glob.startswith("/") or not place else f"{place}/{glob}"))
+    if path.startswith("../"):  # above the workspace there is the box
+        path = plain(f"{BOX_ROOT}/{path}")
     if ".." in glob.split("/") and ANY in glob:
         path = fold(f"{ANY}/{glob.rpartition('..')[2].lstrip('/')}")
     yield path.removeprefix("./")

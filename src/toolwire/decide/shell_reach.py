@@ -7,6 +7,7 @@ not seen from here: whoever runs the text looks there.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from toolwire.decide.addresses import address_fits
 from toolwire.decide.families import Reach, reach
@@ -42,6 +43,12 @@ _GIT_TELLS_NO_CONTENT = frozenset(
     "status branch tag remote rev-parse describe config merge-base for-each-ref show-ref name-rev count-objects "
     "check-ignore version ls-files ls-tree rev-list shortlog add commit".split()
 )
+_GIT_CONFIG_STAYS = frozenset(
+    "--get --get-all --get-regexp --list -l --global --local --system --worktree --show-origin --show-scope "
+    "--name-only --null -z --bool --int --path --add --replace-all --unset --unset-all --all --fixed-value "
+    "--type=bool --type=int --type=path".split()
+)
+_GIT_RAW = re.compile(r"%\(\*?raw")
 # What these are given may show differences.
 _GIT_SHOWS_CHANGES = re.compile(r"-(?!-).*[vpie].*", re.DOTALL)
 _GIT_LOG_TELLS_NO_CONTENT = re.compile(
@@ -119,7 +126,7 @@ _LONGEST_CLUSTER = 20
 class _Folders:
     """The folders in which a command may run, as seen from the workspace.
 
-    A `cd` may lead to one more, or fail. In a loop it counts for what stands before it too.
+    A `cd` may lead to one more, or fail. In a loop it counts for what stands before it too. So does `git -C`.
     """
 
     def __init__(self, folder: str, roots: Sequence[str], reading: Reading) -> None:
@@ -127,7 +134,8 @@ class _Folders:
         self._folders = ["" if inner in ("", ".") else inner]
         self.anywhere = False
         for words in reading.commands:
-            self._enter(words)
+            for one in (words, *_entered_by_git(words)):
+                self._enter(one)
 
     def _enter(self, words: Sequence[str]) -> None:
         if base_name(words[0]) in ("pushd", "popd"):
@@ -144,6 +152,12 @@ class _Folders:
 
 
 _MOST_FOLDERS = 16
+
+
+def _entered_by_git(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Each folder that git is told to work in, as the `cd` that leads there."""
+    if base_name(words[0]) == "git":
+        yield from (("cd", folder) for option, folder in pairwise(words) if option == "-C")
 
 
 def _joined(folder: str, path: str) -> str:
@@ -268,7 +282,9 @@ def _tells_no_content(words: Sequence[str]) -> bool:
     if rest[:1] and rest[0] in ("status", "add", "commit"):
         shows = any(UNKNOWN in word[:1] or _GIT_SHOWS_CHANGES.fullmatch(word) for word in rest[1:])
         return not shows and not git_strays(rest[0], rest[1:])
-    return bool(rest) and rest[0] in _GIT_TELLS_NO_CONTENT and not any("%(raw" in word for word in rest)
+    if rest[:1] == ["config"]:  # other options name files, or follow what a file includes
+        return all(not word.startswith(("-", UNKNOWN)) or word in _GIT_CONFIG_STAYS for word in rest[1:])
+    return bool(rest) and rest[0] in _GIT_TELLS_NO_CONTENT and not any(map(_GIT_RAW.search, rest))
 
 
 def _plain_words(words: Iterable[str]) -> Iterator[str]:
