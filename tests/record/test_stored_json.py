@@ -77,7 +77,7 @@ messages = (
     | replies
     | st.builds(ResultsMessage, st.lists(results, max_size=2).map(tuple))
 )
-names = st.frozensets(texts, max_size=3)
+names = st.frozensets(texts.filter(str.strip), max_size=3)
 grants = st.builds(
     Grant, st.sampled_from(Tier), names, names.map(tuple), names.map(tuple), texts, names, st.integers(0, 99)
 )
