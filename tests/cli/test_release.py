@@ -1,6 +1,7 @@
 """`toolwire release`: what a command made under a name that others obey, held back and given back."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,22 @@ def test_T23_a_command_cannot_release_what_it_made(inside: Inside, project: Path
     inside("call", "bash", "command=mv sub/.vscode.held-back-* sub/.vscode && touch x")
 
     assert not (project / "sub/.vscode").exists()
+
+
+def test_what_was_held_back_in_git_or_among_packages_is_released_as_its_note_says(
+    inside: Inside, project: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    make = (
+        "mkdir .git/rebase-merge && echo 'exec x' > .git/rebase-merge/git-rebase-todo && git init -q node_modules/x "
+        "&& git -C node_modules/x config core.pager x"
+    )
+    told = inside("call", "bash", f"command={make}", "--json")
+    lies_at = held(project)
+    assert [name.partition(".held")[0] for name in lies_at] == [".git/rebase-merge", "node_modules/x/.git"]
+    assert all(f"toolwire release {name}" in json.dumps(json.loads(told.out)) for name in lies_at)
+
+    assert inside("release").out == f"{lies_at[0]}  (was .git/rebase-merge)\n"
+    assert inside("release", *lies_at).out == "Released .git/rebase-merge.\nReleased node_modules/x/.git.\n"
+    assert inside("release", f"../{project.name}x/.vscode.held-back-1a2b3c4d").code == Exit.NOT_FOUND
+    assert held(project) == []

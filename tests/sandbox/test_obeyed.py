@@ -91,7 +91,7 @@ WAYS = {
     "behind modes": "mkdir -p s/.vscode && echo x > s/.vscode/tasks.json && chmod 0 s/.vscode && chmod 111 s",
     "unpacked": "mkdir .vscode && touch .vscode/tasks.json && tar cf t .vscode && rm -r .vscode && tar xf t",
     "renamed from a document": "echo x > AGENTS.md; mv documents/AGENTS.md .vscode",
-    "renamed from another folder": "mv .jj .vscode",
+    "renamed from another folder": "mv .svn .vscode",
     "a link that was moved": "mkdir s && echo x > s/missing && mv documents/.vscode s/.vscode",
     "deep": "d=$(printf 'd/%.0s' {1..60}) && mkdir -p $d/.vscode && touch $d/.vscode/tasks.json",
 }
@@ -100,7 +100,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 async def test_T23_it_is_held_back_however_it_comes_there(box: Sandbox, workspace: Path, way: str) -> None:
     (workspace / "documents").mkdir()
-    (workspace / ".jj").mkdir()
+    (workspace / ".svn").mkdir()
     (workspace / "documents/AGENTS.md").write_text("ours\n")
     (workspace / "documents/.vscode").symlink_to("missing")
     await run(box, workspace, "true")

@@ -8,7 +8,7 @@ import typer
 
 from toolwire.cli.exits import Exit
 from toolwire.cli.text import clean
-from toolwire.execute.sandbox.held_back import HeldBack, all_held_back
+from toolwire.execute.sandbox.held_back import HeldBack, all_held_back, held_back_at
 from toolwire.execute.sandbox.held_back import release as give_back
 
 
@@ -43,7 +43,8 @@ def _list(held: list[HeldBack]) -> Exit:
 
 def _release(root: int, held: list[HeldBack], path: str) -> Exit:
     wanted = os.path.relpath(path, Path.cwd()).rstrip("/")
-    found = [one for one in held if wanted in {one.lies_at, one.path}]
+    exactly = held_back_at(root, wanted)  # where the list does not look, too
+    found = [exactly] if exactly is not None else [one for one in held if wanted == one.path]
     if len(found) != 1:
         several = ", ".join(clean(one.lies_at) for one in found)
         reason = (

@@ -32,8 +32,8 @@ class Obeyed(IntEnum):
     REFUSED = 3
 
 
-VERSION_CONTROL = frozenset(".git .hg .svn .jj".split())
-"""Folders of version control. What boxes may do with those of git is not decided by their name alone."""
+VERSION_CONTROL = frozenset({".git", ".svn"})
+"""Folders of version control in which commands work: git's are judged by what lies in them, svn's start nothing."""
 
 _REFUSED = """
 .git .hg .svn .jj .toolwire toolwire.toml .gitmodules .gitconfig .hgrc .lfsconfig

@@ -83,6 +83,7 @@ class Baseline:
     unsafe: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pointers: dict[str, bytes] = field(default_factory=dict)
     legacy: frozenset[str] = frozenset()
+    worktree_links: frozenset[str] = frozenset()
     links: dict[str, str] = field(default_factory=dict)
     configs: dict[str, Saved] = field(default_factory=dict)
     files: dict[str, Saved] = field(default_factory=dict)
@@ -169,6 +170,9 @@ class GitGuard:
                 allowed = {POINTER.strip(), usual, self.baseline.pointers.get(path, usual).strip()}
                 if content is None or content.strip() not in allowed:
                     yield path, "leads git to another place"
+            for path in worktree_links(self.root, folder, self._names[folder]):
+                if path not in self.baseline.worktree_links:
+                    yield path, "is a link, which leads git to another place"
 
     def _legacy(self) -> Iterator[tuple[str, str]]:
         for folder in self.baseline.folders:
@@ -266,6 +270,7 @@ def open_git_guard(root: int, workspace: str, *, sealed: bool, may_set: bool = F
         names = frozenset(names_beneath(root, folder))
         own.unsafe |= unsafe_steps(root, folder, names)
         own.legacy |= frozenset(legacy_of(root, folder, names))
+        own.worktree_links |= frozenset(worktree_links(root, folder, names))
         read = {path: read_beneath(root, path, _LONGEST_POINTER) for path, _ in pointers_of(root, folder, names)}
         own.pointers |= {path: content for path, content in read.items() if content is not None}
     _save(guard, obeyed, sealed=sealed)
@@ -418,6 +423,20 @@ def pointers_of(root: int, folder: str, names: frozenset[str]) -> Iterator[tuple
     yield f"{within}objects/info/alternates", b""
     for worktree in names_beneath(root, f"{within}worktrees") if "worktrees" in names else ():
         yield f"{within}worktrees/{worktree}/commondir", b"../.."
+
+
+def worktree_links(root: int, folder: str, names: frozenset[str]) -> Iterator[str]:
+    """Links in place of what git keeps about worktrees, through which nothing is read here."""
+    if "worktrees" not in names:
+        return
+    worktrees = f"{folder}/worktrees" if folder else "worktrees"
+    for path in (
+        worktrees,
+        *(f"{worktrees}/{name}" for name in names_beneath(root, worktrees) if HELD_BACK not in name),
+    ):
+        facts = lstat_beneath(root, path)
+        if facts is not None and stat.S_ISLNK(facts.st_mode):
+            yield path
 
 
 def legacy_of(root: int, folder: str, names: frozenset[str]) -> Iterator[str]:

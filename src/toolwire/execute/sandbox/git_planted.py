@@ -22,6 +22,7 @@ _LONGEST_POINTER = 4096
 _IN_A_BOX = "/workspace/"  # as git in a box writes where a worktree is
 _WORKTREES = f"{GIT}/worktrees/"
 _SAMPLE = ".sample"
+_CLOCK_NS = 20_000_000  # clocks of file systems tick slowly
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ def contents_of(root: int, git: str) -> Contents:
         return _of_folder(root, git)
     text = os.fsdecode(read_beneath(root, git, _LONGEST_POINTER) or b"").strip()
     folder = _pointed_at(root, git, text)
-    if folder.startswith(_WORKTREES) and folder.count("/") == _WORKTREES.count("/"):
+    is_ours = folder.startswith(_WORKTREES) and folder.count("/") == _WORKTREES.count("/")
+    if is_ours and names_beneath(root, folder):  # git would follow a link, and take its settings from where it leads
         return Contents()  # of the workspace's own repository, which is seen to by what knows its worktrees
     if folder and names_beneath(root, folder):
         return replace(_of_folder(root, folder), pointer=text)
@@ -57,6 +59,22 @@ def unsafe_in(contents: Contents, before: Contents | None) -> list[str]:
     if contents == before or (contents.is_gone and contents.pointer == before.pointer):
         return []  # whatever is made there later is compared with nothing
     return sorted(_unsafe(contents) - _unsafe(before))
+
+
+def changed_at(root: int, git: str) -> int | None:
+    """When something that git obeys in a repository was changed last; None where some of it may lie elsewhere."""
+    facts = lstat_beneath(root, git)
+    if facts is None or not stat.S_ISDIR(facts.st_mode) or lstat_beneath(root, f"{git}/commondir") is not None:
+        return None
+    hooks = [f"{git}/hooks/{name}" for name in names_beneath(root, f"{git}/hooks")]
+    paths = (git, f"{git}/config", f"{git}/config.worktree", f"{git}/hooks", *hooks)
+    return max(one.st_ctime_ns for path in paths if (one := lstat_beneath(root, path)) is not None)
+
+
+def is_older(root: int, git: str, opened: int) -> bool:
+    """Whether a repository is surely as it was when a box was opened."""
+    changed = changed_at(root, git)
+    return changed is not None and changed < opened - _CLOCK_NS
 
 
 def _unsafe(contents: Contents) -> frozenset[str]:

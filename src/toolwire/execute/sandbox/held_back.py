@@ -20,7 +20,7 @@ from toolwire.protocol.values import dataclass
 _NAMED = re.compile(rf"(?P<name>.+)\.{HELD_BACK}-[0-9a-f]{{8}}\Z", re.DOTALL)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_FOLDERS = 100_000
-_SKIPPED = frozenset({"node_modules", ".git"})
+_PACKAGES, _GIT, _OBJECTS = "node_modules", "/.git/", "objects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,25 @@ def release(root: int, lies_at: str) -> HeldBack:
     return HeldBack(f"{above}/{named['name']}" if above else named["name"], lies_at)
 
 
+def held_back_at(root: int, lies_at: str) -> HeldBack | None:
+    """What was moved aside to this path; None where nothing of the kind is."""
+    above, _, aside = lies_at.rpartition("/")
+    named = _NAMED.match(aside)
+    if named is None or ".." in above.split("/"):
+        return None
+    try:
+        folder = open_folder(root, above)
+    except OSError:
+        return None
+    try:
+        found = HeldBack(f"{above}/{named['name']}" if above else named["name"], lies_at)
+        return found if _is_there(folder, aside) else None
+    finally:
+        os.close(folder)
+
+
 def all_held_back(root: int) -> Iterator[HeldBack]:
-    """Everything in a workspace that was moved aside and is still there."""
+    """Everything in a workspace that was moved aside and is still there. Packages are passed by."""
     waiting, looked_at = [""], 0
     while waiting and looked_at < _MOST_FOLDERS:
         place = waiting.pop()
@@ -85,10 +102,14 @@ def all_held_back(root: int) -> Iterator[HeldBack]:
                 for entry in sorted(entries, key=lambda one: one.name):
                     if (named := _NAMED.match(entry.name)) is not None:
                         yield HeldBack(prefix + named["name"], prefix + entry.name)
-                    elif entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
+                    elif entry.is_dir(follow_symlinks=False) and not _is_passed_by(prefix, entry.name):
                         waiting.append(prefix + entry.name)
         finally:
             os.close(folder)
+
+
+def _is_passed_by(prefix: str, name: str) -> bool:
+    return name == _PACKAGES or (name == _OBJECTS and _GIT in f"/{prefix}")
 
 
 def open_folder(root: int, path: str) -> int:

@@ -9,12 +9,12 @@ beside an idle server.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import field
-from time import monotonic
+from time import monotonic, time_ns
 
-from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, unsafe_in
+from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside, restore_link
 from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
-from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names, scan, told_names
+from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, look_into_packages, new_names, scan, told_names
 from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
 from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
 from toolwire.protocol.values import dataclass
@@ -22,8 +22,7 @@ from toolwire.protocol.values import dataclass
 _GRACE_S = 1.0  # a command that is about to end should find what it has made where it made it
 _PATIENCE = 20  # looking takes at most so small a part of the time
 _MOST_NAMED = 10
-_MOST_ROUNDS = 4
-_UNMOVED = VERSION_CONTROL - {".hg"}
+_MOST_ROUNDS = 100
 
 Activity = Callable[[], object]
 """Something that changes whenever a process of the box runs; None where that cannot be told."""
@@ -48,6 +47,7 @@ class NameWatch:
     note: OpenBoxNote | None = None
     repositories: dict[tuple[int, int], Contents] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
+    opened: int = field(default_factory=time_ns)
     _spared: set[tuple[int, int]] = field(default_factory=set)
     _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
     _was: object = None
@@ -72,12 +72,16 @@ class NameWatch:
 
     def close(self) -> None:
         """The last look, when nothing of the box lives any more."""
-        for _ in range(_MOST_ROUNDS):  # what was behind a link that is put back shows only then
+        for _ in range(_MOST_ROUNDS):  # what was behind a link that is put back, or in what is moved, shows only then
             now = scan(self.root, force=True)
+            look_into_packages(self.root, now)
             planted = [one for one in self._new(now) if not self._was_users(one)]
-            if not planted:
-                break
+            before = len(self.held)
             self.move_aside(planted)
+            if len(self.held) == before:
+                break
+        else:
+            self.failed.append(f"{planted[0].path!r} (names within names that other programs obey, too deep)")
         self.told |= dict.fromkeys(changed_ends(self.root, self.routes, sealed=self.sealed), False)
         self.told |= {one.path: is_new for one, is_new in told_names(self.before, now, sealed=self.sealed)}
         self.whole = now.whole
@@ -113,10 +117,12 @@ class NameWatch:
 
     def _unsafe(self, now: Scan) -> list[Sighting]:
         """Repositories in which git would obey something that it would not have obeyed before."""
+        put_off = tuple(f"{place}/" for place in now.put_off)
         return [
             one
             for one in _repositories(now)
             if unsafe_in(contents_of(self.root, one.path), self.repositories.get(one.identity))
+            and not (one.path.startswith(put_off) and is_older(self.root, one.path, self.opened))
         ]
 
     def _is_users(self, one: Sighting) -> bool:
@@ -140,7 +146,7 @@ class NameWatch:
         return one.identity in self._spared
 
     def move_aside(self, planted: list[Sighting]) -> None:
-        for one in planted:
+        for one in sorted(planted, key=lambda one: -one.path.count("/")):  # while their folders have their names
             self._move(one.path)
             target = next((route.links[one.path] for route in self.routes if one.path in route.links), "")
             if target:
@@ -160,7 +166,7 @@ class NameWatch:
 def _is_exempt(one: Sighting) -> bool:
     """Repositories are judged by what lies in them. Our own folder is refused where it was not made by us."""
     name = one.path.rpartition("/")[2]
-    return name in _UNMOVED or is_own_state(name) or is_held_back(name)
+    return name in VERSION_CONTROL or is_own_state(name) or is_held_back(name)
 
 
 def _repositories(found: Scan) -> list[Sighting]:
@@ -187,5 +193,5 @@ def watch_names(root: int, *, sealed: bool = True, hook_folders: Iterable[str] =
         watch.before = scan(root)
     watch.repositories = {one.identity: contents_of(root, one.path) for one in _repositories(watch.before)}
     watch.routes = routes_in(root, watch.before, hook_folders)
-    watch.note = note_open_box(root, watch.before, watch.routes)
+    watch.note = note_open_box(root, watch.before, watch.routes, watch.repositories, watch.opened)
     return watch

@@ -2,7 +2,11 @@
 
 It is done before and after every box, so what a folder held is remembered for as long as the folder stays the same.
 A folder's own time of change tells: it moves whenever a name appears or goes, and no program can set it. A folder that
-was changed a moment ago is not remembered, since clocks of file systems tick slowly.
+was changed a moment ago is not remembered, since clocks of file systems tick slowly. What is remembered says nothing of
+the folders above, which may be moved meanwhile.
+
+Names count only where a program would look for them: not in packages, and not in what is sealed as a whole. A `.git`
+counts at every place but within another one: git makes a submodule of it wherever it lies.
 """
 
 import os
@@ -10,6 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import field
+from enum import IntEnum
 from pathlib import Path
 from threading import Lock
 
@@ -21,7 +26,15 @@ MOST_FOLDERS = 100_000
 _MOST_REMEMBERED = 300_000
 _SETTLED_NS = 100_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PACKAGES, _GIT, _OBJECTS, _HOOKS = "node_modules", ".git", "objects", "/hooks"
+_PACKAGES, _GIT, _OBJECTS, _HOOKS = "node_modules", ".git", "objects", "hooks"
+
+
+class _Counts(IntEnum):
+    """Which names count in a folder, and in those within it."""
+
+    NONE = 0  # within git's own folder
+    REPOSITORIES = 1
+    ALL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +53,21 @@ class Sighting:
 class Scan:
     """What was found. `links` lie in folders that are obeyed as a whole.
 
-    `whole` is False where the workspace has more folders than are looked at.
+    `put_off` are folders in which only repositories count, see `look_into_packages`. `whole` is False where the
+    workspace has more folders than are looked at.
     """
 
     names: dict[str, Sighting] = field(default_factory=dict)
     endpoints: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    put_off: list[str] = field(default_factory=list)
     whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    folders: tuple[tuple[str, bool], ...]
+    folders: tuple[str, ...]
     names: tuple[tuple[str, Obeyed], ...]
     endpoints: tuple[str, ...]
     keys: tuple[str, ...]
@@ -66,11 +81,11 @@ _alone = Lock()
 def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
     """Look at a workspace, its top first. What cannot be read is passed by, or with `force` made readable."""
     found = Scan()
-    waiting = [("", True, False)]
+    waiting = [("", _Counts.ALL, False)]
     looked_at = 0
     while waiting:
-        deeper: list[tuple[str, bool, bool]] = []
-        for place, obeys, within in waiting:
+        deeper: list[tuple[str, _Counts, bool]] = []
+        for place, counts, within in waiting:
             looked_at += 1
             if looked_at > most:
                 found.whole = False
@@ -78,48 +93,89 @@ def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
             listing = _listing(root, place, force=force)
             if listing is None:
                 continue
-            if within and listing.links and (_GIT not in place or place.endswith(_HOOKS)):
+            if within and listing.links and (counts or place.rpartition("/")[2] == _HOOKS):
                 found.links += [f"{place}/{name}" for name in listing.links]
             if listing.folders or listing.names or listing.endpoints or listing.keys:
-                _take(root, place, listing, found, deeper, obeys=obeys, within=within)
+                deeper += _take(root, place, listing, found, counts=counts, within=within)
         waiting = deeper
     return found
 
 
 def _take(
-    root: int,
-    place: str,
-    listing: _Listing,
-    found: Scan,
-    deeper: list[tuple[str, bool, bool]],
-    *,
-    obeys: bool,
-    within: bool,
-) -> None:
+    root: int, place: str, listing: _Listing, found: Scan, *, counts: _Counts, within: bool
+) -> Iterator[tuple[str, _Counts, bool]]:
+    """Take what a folder holds, and say which folders in it are to be looked into."""
     prefix = f"{place}/" if place else ""
     found.endpoints += [prefix + name for name in listing.endpoints]
     found.keys += [prefix + name for name in listing.keys]
+    sealed = _take_names(root, prefix, listing, found, counts)
+    in_packages = place.rpartition("/")[2] == _PACKAGES
+    for name in listing.folders:
+        if in_packages and not name.startswith("."):
+            found.put_off.append(prefix + name)
+        elif name == _GIT:
+            yield prefix + name, _Counts.NONE, within or name in sealed
+        elif counts is _Counts.NONE:
+            if name != _OBJECTS:
+                yield prefix + name, counts, within
+        elif not is_own_state(name):
+            # Within what is sealed only repositories, sockets, pipes and keys count.
+            below = _Counts.REPOSITORIES if name in sealed or name == _PACKAGES else counts
+            yield prefix + name, below, within or name in sealed
+        elif place:  # what is at the top is not shown to a box
+            found.put_off.append(prefix + name)
+
+
+def _take_names(root: int, prefix: str, listing: _Listing, found: Scan, counts: _Counts) -> set[str]:
+    """Take the names that count; those in which nothing can be made."""
     sealed = set()
-    for name, kind in listing.names if obeys else ():
+    for name, kind in listing.names if counts else ():
+        if counts is _Counts.REPOSITORIES and name != _GIT:
+            continue
         sighting = _sighting(root, prefix + name, kind)
         if sighting is not None:
             found.names[sighting.path] = sighting
-            sealed.add(name)
-    # Within what is sealed only sockets, pipes and keys count.
-    deeper += [
-        (prefix + name, obeys and counts and name not in sealed, within or name in sealed)
-        for name, counts in listing.folders
-    ]
+            if kind is not Obeyed.TOLD:
+                sealed.add(name)
+    return sealed
 
 
-def _folders_of(place: str, names: list[str]) -> Iterator[tuple[str, bool]]:
-    """The folders to look into, and whether names count there: not in packages, nor in git's own folder."""
-    inner = place.rpartition("/")[2]
-    in_git = f"/{_GIT}/" in f"/{place}/"
-    for name in names:
-        is_package = inner == _PACKAGES and not name.startswith(".")
-        if not (is_own_state(name) or is_package or (in_git and name == _OBJECTS)):
-            yield name, name not in {_PACKAGES, _GIT}
+def look_into_packages(root: int, found: Scan, *, most: int = MOST_FOLDERS) -> None:
+    """Look for repositories where nothing else counts: tens of thousands of folders, so only when a box has closed."""
+    waiting, looked_at = list(found.put_off), 0
+    while waiting:
+        place = waiting.pop()
+        looked_at += 1
+        if looked_at > most:
+            found.whole = False
+            return
+        try:
+            folders, is_repository = _packages_in(root, place)
+        except OSError:
+            continue
+        if is_repository and (sighting := _sighting(root, f"{place}/{_GIT}", Obeyed.REFUSED)) is not None:
+            found.names[sighting.path] = sighting
+        waiting += [f"{place}/{name}" for name in folders]
+
+
+def _packages_in(root: int, place: str) -> tuple[list[str], bool]:
+    """The folders in a folder, and whether it is the top of a repository. Raises OSError."""
+    try:
+        opened = os.open(place, _FOLDER, dir_fd=root)
+    except PermissionError:
+        make_accessible(root, place)
+        opened = os.open(place, _FOLDER, dir_fd=root)
+    folders, is_repository = [], False
+    try:
+        with os.scandir(opened) as entries:
+            for entry in entries:
+                if entry.name == _GIT:
+                    is_repository = True
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+    finally:
+        os.close(opened)
+    return folders, is_repository
 
 
 def _sighting(root: int, path: str, obeyed: Obeyed) -> Sighting | None:
@@ -176,7 +232,7 @@ def _read(root: int, place: str) -> _Listing:
                     keys.append(name)
     finally:
         os.close(opened)
-    return _Listing(tuple(_folders_of(place, folders)), tuple(names), tuple(endpoints), tuple(keys), tuple(links))
+    return _Listing(tuple(folders), tuple(names), tuple(endpoints), tuple(keys), tuple(links))
 
 
 def make_accessible(root: int, place: str) -> None:
@@ -203,9 +259,13 @@ def new_names(before: Scan, now: Scan) -> Iterator[Sighting]:
 
 
 def _same(one: Sighting) -> tuple[object, ...]:
-    """What is the same of a name whose folder was moved. A link that was moved leads elsewhere, so it is another."""
-    where = one.path if stat.S_ISLNK(one.kind) else one.path.rpartition("/")[2]
-    return one.identity, one.kind, where, one.target
+    """What is the same of a name whose folder was moved. A link that was moved leads elsewhere, so it is another.
+
+    One that was put back where it was is not: where it leads is looked at by `link_routes.py`.
+    """
+    if stat.S_ISLNK(one.kind):
+        return one.kind, one.path, one.target
+    return one.identity, one.kind, one.path.rpartition("/")[2], one.target
 
 
 def told_names(before: Scan, now: Scan, *, sealed: bool) -> Iterator[tuple[Sighting, bool]]:

@@ -8,18 +8,18 @@ time until when the box was surely alive: what appeared later was not made in it
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
+from toolwire.execute.sandbox.git_planted import GIT, Contents, changed_at, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.link_routes import Route, strayed
-from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, new_names
+from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, look_into_packages, new_names
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
 
 _LATER_NS = 3_000_000_000
-_LONGEST = 4 * 1024 * 1024
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -41,12 +41,26 @@ class OpenBoxNote:
         os.close(self.descriptor)
 
 
-def note_open_box(root: int, before: Scan, routes: Iterable[Route]) -> OpenBoxNote | None:
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A note whose process is dead. `unsafe` is what git obeyed already, by repository."""
+
+    before: Scan
+    routes: list[Route]
+    opened: int
+    alive_until: int
+    unsafe: dict[tuple[int, int], frozenset[str]]
+
+
+def note_open_box(
+    root: int, before: Scan, routes: Iterable[Route], repositories: Mapping[tuple[int, int], Contents], opened: int
+) -> OpenBoxNote | None:
     """Write down what was there before a box; None where nothing can be written."""
     names = [
         [one.path, int(one.obeyed), one.kind, *one.identity, *one.times, one.target] for one in before.names.values()
     ]
     ways = [[one.path, int(one.obeyed), one.links, one.end, one.identity] for one in routes]
+    unsafe = [[*identity, unsafe_in(contents, None)] for identity, contents in repositories.items()]
     try:
         path = f"{_folder()}/{_workspace(root)}-{token_hex(8)}"
         try:
@@ -59,7 +73,7 @@ def note_open_box(root: int, before: Scan, routes: Iterable[Route]) -> OpenBoxNo
     note = OpenBoxNote(path, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, json.dumps([names, ways]).encode("utf-8", "surrogateescape"))
+        os.write(descriptor, json.dumps([names, ways, unsafe, opened]).encode("utf-8", "surrogateescape"))
     except OSError:
         note.close()
         return None
@@ -67,16 +81,30 @@ def note_open_box(root: int, before: Scan, routes: Iterable[Route]) -> OpenBoxNo
 
 
 def planted_by_the_dead(root: int, now: Scan) -> list[Sighting]:
-    """What appeared in boxes whose process was killed. Their notes are removed."""
+    """What appeared in boxes whose process was killed, and repositories that were changed. Their notes are removed."""
     found: dict[str, Sighting] = {}
-    for before, routes, alive_until in _left_behind(root):
-        for one in (*new_names(before, now), *strayed(root, routes)):
-            if one.times[1] <= alive_until + _LATER_NS:
+    for left in _left_behind(root):
+        look_into_packages(root, now)
+        packages = tuple(f"{place}/" for place in now.put_off)
+        for one in (*new_names(left.before, now), *strayed(root, left.routes)):
+            is_known = one.path.startswith(packages) and is_older(root, one.path, left.opened)
+            if one.times[1] <= left.alive_until + _LATER_NS and not is_known:
                 found[one.path] = one
+        found |= {one.path: one for one in now.names.values() if _was_changed(root, one, left)}
     return list(found.values())
 
 
-def _left_behind(root: int) -> Iterator[tuple[Scan, list[Route], int]]:
+def _was_changed(root: int, one: Sighting, left: _Left) -> bool:
+    """Whether git would obey something in a repository that was there, and that has changed while the box lived."""
+    if not one.path.endswith(f"/{GIT}") or one.identity not in left.unsafe:
+        return False
+    changed = changed_at(root, one.path)
+    if changed is not None and changed > left.alive_until + _LATER_NS:
+        return False
+    return not left.unsafe[one.identity].issuperset(unsafe_in(contents_of(root, one.path), None))
+
+
+def _left_behind(root: int) -> Iterator[_Left]:
     try:
         folder, own = _folder(), f"{_workspace(root)}-"
         mine = [f"{folder}/{name}" for name in os.listdir(folder) if name.startswith(own)]  # noqa: PTH208 - done often
@@ -86,10 +114,13 @@ def _left_behind(root: int) -> Iterator[tuple[Scan, list[Route], int]]:
         with suppress(OSError, ValueError, TypeError), open(path, "rb") as file:  # noqa: PTH123 - a name of ours
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
             Path(path).unlink()
-            listed, ways = json.loads(file.read(_LONGEST))
+            listed, ways, unsafe, opened = json.loads(file.read())
             names = [_sighting(*one) for one in listed]
-            routes = [_route(*one) for one in ways]
-            yield Scan({one.path: one for one in names}), routes, os.fstat(file.fileno()).st_mtime_ns
+            known = {(device, inode): frozenset(texts) for device, inode, texts in unsafe}
+            alive_until = os.fstat(file.fileno()).st_mtime_ns
+            yield _Left(
+                Scan({one.path: one for one in names}), [_route(*one) for one in ways], opened, alive_until, known
+            )
 
 
 def _sighting(
