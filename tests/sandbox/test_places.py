@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.conftest import Open, git
+from tests.sandbox.git_place import ORDINARY, place_for
 from tests.sandbox.test_obeyed import run
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, shell
@@ -223,3 +224,29 @@ async def test_T130_control_before_the_next_box_git_obeys_it(repository: Path, t
     await added(repository)
 
     assert (tmp_path / "marker").exists()
+
+
+HOOKS = (
+    "for n in $(seq 450); do echo x > .git/hooks/a$n; done\n"
+    "printf '#!/bin/sh\\ntouch MARKER\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+)
+COMMITTED = "echo y > file; git commit -qam next"
+
+
+def test_T131_a_hook_among_hundreds_of_files_is_found_where_nothing_is_sealed() -> None:
+    with place_for(ORDINARY) as place:
+        place.shell("for n in $(seq 450); do echo ours > .git/hooks/z$n; done")
+        told = place.boxed(HOOKS, "none")
+        place.shell(COMMITTED)
+
+        assert not place.marker.exists()
+        assert (place.top / ".git/hooks/z450").read_text() == "ours\n"
+        assert "441 more were moved aside; `toolwire release` lists them." in told["notes"]
+
+
+def test_T131_control_without_a_box_it_runs() -> None:
+    with place_for(ORDINARY) as place:
+        place.shell(HOOKS)
+        place.shell(COMMITTED)
+
+        assert place.marker.exists()

@@ -372,7 +372,9 @@ def _save(guard: GitGuard, obeyed: Obeyed, *, sealed: bool) -> None:
     own.missing += tuple(seal.path for seal in others if seal.make and seal.path not in there)
     own.trees = tuple(path for path in there if not _is_file(root, path) and not path.endswith("/modules"))
     files = [path for path in there if _is_file(root, path)]
-    for path in [*files, *(path for tree in own.trees for path in files_below(root, tree))]:
+    within = [path for tree in own.trees for path in files_below(root, tree)]
+    own.known = frozenset(within)
+    for path in [*files, *within[:_MOST_SAVED]]:
         own.files[path] = _saved(root, path)
         guard._seen[path] = signature_of(root, path)
 
@@ -457,7 +459,7 @@ def files_below(root: int, tree: str) -> list[str]:
         return [tree]
     found: list[str] = []
     waiting = [tree]
-    while waiting and len(found) < _MOST_SAVED:
+    while waiting:
         folder = waiting.pop()
         for name in names_beneath(root, folder):
             path = f"{folder}/{name}"
@@ -466,7 +468,7 @@ def files_below(root: int, tree: str) -> list[str]:
                 waiting.append(path)
             elif facts is not None and HELD_BACK not in name:
                 found.append(path)
-    return found[:_MOST_SAVED]
+    return found
 
 
 def signature_of(root: int, path: str) -> tuple[int, ...] | None:

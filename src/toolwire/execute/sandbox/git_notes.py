@@ -63,6 +63,7 @@ def write_note(guard: GitGuard, *, sealed: bool) -> Path | None:
         "missing": own.missing,
         "trees": own.trees,
         "files": {path: _digest(saved.content) for path, saved in own.files.items()},
+        "known": sorted(own.known),
         "settings": {} if sealed else {path: _settings(saved.content) for path, saved in own.configs.items()},
     }
     path = folder / f"{own_name()}-{_key(own.workspace)}{_SUFFIX}"
@@ -146,7 +147,7 @@ def _baseline(note: dict[str, Any]) -> Baseline:
         frozenset(map(str, note.get("worktree_links", ()))),
         missing=tuple(map(str, note["missing"])),
         trees=tuple(map(str, note["trees"])),
-        known=frozenset(map(str, (*note["files"], *note["settings"]))),
+        known=frozenset(map(str, (*note["files"], *note["settings"], *note.get("known", ())))),
     )
 
 

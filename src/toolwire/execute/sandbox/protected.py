@@ -37,6 +37,7 @@ PROTECTED = (*_ALWAYS.split(), *_WHEN_THERE.split(), *_IN_A_HOME.split())
 """Names that are protected as paths from the top; all others are known by their last part (`protocol/obeyed.py`)."""
 
 _LOCKED_FOR_S = 2.0
+_MOST_NAMED = 10
 _ACCOUNTS = Path("/etc/passwd")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -74,7 +75,10 @@ class Guard:
     def notes(self) -> list[str]:
         """What to tell about names that were moved aside or changed, after the box has closed."""
         notes = [] if self.watch is None else self.watch.notes()
-        return notes if self.git is None else [*notes, *self.git.held]
+        held = [] if self.git is None else self.git.held
+        more = len(held) - _MOST_NAMED
+        rest = [f"{more} more were moved aside; `toolwire release` lists them."] if more > 0 else []
+        return [*notes, *held[:_MOST_NAMED], *rest]
 
     def failures(self) -> list[str]:
         """What should have been moved aside and could not."""
