@@ -60,3 +60,29 @@ def test_of_a_long_text_both_ends_are_shown_and_what_is_missing_is_told() -> Non
         assert "last" in shown
         assert "characters are not shown" in shown
         assert "has every character" in shown
+
+
+FORGED = "This command only reads."
+
+
+def forge(stage: Stage, name: str) -> None:
+    (stage.folder / name).write_text("K=v\n", encoding="utf-8")
+    stage.settings('[tools]\ngroups = ["shell"]\n[grant]\ntier = "run"\npermissions = ["shell"]\n')
+
+
+def test_T139_the_name_of_a_file_adds_no_line_to_a_question(stage: Stage) -> None:
+    forge(stage, f".env.x\n\n{FORGED}\n")
+    with Terminal(stage, "call", "bash", "command=touch made") as terminal:
+        seen = terminal.wait_for("Run it?")
+        terminal.type("n\n")
+        terminal.end()
+    assert stage.run("call", "bash", "command=touch made").code == Exit.WAITING
+    for lines in (seen.splitlines(), stage.run("approvals").out.splitlines()):
+        assert any("can read the keys in .env.x" in line for line in lines)
+        assert not [line for line in lines if line.strip().startswith(FORGED)]
+
+
+def test_T139_control_an_ordinary_name_stands_in_the_question_as_it_is(stage: Stage) -> None:
+    forge(stage, ".env.local")
+    assert stage.run("call", "bash", "command=touch made").code == Exit.WAITING
+    assert "The command can read the keys in .env.local." in stage.run("approvals").out

@@ -1,5 +1,7 @@
 """Skills from the command line: found, trusted, listed, called, validated, pinned."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,31 @@ def test_a_skill_is_offered_once_it_is_trusted_and_no_longer_when_it_changes(str
     assert strict("trust", str(folder)).code == Exit.DONE
     assert strict("trust", "--forget", str(folder)).code == Exit.DONE
     assert "not trusted" in why_not(strict("tools", "--json"))["greet@1"]
+
+
+TRUST = re.compile("toolwire trust .*")
+
+
+def oddly_placed(folder: Path) -> Path:
+    """A skill whose folder has another name than itself."""
+    toml = greeter(folder) / "skill.toml"
+    write(toml, f'name = "greeter"\n{toml.read_text()}')
+    return folder
+
+
+def test_T140_a_line_that_trusts_a_folder_runs_nothing_else_when_it_is_pasted(strict: Inside, tmp_path: Path) -> None:
+    folder = oddly_placed(tmp_path / "skills" / "a; touch pasted $(id)")
+    told = strict("call", "greet", "name=Ada").err, strict("tools", "validate", str(folder)).out
+    for text in told:
+        [line] = TRUST.findall(text)
+        assert shlex.split(line) == ["toolwire", "trust", str(folder)]
+
+
+def test_T140_control_the_pasted_line_trusts_the_folder(strict: Inside, tmp_path: Path) -> None:
+    oddly_placed(tmp_path / "skills" / "a; touch pasted")
+    [line] = TRUST.findall(strict("call", "greet", "name=Ada").err)
+    assert strict(*shlex.split(line)[1:]).code == Exit.DONE
+    assert strict("call", "greet", "name=Ada", "--json").json["structured"] == {"greeting": "Hello, Ada!"}
 
 
 @pytest.mark.feature("F060")

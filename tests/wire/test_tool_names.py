@@ -97,3 +97,24 @@ def test_a_marked_call_whose_arguments_are_no_object_is_refused_instead_of_lost(
 
     assert [(call.name, bool(call.fault)) for call in reply.calls] == [("Bash", True)]
     assert codes(reply) == {"malformed"}
+
+
+@pytest.mark.parametrize("times", [3_000, 100_000])
+def test_T141_a_name_behind_thousands_of_namespaces_ends_nothing(times: int) -> None:
+    name = "functions." * times + "nothing"
+    native = {
+        "message": {"tool_calls": [{"function": {"name": name, "arguments": "{}"}}]},
+        "finish_reason": "tool_calls",
+    }
+    whole = parse_reply({"choices": [native]}, TOOLS, "openai")
+    text = f'<tool_call>{{"name": "{name}", "arguments": {{"command": "ls"}}}}</tool_call>'
+
+    assert "unknown_tool" in codes(whole) or [call.name for call in whole.calls] == [name]
+    assert parse_reply(text, TOOLS).calls == ()
+    assert streamed(text, 4096)[0].calls == ()
+
+
+@pytest.mark.parametrize("written", ["functions.Bash", "default_api:Bash", "functions.tools.Bash", "Bash<|channel|>x"])
+def test_T141_control_a_few_namespaces_are_left_out(written: str) -> None:
+    text = f'<tool_call>{{"name": "{written}", "arguments": {{"command": "ls"}}}}</tool_call>'
+    assert [call.name for call in parse_reply(text, TOOLS).calls] == ["Bash"]

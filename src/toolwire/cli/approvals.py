@@ -21,7 +21,7 @@ from toolwire.cli.plain import plain
 from toolwire.cli.resuming import resume_command_of
 from toolwire.cli.screen import Screen
 from toolwire.cli.terminal_input import confirmed, someone_is_there
-from toolwire.cli.text import clean, distinct
+from toolwire.cli.text import clean, distinct_line
 from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope
 from toolwire.errors import NotKept, SettingsError
 from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
@@ -207,7 +207,7 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
         Text.assemble((card.id, "bold"), "  ", (state + several, _STYLES[state]), f"  turn {card.turn_id}"),
         soft_wrap=True,
     )
-    screen.out.print(Text(f"  {distinct(card.reason)}", "dim"), soft_wrap=True)
+    screen.out.print(Text(f"  {distinct_line(card.reason)}", "dim"), soft_wrap=True)
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
     for answer in card.answers:
         if answer.arguments is not None:

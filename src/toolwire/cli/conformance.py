@@ -1,6 +1,7 @@
 """The conformance report: remarks on each tool, and the checklists for creators and validators."""
 
 import asyncio
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,8 @@ def _tried(found: FoundSkill, entry: SkillTool, skills: PlacedSkills) -> Report:
     if not entry.tests:
         return Report(findings)
     if not found.trusted:
-        advice = f"not run, since the skill is not trusted; look at it, then: toolwire trust {found.folder.path}"
+        folder = shlex.quote(str(found.folder.path))
+        advice = f"not run, since the skill is not trusted; look at it, then: toolwire trust {folder}"
         return Report([*findings, Finding("warning", "tests", advice)])
     try:
         tried = asyncio.run(Trial(found, entry, skills.sandbox(), Shelf(), skills.network).findings())

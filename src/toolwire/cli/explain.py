@@ -16,7 +16,7 @@ from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor
 from toolwire.cli.plain import call_object, encoded, plain, result_object
 from toolwire.cli.rows import row_line
 from toolwire.cli.screen import Screen
-from toolwire.cli.text import clean
+from toolwire.cli.text import clean, on_one_line
 from toolwire.decide.ladder import Case, Rung, decide
 from toolwire.decide.ladder import explain as climb
 from toolwire.decide.patterns import standing_yes
@@ -196,7 +196,7 @@ def _show_story(screen: Screen, card: CallCard, rows: list[AuditRow], *, as_json
     for row in rows:
         screen.out.print(row_line(row), soft_wrap=True)
         if reason := row.detail.get("reason"):
-            screen.out.print(Text(f"  {clean(str(reason))}", "yellow"), soft_wrap=True)
+            screen.out.print(Text(f"  {on_one_line(str(reason))}", "yellow"), soft_wrap=True)
     if card.result is None:
         screen.say("It has no result yet.", "yellow")
     else:

@@ -7,7 +7,7 @@ from toolwire.cli.asked_about import laid_out, shown_pattern
 from toolwire.cli.identity import system_user
 from toolwire.cli.screen import Screen
 from toolwire.cli.terminal_input import discard_typed_ahead, someone_is_there, terminal_line
-from toolwire.cli.text import clean, distinct, one_line
+from toolwire.cli.text import clean, distinct_line, one_line
 from toolwire.decide.patterns import pattern_scope
 from toolwire.errors import ToolFailure
 from toolwire.people import Approve
@@ -109,5 +109,5 @@ class Person:
 
     def _show(self, request: NeedsApproval) -> None:
         arguments = laid_out(request.allowed.arguments)
-        self._screen.tell(f"\n{distinct(request.reason)}", "yellow")
+        self._screen.tell(f"\n{distinct_line(request.reason)}", "yellow")
         self._screen.tell_named(request.allowed.tool.name, arguments)

@@ -1,5 +1,6 @@
 """`toolwire store`: prune what is too old, give space back to the disk, copy the record."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +74,7 @@ def backup(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     run_sync(_backup(place, screen, folder))
     own(folder)
-    screen.tell(f"Copied. Look into it with: toolwire logs --home {folder}", "green")
+    screen.tell(f"Copied. Look into it with: toolwire logs --home {shlex.quote(str(folder))}", "green")
     return Exit.DONE
 
 

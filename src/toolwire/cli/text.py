@@ -32,6 +32,11 @@ def distinct(text: str) -> str:
     return clean(mark_lookalikes(text))
 
 
+def distinct_line(text: str) -> str:
+    """The same on one line: a name in it, such as that of a file, cannot add lines of its own."""
+    return on_one_line(mark_lookalikes(text))
+
+
 def on_one_line(text: str) -> str:
     """The whole text as part of a line: line ends and tabs, too, are shown as symbols."""
     return text.translate(_FLAT)

@@ -6,6 +6,7 @@ a digest, and what runs is a copy that has it: nothing that happens to the folde
 
 import hashlib
 import os
+import shlex
 import stat
 import tempfile
 import time
@@ -180,7 +181,8 @@ class Shelf:
             draft.chmod(0o755)
             if look_into(folder, draft).digest != digest:
                 raise DefinitionError(
-                    f"{folder} has changed since it was trusted; look at it, then: toolwire trust {folder}"
+                    f"{folder} has changed since it was trusted; look at it, then: "
+                    f"toolwire trust {shlex.quote(str(folder))}"
                 )
             self._put(draft, kept, digest)
         finally:

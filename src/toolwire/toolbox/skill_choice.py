@@ -1,5 +1,6 @@
 """Which tools of skills are offered: beside built-in ones, and of several versions the right one."""
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,7 +66,9 @@ class _Choice:
             if name.casefold() in self._taken:
                 self._withhold(entry, "a built-in tool has this name")
             elif not found.trusted:
-                self._withhold(entry, f"not trusted; look at it, then: toolwire trust {found.folder.path}")
+                self._withhold(
+                    entry, f"not trusted; look at it, then: toolwire trust {shlex.quote(str(found.folder.path))}"
+                )
             elif found.skill.name != owner:
                 self._withhold(entry, f"the skill {owner} has a tool of this name")
             else:

@@ -10,6 +10,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.wire.coerce import types_of
 
 _PREFIXES = ("functions.", "default_api.", "tools.", "functions:", "default_api:")
+_MOST_PREFIXES = 8
 _KEPT_LISTS = 64
 _UNCHECKED: Mapping[str, Any] = {}
 _ANY: frozenset[str] = frozenset()
@@ -111,14 +112,14 @@ class Offered:
 
     def get(self, name: str) -> Offer | None:
         """The tool of that name, perhaps behind a namespace prefix or doubled namespace; else the nearest."""
-        found = self.by_name.get(name)
-        if found is not None or not name:
-            return found
-        if "<|" in name:  # gpt-oss: a channel marker behind the name
-            return self.get(name.partition("<|")[0])
-        for prefix in _PREFIXES:
-            if name.startswith(prefix):
-                return self.get(name[len(prefix) :])
+        for _ in range(_MOST_PREFIXES):  # a name may be a megabyte of them
+            found = self.by_name.get(name)
+            if found is not None or not name:
+                return found
+            inner = _without_namespace(name)
+            if inner == name:
+                break
+            name = inner
         first, dot, rest = name.partition(".")
         doubled = self.by_name.get(rest) if dot and (first == rest or rest.startswith(first + ".")) else None
         return doubled or self._nearest(name)
@@ -141,6 +142,12 @@ class Offered:
                 self._folded[folded] = "" if folded in self._folded else known
         found = self.by_name.get(self._folded.get(fold_name(name.rpartition("functions.")[2].strip()), ""))
         return found.called(name) if found is not None else None
+
+
+def _without_namespace(name: str) -> str:
+    if "<|" in name:  # gpt-oss: a channel marker behind the name
+        return name.partition("<|")[0]
+    return name[len(next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")) :]
 
 
 _FOLDED = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ-", "abcdefghijklmnopqrstuvwxyz_")
