@@ -220,3 +220,35 @@ def test_a_value_too_short_to_be_told_from_text_is_not_looked_for() -> None:
 def test_a_secret_does_not_show_in_its_own_description() -> None:
     assert VALUE not in repr(Secret(VALUE))
     assert ToolCall("login", {}).name == "login"
+
+
+def nested(value: Any, levels: int) -> Any:
+    for _ in range(levels):
+        value = {"in": [value]}
+    return value
+
+
+async def kept(levels: int, value: str) -> str:
+    """What the record has of a result that nests a value so deep."""
+
+    @tool
+    def dig() -> dict[str, Any]:
+        """Dig."""
+        return dict(nested({"found": value}, levels))
+
+    store = MemoryStore()
+    answer = await Agent(ScriptedModel(call("dig"), "Done."), [dig], secrets=SECRETS, store=store).ask("Dig!")
+    [card] = await store.calls(turn_id=answer.turn.id)
+    assert card.result is not None
+    assert card.result.ok
+    return str(card.result)
+
+
+@pytest.mark.parametrize("levels", [1, 31, 32, 33, 64, 100])
+async def test_T142_a_secret_is_found_however_deep_it_lies_in_a_result(levels: int) -> None:
+    assert "swordfish" not in await kept(levels, "swordfish")
+
+
+@pytest.mark.parametrize("levels", [1, 33, 100])
+async def test_T142_control_an_ordinary_value_is_kept_however_deep_it_lies(levels: int) -> None:
+    assert "haddock" in await kept(levels, "haddock")

@@ -67,7 +67,8 @@ def _authority(text: str, scheme: str, says_port: bool) -> str:
 def _host(name: str) -> str:
     if name.startswith("[") and name.endswith("]"):
         try:
-            return f"[{IPv6Address(name[1:-1]).compressed}]"
+            wide = IPv6Address(name[1:-1])
+            return str(wide.ipv4_mapped or f"[{wide.compressed}]")
         except ValueError:
             return name
     if (address := _ipv4(name)) is not None:

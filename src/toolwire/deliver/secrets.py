@@ -17,6 +17,7 @@ from toolwire.protocol.values import changed, dataclass
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
 _DEEPEST = 64
+_TOO_DEEP = "[left out: a secret lies too deep in it]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ class Secrets:
                 return {self._clean(key, depth + 1): self._clean(inner, depth + 1) for key, inner in value.items()}
             case list() | tuple() if depth < _DEEPEST:
                 return [self._clean(inner, depth + 1) for inner in value]
+            case Mapping() | list() | tuple() if any(map(self._redaction.finds, _texts(value))):
+                return _TOO_DEEP
         return value
 
 
