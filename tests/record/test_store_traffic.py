@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.egress.network import connector, saying, serving
+from tests.egress.network import Answering, connector, saying, serving
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import MOST_HOSTS
+from toolwire.execute.egress.web import Web
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.loop.events import CallProgress, Event
 from toolwire.protocol.calls import ToolCall, ToolResult
@@ -26,6 +27,7 @@ from toolwire.runtime import Runtime
 from toolwire.toolbox.job_tools import job_tools
 from toolwire.toolbox.jobs import Jobs
 from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.web import webfetch_tool
 
 SECRET = "tops3cr3tvalue0123"
 HOSTS = {"good.example": ["127.0.0.1"], "evil.example": ["127.0.0.1"]}
@@ -181,3 +183,41 @@ async def test_T104_a_command_that_is_canceled_leaves_its_row_too(work: Path) ->
         [(_, tool, detail)] = await desk.network_rows()
 
     assert (tool, detail["reached"][0]["host"]) == ("bash", f"good.example:{desk.port}")
+
+
+@pytest.mark.threat("T132")
+async def test_T132_the_log_names_every_host_on_the_way_to_a_fetched_page(store: Store) -> None:
+    async with serving(saying(b"hello")) as last, serving(_leading_to("evil.example", last.port)) as first:
+        hosts = f"good.example:{first.port}", f"evil.example:{last.port}"
+        whole = await _fetched(store, "t1", f"http://{hosts[0]}/", hosts)
+        cut = await _fetched(store, "t2", f"http://{hosts[0]}/", hosts[:1])
+
+    assert [one["host"] for one in whole["reached"]] == list(hosts)
+    assert "refused" not in whole
+    assert [one["host"] for one in cut["reached"]] == [hosts[0]]
+    assert [(one["host"], one["count"]) for one in cut["refused"]] == [(hosts[1], 1)]
+
+
+@pytest.mark.control("T132")
+async def test_T132_control_a_page_without_redirects_has_one_host() -> None:
+    async with serving(saying(b"hello")) as last:
+        host = f"evil.example:{last.port}"
+        detail = await _fetched(MemoryStore(), "t1", f"http://{host}/", (host,))
+
+    assert [(one["host"], one["connections"]) for one in detail["reached"]] == [(host, 1)]
+    assert "refused" not in detail
+
+
+def _leading_to(host: str, port: int) -> Answering:
+    return saying(b"", f"location: http://{host}:{port}/", status="302 Found")
+
+
+async def _fetched(store: Store, name: str, url: str, hosts: tuple[str, ...]) -> dict[str, Any]:
+    """What the log says about the network of one call."""
+    turn = Turn(name, grant=Grant(Tier.RUN, frozenset({"network"}), (), hosts, confirmed=frozenset({"*"})))
+    await store.begin(turn)
+    runtime = Runtime(Toolbox(webfetch_tool(Web(connector(HOSTS)))), store)
+    await runtime.execute(ToolCall("webfetch", {"url": url}, id="c1"), turn)
+    rows = await store.audit_log(limit=1000)
+    [row] = [row for row in rows if row.event == "network" and row.turn_id == name]
+    return dict(row.detail)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Protocol
 
+from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.values import dataclass
 
 MIB = 1024 * 1024
@@ -146,13 +147,18 @@ def _refuses_nothing(_url: str) -> str:
     return ""
 
 
+def _untold(_traffic: Traffic) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class WebRequest:
     """One question to a web server.
 
     `secrets` are headers for the server named here: no redirect takes them to another one. At most `most_bytes` of the
     body are given back, counted after decompression; `redirects` may be lowered, not raised. `refusal` says why an
-    address on the way may not be fetched, and nothing where it may.
+    address on the way may not be fetched, and nothing where it may. `traffic` is told which hosts were reached and
+    refused on the way, also where it ends in a failure.
     """
 
     url: str
@@ -163,6 +169,7 @@ class WebRequest:
     most_bytes: int = 10 * MIB
     redirects: int = 5
     refusal: Refusal = field(default=_refuses_nothing, repr=False, compare=False)
+    traffic: Callable[[Traffic], None] = field(default=_untold, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

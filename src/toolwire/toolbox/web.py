@@ -1,6 +1,7 @@
 """Tools that look at the web: fetching a page, and searching through a backend that the operator chose."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal, TypedDict
 
@@ -76,7 +77,8 @@ def webfetch_tool(ops: WebOps) -> Tool:
             start: The character to begin at, to read on in a long page.
             max_chars: How many characters to give at most.
         """
-        answer = await ops.ask(_request(url, AddressRules.of(context.grant)), context.grant.network)
+        request = replace(_request(url, AddressRules.of(context.grant)), traffic=partial(context.ran_in, "", ""))
+        answer = await ops.ask(request, context.grant.network)
         context.read_from(answer.url)
         _refuse_failure(answer)
         page = await asyncio.to_thread(_page, answer, format)

@@ -14,6 +14,7 @@ from toolwire.execute.egress.connector import Connector, Refused, Unreachable
 from toolwire.execute.egress.pinned import Body, Pool
 from toolwire.execute.egress.places import BadUrl, Place, read_url
 from toolwire.execute.egress.rules import BadRule, Rules
+from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.operations import WebAnswer, WebRequest
 from toolwire.protocol.outcomes import Code
 
@@ -51,10 +52,10 @@ class Web:
 
     async def ask(self, request: WebRequest, network: tuple[str, ...]) -> WebAnswer:
         """See `WebOps`. Raises ToolFailure."""
-        meter = Meter(self._caps)
+        meter, log = Meter(self._caps), TrafficLog()
         try:
             async with asyncio.timeout(self._caps.whole_s):
-                return await self._follow(request, Rules.of(network), meter)
+                return await self._follow(request, Rules.of(network), meter, log)
         except BadUrl as wrong:
             raise ToolFailure(f"this URL cannot be used: {wrong}", code=Code.INVALID_PARAMS) from None
         except BadRule as wrong:
@@ -71,19 +72,21 @@ class Web:
             raise ToolFailure("the answer says that it is compressed, but cannot be unpacked") from None
         except (*FOREIGN, OSError) as lost:
             raise ToolFailure(f"the connection failed ({_short(lost)})", code=Code.UNAVAILABLE) from None
+        finally:
+            request.traffic(log.take())
 
-    async def _follow(self, request: WebRequest, rules: Rules, meter: Meter) -> WebAnswer:
+    async def _follow(self, request: WebRequest, rules: Rules, meter: Meter, log: TrafficLog) -> WebAnswer:
         """Every redirect is a new request: read, judged, resolved and connected like the first."""
         hop = _Hop(read_url(request.url), request)
         for _ in range(min(request.redirects, self._caps.redirects) + 1):
-            answer = await self._once(hop, rules, meter)
+            answer = await self._once(hop, rules, meter, log)
             location = answer.headers.get("location")
             if answer.status not in _REDIRECTS or location is None or not request.redirects:
                 return answer
             hop = hop.redirected(answer.status, location)
         raise ToolFailure(f"the server redirects more than {min(request.redirects, self._caps.redirects)} times")
 
-    async def _once(self, hop: "_Hop", rules: Rules, meter: Meter) -> WebAnswer:
+    async def _once(self, hop: "_Hop", rules: Rules, meter: Meter, log: TrafficLog) -> WebAnswer:
         place, method = hop.place, hop.request.method
         shown = f"{place.host}:{place.port}"
         verdict, part = rules.judge(place.asked(method)), Meter(meter.caps, meter)
@@ -94,13 +97,17 @@ class Web:
                 raise Refused(reason)
             with meter.connection():
                 async with self._asked(hop, part) as answer:
-                    self._audit(Noted("allowed", shown, method, verdict.rule))
+                    self._note(log, Noted("allowed", shown, method, verdict.rule))
                     return await self._read(answer, hop)
         except Refused as refused:
-            self._audit(Noted("refused", shown, method, verdict.rule, str(refused)))
+            self._note(log, Noted("refused", shown, method, verdict.rule, str(refused)))
             raise
         finally:
-            self._audit(Noted("closed", shown, method, up=part.up, down=part.down))
+            self._note(log, Noted("closed", shown, method, up=part.up, down=part.down))
+
+    def _note(self, log: TrafficLog, noted: Noted) -> None:
+        log(noted)
+        self._audit(noted)
 
     def _asked(self, hop: "_Hop", meter: Meter) -> AbstractAsyncContextManager[httpcore2.Response]:
         if hop.place.scheme == "https" and self._tls is None:
