@@ -70,3 +70,25 @@ def test_T137_a_single_call_shows_no_denied_file_by_a_folder_that_git_is_given(i
     (project / "toolwire.toml").write_text(SETTINGS + RULE, encoding="utf-8")
     ran = inside("call", "bash", command)
     assert MARK not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("rule", ["deny bash where command is touch", "deny bash", "ask bash where command is touch"])
+def test_T143_what_bash_may_not_run_is_not_run_as_a_job(inside: Inside, project: Path, rule: str) -> None:
+    """At full autonomy, where nothing but the rule stands in the way."""
+    full = f'{SETTINGS}autonomy = "full"\n'
+    (project / "toolwire.toml").write_text(f'{full}rules = ["{rule}"]\n', encoding="utf-8")
+    for tool in ("bash", "job_start"):
+        assert inside("call", tool, "command=touch made").code == (Exit.WAITING if "ask" in rule else Exit.FAILED)
+    assert not (project / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "rule", ["deny job_start", "deny job_start where command is touch", "deny bash where command is rm"]
+)
+def test_T143_control_a_rule_about_jobs_or_another_command_leaves_bash_alone(
+    inside: Inside, project: Path, rule: str
+) -> None:
+    full = f'{SETTINGS}autonomy = "full"\n'
+    (project / "toolwire.toml").write_text(f'{full}rules = ["{rule}"]\n', encoding="utf-8")
+    assert inside("call", "bash", "command=touch made").code == Exit.DONE
+    assert (project / "made").exists()

@@ -22,6 +22,8 @@ _SAME_TOOL = (
     frozenset(("list", "list_dir")),
     frozenset(("search_code", "codesearch")),
 )
+# What the first may not run, the others may not run either. Whoever denies jobs still has commands.
+_DOES_THE_SAME = {"bash": frozenset(("job_start",))}
 SHOWING = frozenset("read read_file grep search_code codesearch image git_diff".split())
 SHOWING_FOLDERS = frozenset(("git_diff",))
 """Tools that show the content of whole folders."""
@@ -51,8 +53,9 @@ class Reach(Flag):
 
 
 def every_name(tools: frozenset[str]) -> frozenset[str]:
-    """These tools by all their names."""
-    return tools.union(*(names for names in _SAME_TOOL if names & tools))
+    """These tools by all their names, and those that do the same in another way."""
+    found = tools.union(*(names for names in _SAME_TOOL if names & tools))
+    return found.union(*(others for name, others in _DOES_THE_SAME.items() if name in found))
 
 
 @lru_cache(maxsize=1024)
