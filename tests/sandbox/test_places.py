@@ -1,5 +1,6 @@
 """Places where a box may plant something for git or another program and that are easily passed by."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from tests.sandbox.conftest import Open, git
 from tests.sandbox.git_place import ORDINARY, place_for
-from tests.sandbox.test_obeyed import run
+from tests.sandbox.test_obeyed import below, run
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, shell
 
@@ -197,10 +198,10 @@ def kill_a_box(repository: Path, way: str, marker: Path) -> None:
     """Have a box change a repository, and kill its toolwire. With many names the note about the box is a long one."""
     subprocess.run(["/bin/bash", "-c", THEIRS], cwd=repository, check=True)
     for folder in range(60) if way == "among many names" else ():
-        below = repository / "docs" / f"{folder}-{'long' * 50}" / ("name" * 50)
-        below.mkdir(parents=True)
+        inner = repository / "docs" / f"{folder}-{'long' * 50}" / ("name" * 50)
+        inner.mkdir(parents=True)
         for number in range(180):
-            (below / f"{number}.pth").touch()
+            (inner / f"{number}.pth").touch()
     text = IDENTITY + LEFT[way].format(marker=marker)
     killed = subprocess.run([sys.executable, "-c", KILLED, str(repository), text], check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -250,3 +251,40 @@ def test_T131_control_without_a_box_it_runs() -> None:
         place.shell(COMMITTED)
 
         assert place.marker.exists()
+
+
+PIPES = "mkfifo .npmrc sub/.envrc fine; (echo evil > .npmrc) & (echo evil > sub/.envrc) & sleep 0.1; echo made"
+
+
+async def test_T133_a_pipe_or_socket_with_an_obeyed_name_is_held_back(box: Sandbox, workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    socket = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\".vscode\")'"
+    ran = await run(box, workspace, f"{PIPES}; {socket}")
+
+    assert ran.stdout.text == "made\n"
+    pipes = [path.name.partition(".held")[0] for path in below(workspace) if path.is_fifo()]
+    assert sorted(pipes) == [".envrc", ".npmrc", "fine"]
+    assert not [name for name in (".npmrc", "sub/.envrc", ".vscode") if (workspace / name).exists()]
+    assert len([note for note in ran.notes if "toolwire release" in note]) == 3
+    again = await run(box, workspace, "mkfifo .toolrc fine2 && ls -A | wc -l")
+    assert again.exit_code == 0
+    assert not [note for note in again.notes if "toolwire release" in note]
+
+
+def test_T133_control_a_program_reads_a_pipe_like_a_file(workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    text = f"{PIPES}; timeout 10 cat .npmrc sub/.envrc"
+    read = subprocess.run(["/bin/bash", "-c", text], cwd=workspace, capture_output=True, text=True, check=False)
+
+    assert read.stdout == "made\nevil\nevil\n"
+
+
+async def test_T133_pipes_and_sockets_of_the_user_with_such_names_stop_no_command(
+    box: Sandbox, workspace: Path
+) -> None:
+    os.mkfifo(workspace / ".npmrc")
+    ran = await run(box, workspace, "timeout 1 cat .npmrc; touch made")
+
+    assert (workspace / "made").exists()
+    assert (workspace / ".npmrc").is_fifo()
+    assert not [note for note in ran.notes if "toolwire release" in note]

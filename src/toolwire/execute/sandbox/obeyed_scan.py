@@ -224,8 +224,7 @@ def _read(root: int, place: str) -> _Listing:
                 elif entry.is_symlink():
                     links.append(name)
                 elif not entry.is_file(follow_symlinks=False) and _is_endpoint(entry):
-                    endpoints.append(name)
-                    continue
+                    endpoints.append(name)  # a program would read from a pipe as from a file
                 if (is_forge or not is_ordinary(name)) and (kind := class_in(inner, name)) is not None:
                     names.append((name, kind))
                 if is_key_file(name) or is_key_folder(name, inner):

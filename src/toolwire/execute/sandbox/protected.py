@@ -206,7 +206,7 @@ def _seal_everywhere(found: Guard, *, make: bool) -> None:
         folder, _, name = one.path.rpartition("/")
         if one.obeyed is Obeyed.TOLD or name in VERSION_CONTROL:
             continue
-        if one.kind == stat.S_IFLNK:
+        if one.kind not in {stat.S_IFDIR, stat.S_IFREG}:  # links are followed, sockets and pipes are masked
             continue
         if one.kind == stat.S_IFDIR and is_always_hidden(one.path):
             _add(found.hidden, one.path)
