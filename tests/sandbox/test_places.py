@@ -122,6 +122,39 @@ async def test_T127_control_git_follows_it(repository: Path, tmp_path: Path, way
     assert (tmp_path / "marker").exists()
 
 
+ALONE = """
+git commit -qm 1; git worktree add -q wt; cd .git/worktrees/wt; cp -r ../../objects ../../refs ../../config .
+git config -f config core.fsmonitor "touch {marker}; false"; cd -; echo 'gitdir: ../.git/worktrees/wt' > wt/.git
+"""
+POINTERS = {
+    "missing": "rm .git/worktrees/wt/commondir",
+    "itself": "echo . > .git/worktrees/wt/commondir",
+    "a link": "echo . > e; ln -sf ../../../e .git/worktrees/wt/commondir",
+}
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+async def test_T127_a_worktree_has_no_settings_of_its_own(
+    box: Sandbox, repository: Path, tmp_path: Path, pointer: str
+) -> None:
+    ran = await run(box, repository, IDENTITY + ALONE.format(marker=tmp_path / "marker") + POINTERS[pointer])
+    await added(repository)
+
+    assert ran.exit_code == 0, ran.stderr.text
+    assert not (tmp_path / "marker").exists()
+    assert [note for note in ran.notes if "'wt/.git'" in note and "toolwire release" in note]
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+async def test_T127_control_git_takes_them_from_there(repository: Path, tmp_path: Path, pointer: str) -> None:
+    text = IDENTITY + ALONE.format(marker=tmp_path / "marker") + POINTERS[pointer]
+    await Open().run(Command(shell(text), str(repository)))
+    (tmp_path / "marker").unlink(missing_ok=True)
+    await added(repository)
+
+    assert (tmp_path / "marker").exists()
+
+
 SETTINGS = (".jj/repo/config.toml", "sub/.jj/repo/config.toml", "sub/.hg/hgrc")
 
 

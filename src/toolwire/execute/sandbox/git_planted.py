@@ -21,6 +21,7 @@ _LONGEST = 1024 * 1024
 _LONGEST_POINTER = 4096
 _IN_A_BOX = "/workspace/"  # as git in a box writes where a worktree is
 _WORKTREES = f"{GIT}/worktrees/"
+_TWO_ABOVE = b"../.."
 _SAMPLE = ".sample"
 _CLOCK_NS = 20_000_000  # clocks of file systems tick slowly
 
@@ -44,8 +45,7 @@ def contents_of(root: int, git: str) -> Contents:
         return _of_folder(root, git)
     text = os.fsdecode(read_beneath(root, git, _LONGEST_POINTER) or b"").strip()
     folder = _pointed_at(root, git, text)
-    is_ours = folder.startswith(_WORKTREES) and folder.count("/") == _WORKTREES.count("/")
-    if is_ours and names_beneath(root, folder):  # git would follow a link, and take its settings from where it leads
+    if folder.startswith(_WORKTREES) and folder.count("/") == _WORKTREES.count("/") and _shares_ours(root, folder):
         return Contents()  # of the workspace's own repository, which is seen to by what knows its worktrees
     if folder and names_beneath(root, folder):
         return replace(_of_folder(root, folder), pointer=text)
@@ -96,7 +96,7 @@ def _of_folder(root: int, folder: str) -> Contents:
     if "commondir" in names:
         pointer = read_beneath(root, f"{folder}/commondir", _LONGEST_POINTER)
         text = pointer.strip() if pointer is not None else b"?"
-        if text == b"../..":  # a worktree of a repository that lies two folders above
+        if text == _TWO_ABOVE:  # a worktree of a repository that lies two folders above
             common = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120 - text
         elif text != b".":
             others.append(f"takes its settings from {os.fsdecode(text)!r}")
@@ -104,6 +104,11 @@ def _of_folder(root: int, folder: str) -> Contents:
     settings = [content for path in files if (content := _content(root, path)) is not None]
     others += _hooks(root, f"{common}/hooks")
     return Contents(tuple(settings), frozenset(others))
+
+
+def _shares_ours(root: int, worktree: str) -> bool:
+    """Whether git takes the settings of a worktree from its repository: not behind a link, nor without a pointer."""
+    return (read_beneath(root, f"{worktree}/commondir", _LONGEST_POINTER) or b"").strip() == _TWO_ABOVE
 
 
 def _is_gone(root: int, path: str) -> bool:
