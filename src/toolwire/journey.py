@@ -10,7 +10,6 @@ from toolwire.approved_files import ApprovedFiles, bind_files
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
-from toolwire.deliver.url_passwords import has_url_password
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
@@ -296,7 +295,7 @@ class Journey:
             try:
                 if self._files and (stale := await self._stale(allowed)) is not None:
                     return stale
-                if hub.secrets is NO_SECRETS and not has_url_password(allowed.arguments):
+                if hub.secrets is NO_SECRETS:
                     if trial is None and not self._hands_over(card, context):
                         await self._start_again(card)
                     result = await hub.executor.execute(allowed, context)

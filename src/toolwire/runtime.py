@@ -124,6 +124,7 @@ class Runtime:
         return result
 
     async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None) -> ToolResult:
+        self._heed_password(call)
         [judged] = self._judge(turn, (call,), None)
         kept = await self.store.open(judged.card, [self._decided(judged)], reserve)
         journey = Journey(self, turn, Batch(1), emit)
@@ -138,8 +139,17 @@ class Runtime:
         """The reply as it is kept, without passwords in the addresses of its calls."""
         for call in reply.calls:
             if has_url_password(call.arguments):
+                self._heed_password(call)
                 return changed(reply, calls=tuple(map(self.withhold_password, reply.calls)))
         return reply
+
+    def _heed_password(self, call: ToolCall) -> None:
+        """From the first call with a password in an address on, or with what stands for one, calls are looked through.
+
+        Another process may have withheld it, and then it is not known here.
+        """
+        if self.secrets is NO_SECRETS and has_url_password(call.arguments):
+            self.secrets = Secrets({})
 
     def withhold_password(self, call: ToolCall) -> ToolCall:
         """The call with a placeholder for a password in an address, which stays in this process as a secret."""
@@ -175,6 +185,8 @@ class Runtime:
     async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:
         """Take up the calls of a turn that another process left behind."""
         reopened = []
+        for call in turn.pending:
+            self._heed_password(call)
         for one in self._judge(turn, turn.pending, names):
             card = await self.store.open(one.card, [self._decided(one)])
             left = card.record_id != one.card.record_id and card.attempt > 0
@@ -258,6 +270,7 @@ class Runtime:
 
     def judge_anew(self, turn: Turn, call: ToolCall) -> Decision:
         """The decision about an accepted call with other arguments."""
+        self._heed_password(call)
         read = strangers(turn.messages) if turn.tainted else ()
         return decide(Case(call, self.toolbox, turn.grant, None, turn.calls, tainted=turn.tainted, read=read))
 

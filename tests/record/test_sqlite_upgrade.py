@@ -139,6 +139,6 @@ async def test_a_damaged_store_says_so_instead_of_answering_wrongly(tmp_path: Pa
         file.seek(4096)
         file.write(b"\xff" * 4096 * 10)
 
-    async with await SqliteStore.at(home) as store:
-        with pytest.raises(StoreUnavailable, match="is damaged; restore a copy"):
+    with pytest.raises(StoreUnavailable, match="is damaged; restore a copy"):
+        async with await SqliteStore.at(home) as store:
             await store.calls(limit=1000)

@@ -8,6 +8,7 @@ has been there for a while.
 
 import logging
 import threading
+from _thread import get_ident
 from collections.abc import Coroutine, Generator
 from time import perf_counter
 from types import coroutine
@@ -46,10 +47,10 @@ class LoopWatch:
 
     def begin(self, stretch: Stretch) -> Stretch | None:
         """A stretch begins in this thread. Gives back the one around it, if there is one."""
-        me = threading.get_ident()
-        around = self._running.get(me)
+        running, me = self._running, get_ident()
+        around = running.get(me)
         stretch.began = perf_counter()
-        self._running[me] = stretch
+        running[me] = stretch
         if self._thread is None:
             self._start()
         return around
@@ -59,9 +60,9 @@ class LoopWatch:
         if took > stretch.longest_s:
             stretch.longest_s = took
         if around is None:
-            self._running.pop(threading.get_ident(), None)
+            self._running.pop(get_ident(), None)
         else:
-            self._running[threading.get_ident()] = around
+            self._running[get_ident()] = around
 
     def _start(self) -> None:
         with self._lock:

@@ -53,15 +53,15 @@ _RELEASE = """
     UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s)
     WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
 """
-# A call that waits for its result counts for the day; one that did not run is given back.
-_CHARGE = "UPDATE turns SET calls = max(calls + ?, 0) WHERE id = ?"
 _OWNED = "SELECT id, epoch FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner = ?"
 _LET_GO = "UPDATE turns SET owner = NULL, state = 'interrupted' WHERE id = ? AND epoch = ? AND state = 'running'"
 _END = """
     UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
+        calls = max(calls + coalesce((SELECT c.calls FROM charges c WHERE c.turn_id = turns.id), 0), 0),
         ended = (SELECT coalesce(max(other.ended), 0) + 1 FROM turns other WHERE other.thread = turns.thread)
     WHERE id = ? AND epoch = ? AND state <> 'ended'
 """
+_CHARGED = "DELETE FROM charges WHERE turn_id = ?"
 _START = """
     INSERT INTO starts (turn_id, call_id, starts) VALUES (?, ?, 1)
     ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
@@ -171,6 +171,7 @@ def _reserved(
     """The cards that the day has room for, and the rest refused; nobody else can count at this moment."""
     of = cards[0].card
     spent = Spending()
+    page.write_charges()
     for agent in reserve.accounts:
         spent += day_spending(page.connection, of.project, agent, day_of(at), "")
     outcome = reserved(reserve, [one.card for one in cards], spent)
@@ -178,7 +179,7 @@ def _reserved(
     for place, row in outcome.denied.items():
         kept[place] = open_card(outcome.cards[place], (), at)
         rows[place : place + 1] = audit_rows([row])
-    page.connection.execute(_CHARGE, (outcome.charged, column(of.turn_id)))
+    page.charge(column(of.turn_id), outcome.charged)
     return kept, rows
 
 
@@ -196,7 +197,7 @@ class OpenCard:
     reserve: Reservation | None = None
 
     def __call__(self, page: Page) -> CallCard | StoreError:
-        if refusal := _stale(page, self.card):
+        if refusal := _stale(page, self.card, self.key[0]):
             return refusal
         found = self.found(page)
         if found is None:
@@ -206,14 +207,14 @@ class OpenCard:
             return checked
         self.put(page)
         if not checked.attempt:  # it was reserved, and is refused now
-            page.connection.execute(_CHARGE, (-1, self.key[0]))
+            page.charge(self.key[0], -1)
         return replace(checked, result=self.card.result)
 
     def _new(self, page: Page) -> CallCard:
         one, audit = self, self.audit
         if self.card.result is None:
             if self.reserve is None:
-                page.connection.execute(_CHARGE, (1, self.key[0]))
+                page.charge(self.key[0], 1)
             else:
                 [one], audit = _reserved(page, self.reserve, [self], audit, self.at)
         page.audit.extend(audit)
@@ -241,13 +242,14 @@ class OpenCard:
 
 def open_card(card: CallCard, audit: Sequence[AuditRow], at: float, reserve: Reservation | None = None) -> OpenCard:
     result = None if card.result is None else result_row(card, card.result, at)
-    return OpenCard(card, identity(card), card_row(card), result, audit_rows(audit), at, reserve)
+    row = card_row(card)
+    return OpenCard(card, (row[7], row[8]), row, result, audit_rows(audit), at, reserve)
 
 
 def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreError:
-    if refusal := _stale(page, card):
-        return refusal
     key = identity(card)
+    if refusal := _stale(page, card, key[0]):
+        return refusal
     kinds = page.kept(key)
     if CALL not in kinds:
         return refusals.no_call(card)
@@ -260,9 +262,9 @@ def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreE
 def close(
     page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], at: float, *, ran: bool
 ) -> ToolResult | StoreError:
-    if refusal := _stale(page, card):
+    key = (row[7], row[8])
+    if refusal := _stale(page, card, key[0]):
         return refusal
-    key = identity(card)
     kinds = page.kept(key)
     if CALL not in kinds:
         return refusals.no_call(card)
@@ -271,7 +273,7 @@ def close(
         return first
     page.add_result(kinds, result, row, at)
     if not ran:
-        page.connection.execute(_CHARGE, (-1, key[0]))
+        page.charge(key[0], -1)
     page.audit.extend(audit)
     return result
 
@@ -280,7 +282,9 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     if refusal := _not_held(page, turn):
         return refusal
     kept = dump({"reason": ending.reason.value, "answer": ending.answer})
+    page.write_charges()
     page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
+    page.connection.execute(_CHARGED, (column(turn.id),))
     page.set_turn(column(turn.id), turn.epoch, "ended")
     whose = column(turn.project)
     sums = page.connection.execute(LOOP_SUMS, (whose,)).fetchone()
@@ -389,8 +393,8 @@ def _not_held(page: Page, turn: Turn) -> StoreError | None:
     return refusals.ended(turn.id) if state == "ended" else None
 
 
-def _stale(page: Page, card: CallCard) -> StoreError | None:
-    known = page.turn(column(card.turn_id))
+def _stale(page: Page, card: CallCard, turn_id: str) -> StoreError | None:
+    known = page.turn(turn_id)
     if known is None or known[0] == card.epoch:
         return None
     return refusals.taken_over(card.turn_id, card.epoch, known[0])

@@ -45,7 +45,7 @@ class Owners:
         self._lease_s = lease_s
         self._monotonic = monotonic
         self._lapses = 0
-        self._marks: dict[bytes, int] = {}
+        self._marks: dict[tuple[str, str], int] = {}
         self._free: list[int] | None = None
         self._guard = threading.Lock()
         self._closed = threading.Event()
@@ -77,26 +77,28 @@ class Owners:
             os.close(fd)
 
     def mark(self, turn_id: str, call_id: str) -> None:
-        key = mark_key(turn_id, call_id)
+        call = (turn_id, call_id)
         with self._guard:
-            if self._free is None or key in self._marks:
+            if self._free is None or call in self._marks:
                 return
-            slot = self._free.pop() if self._free else -1
-            if slot >= 0 and _pwrite(self._lock, key, _KEY, _HEADER + slot * _KEY) == _KEY:
-                self._marks[key] = slot
+            place = self._free.pop() if self._free else -1
+            if place >= 0 and _pwrite(self._lock, mark_key(turn_id, call_id), _KEY, place) == _KEY:
+                self._marks[call] = place
             else:
                 self._stop_marking()
 
     def unmark(self, turn_id: str, call_id: str) -> None:
-        with self._guard:
-            slot = self._marks.pop(mark_key(turn_id, call_id), None)
-            if slot is not None and self._free is not None:
-                self._free.append(slot)
+        place, free = self._marks.pop((turn_id, call_id), None), self._free
+        if place is not None and free is not None:
+            free.append(place)
 
     def begun(self, owner: str) -> Collection[bytes] | None:
         if owner == self.name:
             with self._guard:
-                return frozenset(self._marks) if self._free is not None else None
+                if self._free is None:
+                    return None
+                begun = tuple(self._marks)
+            return frozenset(mark_key(*call) for call in begun)
         lock = _try_lock(self._folder / owner)
         if lock is None:
             return None
@@ -153,7 +155,7 @@ class Owners:
             with suppress(OSError):
                 os.ftruncate(self._lock, _HEADER)
         else:
-            self._free = list(range(_SLOTS))
+            self._free = list(range(_HEADER, _SIZE, _KEY))
 
     def _stop_marking(self) -> None:
         """Let others see that there are no notes: all calls that were written down as started count as begun."""

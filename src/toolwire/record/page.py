@@ -36,6 +36,11 @@ _ADD_AUDIT = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _HEAD = "SELECT chain FROM audit ORDER BY seq DESC LIMIT 1"
+# A call that waits for its result counts for the day; one that did not run is given back.
+_CHARGE = """
+    INSERT INTO charges (turn_id, calls) VALUES (?, ?)
+    ON CONFLICT (turn_id) DO UPDATE SET calls = calls + excluded.calls
+"""
 _ADD_METRICS = """
     INSERT INTO tool_metrics (project, tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
                               last_error_at)
@@ -84,6 +89,7 @@ class Page:
     audit: list[Row] = field(default_factory=list)
     audited: list[Row] = field(default_factory=list)
     tallies: dict[tuple[str, str], ToolTally] = field(default_factory=dict)
+    charges: dict[str, int] = field(default_factory=dict)
 
     def turn(self, turn_id: str) -> tuple[int, str] | None:
         """The current epoch and the state of a turn, if it is kept."""
@@ -118,8 +124,20 @@ class Page:
             tally = self.tallies[counted] = ToolTally()
         tally.add(result, at)
 
+    def charge(self, turn_id: str, calls: int) -> None:
+        """Count calls of a turn, or give them back. A turn that was never begun counts none."""
+        if self.known.turns.get(turn_id) is not None:  # each change has asked for its turn by then
+            self.charges[turn_id] = self.charges.get(turn_id, 0) + calls
+
+    def write_charges(self) -> None:
+        """Write what calls were counted so far, before somebody asks for it."""
+        self.connection.executemany(_CHARGE, self.charges.items())
+        self.charges.clear()
+
     def flush(self) -> None:
         """Write what was added so far."""
+        if self.charges:
+            self.write_charges()
         self.connection.executemany(_ADD_RECORD, self.records)
         if self.audit:
             chained = self._chained()

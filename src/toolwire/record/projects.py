@@ -10,14 +10,13 @@ from typing import Any, Protocol, TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard
-from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.chat import Message, Note, Reply
+from toolwire.protocol.chat import Message, Note
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Purse, Spending, Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
-from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, Store, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Store, ToolMetrics, TurnStats, TurnSummary
 from toolwire.wire.format_tally import FormatTally
 
 DEFAULT = "default"
@@ -50,6 +49,9 @@ class ProjectStore:
     def __init__(self, whole: Store, project: str) -> None:
         self.whole = whole
         self.project = project
+        # Every call comes through these, so they are the whole store's own.
+        self.replied, self.open, self.start, self.close = whole.replied, whole.open, whole.start, whole.close
+        self.holds, self.begins = whole.holds, whole.begins
 
     def begin(self, turn: Turn) -> Doing[None]:
         return self.whole.begin(turn)
@@ -58,35 +60,8 @@ class ProjectStore:
         await self.turn(turn_id)
         return await self.whole.resume(turn_id)
 
-    def replied(
-        self,
-        turn: Turn,
-        reply: Reply,
-        cards: Sequence[CallCard],
-        audit: Sequence[AuditRow],
-        reserve: Reservation | None = None,
-    ) -> Doing[Sequence[CallCard]]:
-        return self.whole.replied(turn, reply, cards, audit, reserve)
-
     def noted(self, turn: Turn, note: Note) -> Doing[None]:
         return self.whole.noted(turn, note)
-
-    def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
-        return self.whole.open(card, audit, reserve)
-
-    def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> Doing[CallCard]:
-        return self.whole.start(card, audit, begins=begins)
-
-    def holds(self, turn_id: str) -> bool:
-        return self.whole.holds(turn_id)
-
-    def begins(self, turn_id: str, call_id: str) -> None:
-        self.whole.begins(turn_id, call_id)
-
-    def close(
-        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
-    ) -> Doing[ToolResult]:
-        return self.whole.close(card, result, audit, ran=ran)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
         return self.whole.end(turn, stats)

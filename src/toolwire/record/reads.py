@@ -38,7 +38,7 @@ from toolwire.wire.stored import read_approval, read_result
 
 _TURN = """
     SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner, ran_s,
-           calls
+           max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0)
     FROM turns WHERE id = ?
 """
 _SAID = """
@@ -115,11 +115,15 @@ _SPENT = """
     SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), total(cost_usd), total(wall_s) FROM (
         SELECT calls, tokens, cost_usd, wall_s FROM spending WHERE agent = ?1 AND day = ?2 AND project = ?6
         UNION ALL
-        SELECT calls, tokens, cost_usd, ran_s * own_time FROM turns INDEXED BY turns_running
+        SELECT max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0), tokens, cost_usd,
+               ran_s * own_time
+        FROM turns INDEXED BY turns_running
         WHERE state = 'running' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
             AND project = ?6
         UNION ALL
-        SELECT calls, tokens, cost_usd, ran_s * own_time FROM turns INDEXED BY turns_interrupted
+        SELECT max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0), tokens, cost_usd,
+               ran_s * own_time
+        FROM turns INDEXED BY turns_interrupted
         WHERE state = 'interrupted' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
             AND project = ?6
     )

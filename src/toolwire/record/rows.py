@@ -49,7 +49,10 @@ def columns(*texts: str) -> tuple[str, ...]:
 
 
 def identity(card: CallCard) -> tuple[str, str]:
-    return column(card.turn_id), column(card.call.id)
+    turn_id, call_id = card.turn_id, card.call.id
+    if turn_id.isascii() and call_id.isascii():
+        return turn_id, call_id
+    return column(turn_id), column(call_id)
 
 
 def card_row(card: CallCard) -> Row:
@@ -62,14 +65,18 @@ def card_row(card: CallCard) -> Row:
     }
     if card.attempt:
         context["attempt"] = card.attempt
-    names = columns(card.record_id, card.project, CALL, card.call.name)
-    return (*names, dump(context), column(card.agent), card.created_at, *identity(card))
+    record_id, project, name, agent, turn_id, call_id = columns(
+        card.record_id, card.project, card.call.name, card.agent, card.turn_id, card.call.id
+    )
+    return record_id, project, CALL, name, dump(context), agent, card.created_at, turn_id, call_id
 
 
 def result_row(card: CallCard, result: ToolResult, at: float) -> Row:
     """A result as a row; its title is the name under which the call is counted."""
-    names = columns(_new_id(), card.project, RESULT, counted_as(card))
-    return (*names, dump(write_result(result)), column(card.agent), at, *identity(card))
+    project, name, agent, turn_id, call_id = columns(
+        card.project, counted_as(card), card.agent, card.turn_id, card.call.id
+    )
+    return _new_id(), project, RESULT, name, dump(write_result(result)), agent, at, turn_id, call_id
 
 
 def said_row(turn: Turn, message: Reply | Note, at: float) -> Row:

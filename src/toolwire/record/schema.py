@@ -336,9 +336,13 @@ _RETENTION = (
     """,
 )
 
+# What single calls cost a turn that has not ended, beside what its replies do: the row of a turn is long, and would be
+# written again for each call.
+_CHARGES = ("CREATE TABLE charges (turn_id TEXT NOT NULL PRIMARY KEY, calls INTEGER NOT NULL) STRICT, WITHOUT ROWID",)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION,
+    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES,
 )  # fmt: skip
 
 

@@ -40,7 +40,6 @@ from toolwire.record.rows import (
     column,
     history_json,
     history_of,
-    identity,
     left_json,
     opening_json,
     read_audit,
@@ -227,9 +226,9 @@ class SqliteStore:
         try:
             first = await self._now_or_later(change, _whose(card))
         except Fenced:
-            self._owners.unmark(*identity(card))
+            self._owners.unmark(row[7], row[8])
             raise
-        self._owners.unmark(*identity(card))
+        self._owners.unmark(row[7], row[8])
         return first
 
     def holds(self, turn_id: str) -> bool:
