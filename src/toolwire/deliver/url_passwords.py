@@ -30,11 +30,10 @@ class UrlPassword(NamedTuple):
 def has_url_password(arguments: Mapping[str, Any]) -> bool:
     """Whether any text of the arguments may hold an address with a password; quick where none does."""
     for value in arguments.values():
-        kind = type(value)  # every call passes here, and asking for an abstract class takes a microsecond
-        if kind is str:
+        if type(value) is str:  # every call passes here, and asking for an abstract class takes a microsecond
             if "@" in value and "://" in value and _WITH_PASSWORD.search(value):
                 return True
-        elif kind not in _PLAIN and any(map(_WITH_PASSWORD.search, _texts((value,), 0))):
+        elif type(value) not in _PLAIN and any(map(_WITH_PASSWORD.search, _texts((value,), 0))):
             return True
     return False
 

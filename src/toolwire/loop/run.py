@@ -212,7 +212,8 @@ class Runner:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))
         left_out = 0
         if reply.calls or reply.left_out:
-            reply, left_out = within_step(turn, reply)
+            if reply.left_out or len(reply.calls) > turn.limits.calls_per_step:
+                reply, left_out = within_step(turn, reply)
             reply = self._runtime.withhold_passwords(minted(turn, unquoted(reply, turn.messages)))
         if turn.limits.tokens is not None and not reply.usage.total_tokens:
             reply = changed(reply, usage=estimated_usage(request, reply))

@@ -517,9 +517,11 @@ class MemoryStore:
             self._approvals.drop_turn(past.turn_id, self._clock())
 
     def _touch(self, kept: _Kept, state: str | None = None) -> None:
-        kept.state = state or kept.state
+        if state is not None:
+            kept.state = state
         kept.updated_at = self._clock()
-        kept.ran_s = max(0.0, self._monotonic() - kept.since - kept.waited_s)
+        ran_s = self._monotonic() - kept.since - kept.waited_s
+        kept.ran_s = max(0.0, ran_s)
 
     def _results(self, kept: _Kept) -> dict[str, ToolResult]:
         cards = self._cards.get(kept.opening.id, {}).values()

@@ -4,6 +4,7 @@ Python cannot say cheaply what an object weighs. These are estimates of the righ
 everything around it by a fixed amount.
 """
 
+from operator import length_hint
 from typing import Any
 
 from toolwire.protocol.calls import Block, Text, ToolResult
@@ -12,7 +13,7 @@ from toolwire.protocol.records import CallCard
 
 ROW = 512
 _ITEM, _MESSAGE, _CARD = 64, 512, 1024
-_SMALL = frozenset({int, float, bool, type(None)})
+_FLAT = frozenset({str, int, float, bool, type(None)})
 
 
 def weigh(value: Any) -> int:
@@ -21,14 +22,10 @@ def weigh(value: Any) -> int:
     if kind is str or kind is bytes:
         return _ITEM + len(value)
     if kind is dict:
-        weight = 2 * _ITEM * (1 + len(value))
-        for item in value.values():  # the arguments of every call come here, and most of them are text or numbers
-            kind = type(item)
-            if kind is str:
-                weight += len(item)
-            elif kind not in _SMALL:
-                weight += weigh(item)
-        return weight
+        weight, items = 2 * _ITEM * (1 + len(value)), value.values()
+        if _FLAT.issuperset(map(type, items)):  # as the arguments of most calls are: texts have a length, numbers none
+            return weight + sum(map(length_hint, items))
+        return weight + sum(map(weigh, items))
     if kind is list or kind is tuple:
         return _ITEM + sum(map(weigh, value))
     return _ITEM // 2
