@@ -41,6 +41,43 @@ async def test_a_leaked_call_with_a_nearly_right_name_is_that_tool(
     assert [entry.tally.repaired for entry in gate.log] == [1] * 5
 
 
+MORE = '{"name": "read_temperature", "arguments": {"room": "kitchen", "description": "Reads it"}}'
+WEAKLY_MARKED = {
+    "bare": MORE,
+    "fence": f"Let me look.\n```json\n{MORE}\n```",
+    "list": f"[{MORE}]",
+    "parameters": MORE.replace('"arguments"', '"parameters"'),
+}
+
+
+@each_api
+@whole_and_streamed
+@pytest.mark.parametrize("form", WEAKLY_MARKED)
+async def test_a_leaked_call_with_a_parameter_too_many_is_a_call(
+    stand: Stand, upstream: Provider, kind: Kind, stream: bool, form: str
+) -> None:
+    """A model gives the description of a command that another client's tool of that name asks for."""
+    will(upstream, kind, stream, WEAKLY_MARKED[form])
+
+    got = await kind.ask(await stand.gate(), stream=stream)
+
+    assert got.calls == [(NAME, {"room": "kitchen", "description": "Reads it"})]
+    assert (got.text.strip(), got.ending) == ("Let me look." if form == "fence" else "", kind.endings["calls"])
+
+
+@each_api
+@whole_and_streamed
+async def test_json_without_what_the_tool_needs_stays_text(
+    stand: Stand, upstream: Provider, kind: Kind, stream: bool
+) -> None:
+    text = '{"name": "read_temperature", "arguments": {"description": "Reads it"}}'
+    will(upstream, kind, stream, text)
+
+    got = await kind.ask(await stand.gate(), stream=stream)
+
+    assert (got.text, got.calls, got.ending) == (text, [], kind.endings["stop"])
+
+
 @each_api
 @whole_and_streamed
 async def test_a_native_call_with_a_nearly_right_name_is_that_tool(

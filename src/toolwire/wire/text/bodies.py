@@ -265,7 +265,7 @@ def _fits(entries: Entries, value: Value) -> bool:
 
 
 def fits(offer: Offer, arguments: Any) -> bool:
-    """Whether arguments of a weakly marked call name only parameters that the tool has."""
+    """Whether arguments of a weakly marked call are meant for this tool: all that it needs, or nothing it lacks."""
     if isinstance(arguments, str):
         read = read_arguments(arguments, finished=False)
         if isinstance(read, NotRead):
@@ -273,7 +273,10 @@ def fits(offer: Offer, arguments: Any) -> bool:
         arguments = read.objects[0]
     if arguments is None:
         arguments = {}
-    return isinstance(arguments, dict) and offer.knows(arguments)
+    if not isinstance(arguments, dict):
+        return False
+    # Models add a parameter that the same tool has elsewhere, such as the description of a command.
+    return offer.knows(arguments) or (bool(offer.required) and offer.required <= arguments.keys())
 
 
 def _valid(offer: Offer, arguments: Any) -> bool:
