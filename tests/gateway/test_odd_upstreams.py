@@ -277,3 +277,54 @@ async def test_parts_without_a_leak_pass_as_they_are(stand: Stand, upstream: Pro
         got = await client.post(CHAT.path, json=asked(CHAT))
 
     assert got.json() == whole
+
+
+@each_api
+@pytest.mark.parametrize("reason", ["", None], ids=["empty", "null"])
+async def test_a_whole_answer_without_a_reason_says_that_it_has_stopped(
+    stand: Stand, upstream: Provider, kind: Kind, reason: str | None
+) -> None:
+    """As a stream without one does; what is whole cannot have been cut off."""
+    gate = await stand.gate()
+    for text, calls, said in (("Warm.", [], "stop"), (LEAKED, [KITCHEN], "calls")):
+        upstream.will(says(kind.whole(text, (), reason)))
+
+        got = await kind.ask(gate, stream=False)
+
+        assert (got.calls, got.ending) == (calls, kind.endings[said])
+        assert got.text.strip() == text.partition("\n")[0]
+
+
+UNSAID = {"openai": 2, "anthropic": 2, "openai_responses": 1}
+
+
+@each_api
+async def test_a_stream_that_is_done_without_a_reason_says_that_it_has_stopped(
+    stand: Stand, upstream: Provider, kind: Kind
+) -> None:
+    gate = await stand.gate()
+    for text, calls, said in (("Warm.", [], "stop"), (LEAKED, [KITCHEN], "calls")):
+        events = kind.events(cut(text), (), kind.endings["stop"])[: -UNSAID[kind.name]]
+        data = kind.framed(events).removesuffix(b"data: [DONE]\n\n") + b"data: [DONE]\n\n"
+        upstream.will(answer(data, kind="text/event-stream"))
+
+        got = await kind.ask(gate, stream=True)
+
+        assert (got.calls, got.ending) == (calls, kind.endings[said])
+        assert got.text.strip() == text.partition("\n")[0]
+
+
+@each_api
+async def test_a_stream_that_does_not_say_that_it_is_over_is_an_error(
+    stand: Stand, upstream: Provider, kind: Kind
+) -> None:
+    """A cut between two events looks complete to HTTP; as with agents, the missing end gives it away."""
+    events = kind.events(cut(LEAKED), (), kind.endings["stop"])[: -UNSAID[kind.name]]
+    data = kind.framed(events).removesuffix(b"data: [DONE]\n\n")
+    upstream.will(answer(data, kind="text/event-stream"))
+
+    async with (await stand.gate()).http() as client:
+        got = await client.post(kind.path, json=asked(kind, stream=True))
+
+    assert "before its answer was complete" in got.text
+    assert NAME not in got.text

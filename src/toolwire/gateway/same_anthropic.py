@@ -31,7 +31,7 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     why = str(answer.get("stop_reason") or "")
     reason = _reason(why, calls, reply)
     if not leaked and _as_they_were(read, calls):
-        return answer | {"stop_reason": reason} if calls and reason != why else answer
+        return answer | {"stop_reason": reason} if reason != why and (calls or not why) else answer
     shares = shared_out(said, reply.content) if leaked else said
     return answer | {"content": _content(content, reply, calls, shares), "stop_reason": reason}
 
@@ -107,7 +107,8 @@ class AnthropicStream:
     def done(self) -> list[bytes]:
         """The upstream's stream is over although it did not say so."""
         self.ended = True
-        closed = [] if self.complete else self._close({"type": "message_delta", "delta": {}, "usage": {}})
+        last = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 0}}  # clients count them
+        closed = [] if self.complete else self._close(last)
         return [*closed, frames.event({"type": "message_stop"})]
 
     def fail(self, fault: Fault) -> list[bytes]:

@@ -30,8 +30,9 @@ def _mended(choice: Any, tools: Sequence[Any], ids: Ids, tally: Tally) -> Any:
     read = {"content": _words(message.get("content")), "tool_calls": message.get("tool_calls")}
     reply = parse_reply({"choices": [choice | {"message": read}]}, tools, "openai")
     calls = settled(reply, ids, tally)
-    reason = reason_of(ending(_reason(choice), calls, reply))
-    ended = choice if not calls or reason == _reason(choice) else choice | {"finish_reason": reason}
+    given = _reason(choice)
+    reason = reason_of(ending(given, calls, reply)) or "stop"
+    ended = choice if reason == given or (given and not calls) else choice | {"finish_reason": reason}
     same_text = squeezed(reply.content) == squeezed(_words(message.get("content"))) and not reply.reasoning
     if same_text and _as_they_were(message.get("tool_calls"), calls):
         return ended

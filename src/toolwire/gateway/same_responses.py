@@ -21,6 +21,8 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     output = answer.get("output")
     if not isinstance(output, list):
         return answer
+    if not answer.get("status"):
+        answer = answer | ended("stop")
     reply = parse_reply(_readable(answer), tools, _PROVIDER)
     calls = settled(reply, ids, tally)
     said = [_text(item) for item in output if _kind(item) == "message"]
