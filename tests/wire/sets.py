@@ -15,7 +15,7 @@ def _lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (_DATA / name).read_text(encoding="utf-8").splitlines()]
 
 
-ANSWERS = _lines("shown_or_meant.jsonl")
+ANSWERS = _lines("shown_or_meant.jsonl") + _lines("shown_or_meant_second.jsonl")
 LEAKS = _lines("leaks_unseen.jsonl")
 
 

@@ -107,11 +107,13 @@ def test_arguments_are_shown_while_they_are_written() -> None:
     assert feed(parser, '0, "b": 2}') == [CallDelta(0, "", '0, "b": 2}')]
 
 
-def test_text_behind_a_call_is_shown_when_it_comes() -> None:
+def test_text_behind_a_call_is_held_until_all_of_it_can_be_judged() -> None:
     parser = StreamParser(tools=[ADD])
     feed(parser, CALL)
 
-    assert _joined(feed(parser, " And then some more words."), TextDelta).strip() == "And then some more words."
+    assert feed(parser, " I'll tell you the sum.") == []
+    reply = parser.finish()
+    assert (len(reply.calls), reply.content) == (1, "I'll tell you the sum.")
 
 
 def test_reasoning_is_shown_while_it_is_written() -> None:
@@ -163,7 +165,7 @@ ODD_TEXTS = [
 @pytest.mark.parametrize("form", IN_TAGS)
 def test_arguments_in_tags_are_shown_as_the_json_that_the_call_will_have(form: str, text: str, size: int) -> None:
     """Whatever a value holds: what is shown is never taken back, and behind the call nothing of it is missing."""
-    written = form.replace("{}", text) + " Well, and then some more words."
+    written = form.replace("{}", text) + " I'll add some more words then."
     parser = StreamParser(NOTES)
     shown = [delta for at in range(0, len(written), size) for delta in parser.feed(written[at : at + size])]
     calls = [delta for delta in shown if isinstance(delta, CallDelta)]

@@ -83,6 +83,7 @@ class Pass:
         self._strong_from = self._line_from = -1
         self.boundary = 0
         self._last: tuple[int, Verdict] | None = None
+        self._shown = False
 
     def rebase(self, scan: Scan) -> None:
         """Go on with another stretch of the same text."""
@@ -191,12 +192,13 @@ class Pass:
         if verdict is None:
             form = Form.CODE if form is Form.FENCED and is_code(scan, begin) else form
             first = not (self.said or self.found) and not before.strip()
-            verdict = judge(Place(scan, begin, step.end, form, before, step.found, first))
+            verdict = judge(Place(scan, begin, step.end, form, before, step.found, first, self._shown))
         if verdict is Verdict.WAIT:
             return begin, after, Step(scan.end, cut=True)
         self._last = (scan.offset + step.end, verdict)
         if verdict is Verdict.MADE:
             return begin, after, past_closers(scan, step) if form is not Form.MARKED else step
+        self._shown = True
         scan.spend(_JUDGED)
         if verdict is Verdict.UNCLEAR:
             scan.note("unclear", UNCLEAR.format(step.found[0].offer.name))

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from toolwire.wire.text import wording
-from toolwire.wire.text.marks import AFTER_CALL, CLOSING, OPENING
+from toolwire.wire.text.behind import after
+from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, CLOSING, OPENING
 from toolwire.wire.text.scan import Found, Scan
+from toolwire.wire.text.triggers import triggers
 from toolwire.wire.text.wording import Wording
 
 LOOKED_BEHIND = 320
@@ -37,6 +39,7 @@ _PAIRS = {
 }
 _OPENING = "“„«‹「『‘"
 _ANY_MARK = re.compile(rf"[{_OPENING}\"`]")
+_OPENS_LINE = re.compile(rf"(?:\A|\n)[ \t]*([{_OPENING}\"])")
 _TABLE = re.compile(r"[ \t]{0,8}\|")
 _BULLET = re.compile(r"[ \t]*(?:[-*+•–]|\d{1,3}[.)]|\([a-z\d]\))[ \t]+")
 _QUOTE = re.compile(r"[ \t]{0,3}(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*>")
@@ -53,9 +56,12 @@ _ROLE = re.compile(
     r"^[ \t>*_]*(?:user|human|assistant|ai|bot|agent|model|tool|system|q|a)[*_ \t]*:", re.IGNORECASE | re.MULTILINE
 )
 _CAPITALS = re.compile(r"[A-Z][A-Z_]{3,30}")
-_ENDS_SENTENCE = re.compile(r"[.!?。！？؟]|\n[ \t]*\n")
 _MARKERS = 8
 _LABEL = re.compile(r"[*_]{0,4}(?:Thought|Action|Observation|Final Answer)\b[^\n:]{0,12}:|Observation\s*\Z")
+_NEXT = re.compile(rf"```|(?:^|\n)[ \t]*[{{\[](?=[\"{{\w])|(?:^|\n){_LABEL.pattern}")
+_FENCED_ON = re.compile(r"\w{0,12}\n[{\[]")
+_VALUE = re.compile(r"\w[\w./-]{2,}")
+_BETWEEN = 60
 _NAME = re.compile(r"\s*+(\w[\w.-]{0,127})\s*+[({]")
 _GAP = re.compile(r"[\s,;]*(?:(?:and|then|und|et|y|e|и|、)[\s,]*)?")
 
@@ -90,6 +96,7 @@ class Place:
     before: str
     found: list[Found]
     first: bool
+    shown_before: bool = False
 
 
 def is_continued(gap: str) -> bool:
@@ -109,8 +116,7 @@ def judge(place: Place) -> Verdict:
         return Verdict.WAIT
     if not following and not place.before.strip():
         return Verdict.MADE
-    said, replied = wording.before(place.before), wording.after(following)
-    return _weighed(place, line, following, said, replied)
+    return _weighed(place, line, following, wording.before(place.before))
 
 
 def _quoted(place: Place, line: str) -> Verdict | None:
@@ -136,6 +142,8 @@ def _shown_unless_made(before: str) -> Verdict:
 
 def _inside_quotes(place: Place, line: str) -> Verdict | None:
     """Whether quotation marks or inline code that open on this line close behind the call."""
+    if _in_long_quotation(place):
+        return Verdict.SHOWN
     if not _ANY_MARK.search(line):
         return None
     marks = [mark for mark in (*_OPENING, '"', "`") if _is_open(line, mark)]
@@ -147,6 +155,18 @@ def _inside_quotes(place: Place, line: str) -> Verdict | None:
             return Verdict.SHOWN
     whole_line = len(behind) >= _LINE or "\n" in place.scan.text[place.end : place.end + _LINE]
     return Verdict.WAIT if place.scan.growing and not whole_line else None
+
+
+def _in_long_quotation(place: Place) -> bool:
+    """Whether quotation marks that open a line some lines before close behind the call."""
+    opened = [match[1] for match in _OPENS_LINE.finditer(place.before)]
+    if not opened or "\n" not in place.before:
+        return False
+    mark = opened[-1]
+    quoted = place.before[place.before.rfind(mark) if mark in _OPENING else place.before.rfind("\n" + mark) + 1 :]
+    end = place.begin if place.form is Form.LABEL else place.end  # labels go on up to the last one
+    behind = place.scan.text[end : end + LOOKED_BEHIND]
+    return _is_open(quoted, mark) and any(re.search(rf"{close}[ \t.,]*(?:\n|\Z)", behind) for close in _PAIRS[mark])
 
 
 def _is_open(line: str, mark: str) -> bool:
@@ -177,39 +197,63 @@ def _before_line(place: Place) -> str:
 
 
 def _following(place: Place) -> str | None:
-    """The text behind the call that counts: a sentence behind a marked one. None while more of it must come."""
+    """The words behind the call, up to the next one. None while more of them must come."""
     behind = _behind(place)
-    if OPENING.match(behind) or _LABEL.match(behind) or _names_tool(place.scan, behind):
+    if OPENING.match(behind) or _LABEL.match(behind) or _names_tool(place.scan, behind) or _FENCED_ON.match(behind):
         return ""
-    if place.form is Form.MARKED:
-        ends = _ENDS_SENTENCE.search(behind)
-        if ends is not None:
-            return behind[: ends.end()]
-    elif len(behind) >= LOOKED_BEHIND // 2:
-        return behind
-    growing = place.scan.growing and len(behind) < LOOKED_BEHIND // 2
-    return None if growing else behind
+    if place.scan.growing and place.scan.end - place.end < LOOKED_BEHIND:
+        return None
+    if behind.endswith(CLOSERS):
+        return ""  # the rest of a value that has the end tags of its own format
+    marker, line = triggers(place.scan.offered).strong.search(behind), _NEXT.search(behind)
+    following = min((match.start() for match in (marker, line) if match is not None), default=-1)
+    return behind[:following] if following >= 0 else behind
 
 
-def _weighed(place: Place, line: str, following: str, said: Wording, replied: Wording) -> Verdict:
+def _weighed(place: Place, line: str, following: str, said: Wording) -> Verdict:
     makes = said is Wording.MAKES
     if said is Wording.SHOWS or (_has_placeholder(place.found) and not makes) or _in_dialogue(place, line):
         return Verdict.SHOWN
-    if replied is Wording.UNSURE or (replied is Wording.SHOWS and makes):
-        return Verdict.UNCLEAR
-    if replied is Wording.SHOWS or (replied is Wording.REMARKS and not makes):
-        return Verdict.SHOWN
     if _set_apart(place, line):
         return Verdict.UNCLEAR if makes or place.form is Form.LABEL else Verdict.SHOWN
-    if following and replied is not Wording.MAKES:
-        verdict = _with_text_behind(place, following, makes=makes)
-        if verdict is not None:
-            return verdict
-    if said is Wording.UNSURE:
-        return Verdict.SHOWN if following and replied is not Wording.MAKES else Verdict.UNCLEAR
+    verdict = _with_text_behind(place, following, said)
+    if verdict is not None:
+        return verdict
+    if said is Wording.UNSURE or (place.shown_before and not makes):
+        return Verdict.UNCLEAR
     if not makes and (place.form is Form.CODE or introduced_as_label(place.form, place.before)):
         return Verdict.UNCLEAR
     return Verdict.MADE
+
+
+def _with_text_behind(place: Place, following: str, said: Wording) -> Verdict | None:
+    """What the words behind make of a call. None if they do not speak against it."""
+    if not following or any(one.fault for one in place.found) or _leads_on(place, following):
+        return None
+    replied = after(following)
+    if replied is Wording.UNSURE:
+        return Verdict.UNCLEAR
+    goes_on = following[0].islower() or following[0] in ",;:)."
+    if replied is Wording.MAKES or (replied is Wording.SILENT and place.form is Form.MARKED and not goes_on):
+        return None
+    marked = place.form is Form.MARKED and said is Wording.SILENT and replied is Wording.REMARKS
+    return Verdict.UNCLEAR if said is Wording.MAKES or (marked and not goes_on) else Verdict.SHOWN
+
+
+def _leads_on(place: Place, following: str) -> bool:
+    """Whether the words behind lead to another call, which is not the same one in another form."""
+    rest = _behind(place)[len(following) :]
+    if not rest:
+        return False
+    leads = following.rstrip().endswith((":", "：")) or len(following) <= _BETWEEN
+    return (leads or wording.before(following) is Wording.MAKES) and not _same_call(place, rest)
+
+
+def _same_call(place: Place, text: str) -> bool:
+    """Whether a text has the tool and the first argument of a call: one call in two forms is a comparison."""
+    one = place.found[0]
+    values = _VALUE.findall(str(one.arguments)[:_LINE])
+    return bool(values) and one.offer.name in text and values[-1] in text
 
 
 def introduced_as_label(form: Form, before: str) -> bool:
@@ -236,16 +280,6 @@ def _set_apart(place: Place, line: str) -> bool:
         and wording.before(line[bullet.end() :]) is not Wording.MAKES
         and place.form is not Form.FENCED
     )
-
-
-def _with_text_behind(place: Place, following: str, *, makes: bool) -> Verdict | None:
-    goes_on = following[0].islower() or following[0] in ",;:)."
-    leads_on = following.rstrip().endswith((":", "：")) or "```" in following
-    if leads_on or following[0] in "{[":
-        return None
-    if place.form is Form.MARKED:
-        return Verdict.SHOWN if goes_on and not makes else None
-    return Verdict.UNCLEAR if makes else Verdict.SHOWN
 
 
 def _has_placeholder(found: list[Found]) -> bool:
