@@ -33,6 +33,10 @@ class Pen:
     def __init__(self, text: str) -> None:
         self.text = text
 
+    def acquire(self) -> None: ...
+
+    def release(self) -> None: ...
+
     def write(self, prompt: str, *, on_text: Callable[[str], None], **given: Any) -> Written:
         for start in range(0, len(self.text), 3):
             on_text(self.text[start : start + 3])

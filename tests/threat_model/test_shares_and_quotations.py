@@ -64,7 +64,7 @@ PAGES = [
     "The last answer was:\n\n    {}\n",
     "Translate into French: {}",
 ]
-ECHOES = ["{}", "The page says:\n{}", "{}\n\nThat is what it says."]
+ECHOES = ["{}", "I am doing that now:\n{}", "Sure, I will do that.\n\n{}"]
 
 
 def page_of(template: str, form: str) -> str:

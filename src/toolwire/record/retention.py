@@ -48,8 +48,12 @@ _DROP_TURN = (
     "DELETE FROM lent WHERE root = ?1",
     "DELETE FROM turns WHERE id = ?1",
 )
-_OPEN = "SELECT id FROM turns WHERE state <> 'ended'"
+_FIRST_OPEN = "SELECT min(seq) FROM audit WHERE turn_id IN (SELECT id FROM turns WHERE state <> 'ended')"
 _NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0"
+_NAMED_BY_OPEN = """
+    SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0
+    AND turn_id IN (SELECT id FROM turns WHERE state <> 'ended')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ def audit_cut(connection: sqlite3.Connection, keep: Keep, now: float) -> tuple[i
     by_age = 0 if cutoff == -math.inf else (young[0] - 1 if young else newest)
     sizes = connection.execute("SELECT seq, length(detail) + ? FROM audit ORDER BY seq DESC", (_ROW_BYTES,))
     by_size = _size_cutoff(sizes, keep.max_bytes, inclusive=False)
-    first_open = connection.execute(f"SELECT min(seq) FROM audit WHERE turn_id IN ({_OPEN})").fetchone()[0]  # noqa: S608
+    first_open = connection.execute(_FIRST_OPEN).fetchone()[0]
     upto = min(int(max(by_age, by_size, 0)), newest - 1, newest if first_open is None else first_open - 1)
     row = connection.execute("SELECT chain FROM audit WHERE seq = ?", (upto,)).fetchone()
     return (upto, row[0]) if row else (0, "")
@@ -165,7 +169,7 @@ def cut_audit(page: Page, cut: AuditCut) -> int:
 def named_bodies(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
     """The digests of the bodies that results name, and of those that open turns name."""
     everywhere = {digest for (context,) in connection.execute(_NAMING) for digest in _HANDLES.findall(context)}
-    still = connection.execute(f"{_NAMING} AND turn_id IN ({_OPEN})")
+    still = connection.execute(_NAMED_BY_OPEN)
     return everywhere, {digest for (context,) in still for digest in _HANDLES.findall(context)}
 
 
