@@ -165,14 +165,14 @@ ODD_TEXTS = [
 @pytest.mark.parametrize("form", IN_TAGS)
 def test_arguments_in_tags_are_shown_as_the_json_that_the_call_will_have(form: str, text: str, size: int) -> None:
     """Whatever a value holds: what is shown is never taken back, and behind the call nothing of it is missing."""
-    written = form.replace("{}", text) + " I'll add some more words then."
+    written = form.replace("{}", text) + '\n<tool_call>\n{"name": "note", "arguments": {"size": 8}}\n</tool_call>'
     parser = StreamParser(NOTES)
     shown = [delta for at in range(0, len(written), size) for delta in parser.feed(written[at : at + size])]
     calls = [delta for delta in shown if isinstance(delta, CallDelta)]
-    [call] = parser.finish().calls
+    call, _ = parser.finish().calls
 
-    assert json.loads("".join(delta.arguments for delta in calls)) == call.arguments
-    assert [delta.name for delta in calls if delta.name] == ["note"]
+    assert json.loads("".join(delta.arguments for delta in calls if delta.position == 0)) == call.arguments
+    assert [delta.name for delta in calls if delta.name] == ["note", "note"]
 
 
 def test_a_text_parameter_is_shown_while_it_is_written() -> None:
