@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.agent import NO_MODEL, Agent
+from toolwire.decide.ladder import works_in_folders
 from toolwire.decide.policy import resumed
 from toolwire.disclose.offer import covers
 from toolwire.errors import SettingsError
@@ -114,6 +115,7 @@ def _missing(agent: Agent, call: ToolCall, had: Grant, left: Grant) -> str:
     if not covers(had, tool):
         return ""
     if covers(left, tool):
-        return _OTHER_FOLDERS if left.roots != had.roots else ""
+        moved = left.roots != had.roots and works_in_folders(tool, call.arguments)
+        return _OTHER_FOLDERS if moved else ""
     needs = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
     return f"it needs {' and '.join([*needs, *sorted(tool.needs - left.permissions)])}, which is not granted any more"

@@ -21,6 +21,7 @@ from toolwire.protocol.values import dataclass, making, quick
 RUNGS = ("exists", "offered", "tier", "permissions", "arguments", "policy", "confirmation", "limits")
 TIMEOUT_ARGUMENT = "timeout_ms"
 _MOST_NAMED = 3
+_IN_FOLDERS = frozenset({"file_read", "file_write", "shell", "git", "session"})
 _TRIED_FIRST = (
     "It is tried first in a box that changes nothing, reaches nothing and hides keys; if it wants no more than that, "
     "its result counts."
@@ -154,10 +155,14 @@ def _takes_a_timeout(tool: Tool) -> bool:
 def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsApproval:
     allowed = _allowed(case, tool, checked)
     policy = [case.grant.autonomy.name, *sorted(map(str, case.grant.rules))]
-    shown = {
-        "tool": tool.name, "version": tool.version, "arguments": dict(checked.arguments), "policy": policy,
-        "roots": [*case.grant.roots],  # a relative path in an argument means another file in other folders
-    }  # fmt: skip
+    shown: dict[str, Any] = {
+        "tool": tool.name,
+        "version": tool.version,
+        "arguments": dict(checked.arguments),
+        "policy": policy,
+    }
+    if works_in_folders(tool, checked.arguments):
+        shown["roots"] = [*case.grant.roots]  # a relative path means another file in other folders
     version = digest(
         {"tool": tool.name, "version": tool.version, "policy": policy, "reason": ruled.sentence, **_place(case.grant)}
     )
@@ -165,6 +170,11 @@ def _approval(case: Case, tool: Tool, checked: Checked, ruled: Ruling) -> NeedsA
     quorum = ruled.rule.quorum if ruled.rule else 1
     refusal = f"{ruled.sentence} Tell the user that it is not allowed." if ruled.verdict is Verdict.DENY else ""
     return NeedsApproval(allowed, reason, digest(shown), quorum, version, ruled.tries, refusal)
+
+
+def works_in_folders(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call can mean something else in other folders: it may name a file, or work where it is started."""
+    return bool(arguments) or not tool.needs.isdisjoint(_IN_FOLDERS)
 
 
 def _place(grant: Grant) -> dict[str, list[str]]:

@@ -111,5 +111,8 @@ def watched(work: Coroutine[Any, Any, Any], stretch: Stretch) -> Generator[Any, 
         value = error = None
         try:
             value = yield paused
+        except GeneratorExit:  # the program ends: nothing runs any more
+            work.close()
+            raise
         except BaseException as thrown:  # a cancellation, most often: it belongs to the work
             error = thrown
