@@ -1,4 +1,4 @@
-"""Two sets of answers written without a look at the rules: calls made or only shown, and calls in every text format."""
+"""Sets of answers written without a look at the rules: calls made or only shown, and calls in every text format."""
 
 import json
 from pathlib import Path
@@ -16,6 +16,8 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 
 ANSWERS = _lines("shown_or_meant.jsonl") + _lines("shown_or_meant_second.jsonl")
+NEWEST = _lines("shown_or_meant_third.jsonl")
+"""Answers whose misses were not used to make the rules, but for questions before a call."""
 LEAKS = _lines("leaks_unseen.jsonl")
 
 

@@ -360,6 +360,7 @@ _OFFERS = Vocabulary(
     just (?:say|confirm) / (?:a)?wait(?:ing)? (?:for )?your / awaiting / pending your
     with your (?:permission|approval|ok|consent)
     (?:only )?(?:once|after|when|until|before|unless) you (?:confirm|approve|agree|say|allow|give)
+    until you (?:answer|reply|decide|choose|pick|tell)
     (?:after|upon|on|for|need|needs|without) your (?:ok|okay|permission|approval|confirmation|consent|go-ahead|review)
     only (?:if|once|when) you / please (?:review|confirm|approve) / (?:shall|should|may) i
     before i (?:run|send|execute)
@@ -395,6 +396,7 @@ QUOTED = re.compile(
     r"|（[^（）\n]{0,200}）|\*\*|__"
 )
 ENDS = re.compile(r"[.!?…](?=\s|$)|[。！？؟।]|\n")
+_QUESTION = re.compile(r"[?？؟](?=\s|$)")
 _STOPS = (".", "!", "…", "。", "！", "।")
 _FINAL = re.compile(r"[\s:：]*$")
 BLANKS = re.compile(r"\s+")
@@ -466,7 +468,12 @@ def before(text: str) -> Wording:
         return Wording.SILENT
     if said is not Wording.SILENT:
         return said
-    return _spoken_of(text, sentence)
+    return Wording.UNSURE if _asks_before(text) else _spoken_of(text, sentence)
+
+
+def _asks_before(text: str) -> bool:
+    """Whether the reader is asked something before a last sentence that does not speak of making the call."""
+    return _QUESTION.search(QUOTED.sub(" ", text[-_LONGEST:])) is not None
 
 
 def _spoken_of(text: str, sentence: _Sentence) -> Wording:
