@@ -62,8 +62,20 @@ def test_a_moved_project_is_adopted_with_the_command_that_is_printed(project: St
     assert "pending approvals: 1" in adopted.out
     assert "allowed erase with 'path is docs/*'" in adopted.out
     assert "toolwire approve ID --revoke" in adopted.out
+    assert project.run("call", "calculator", "expression=1+1").code == Exit.DONE
+
+
+def test_a_call_that_was_approved_for_the_old_folder_does_not_run_in_the_new_one(project: Stage) -> None:
+    """Its paths would mean other files. It is ended, and asked about anew."""
+    moved(project)
+    assert project.run(*printed_command(project.run("call", "calculator", "expression=1+1"))).code == Exit.DONE
     assert project.run("approve").code == Exit.DONE
-    assert project.run("call", "--resume").code == Exit.DONE
+
+    resumed = project.run("call", "--resume")
+
+    assert resumed.code == Exit.USAGE
+    assert "not all folders that it was asked about for are granted now" in resumed.err
+    assert "To end the call: toolwire approve" in resumed.err
 
 
 def test_a_restored_store_is_adopted_too(project: Stage, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def lay_settings(workspace: Path) -> None:
 CHANGED = "; ".join(f"echo evil > {path}" for path in SETTINGS)
 
 
-async def test_T128_settings_of_other_version_control_are_not_changed_at_any_depth(
+async def test_T128_settings_of_mercurial_and_jujutsu_are_not_changed_at_any_depth(
     box: Sandbox, workspace: Path
 ) -> None:
     lay_settings(workspace)
