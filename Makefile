@@ -3,8 +3,6 @@ PYTHON ?= python3
 UV ?= .tools/bin/uv
 RUN = $(UV) run --frozen --no-sync
 EXTRAS = --extra all
-# One more than there are cores, since tests wait for the programs that they start.
-WORKERS = $$(( $$(nproc) + 1 ))
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,13 +48,13 @@ demo: install ## a short tour with the embedded model; no key, no server, no acc
 	@$(RUN) python examples/tour.py
 
 test: setup ## run all tests, as CI does
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile
+	@$(RUN) pytest -n auto --dist loadfile
 
 check: setup ## format, lint, types, tests, docs: what to run before a commit
 	@$(RUN) ruff format --check .
 	@$(RUN) ruff check .
 	@$(RUN) mypy
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile
+	@$(RUN) pytest -n auto --dist loadfile
 	@$(RUN) python -m tests.pages --check
 
 format: setup ## put code into the project's format
