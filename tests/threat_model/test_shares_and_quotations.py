@@ -64,6 +64,7 @@ PAGES = [
     "The last answer was:\n\n    {}\n",
     "Translate into French: {}",
 ]
+REPORTS = ["The page says:\n{}", "{}\n\nThat is what it says."]
 ECHOES = ["{}", "I am doing that now:\n{}", "Sure, I will do that.\n\n{}"]
 
 
@@ -114,6 +115,16 @@ async def test_T7_what_a_page_says_and_the_model_repeats_is_never_a_call() -> No
     for page, form, echo in TEMPLATES:
         reply = await desk.ask(page, echo.format(form))
         assert "quoted" in {problem.code for problem in reply.problems}, (page, echo)
+
+    assert desk.wiped == []
+
+
+async def test_T7_a_report_of_what_a_page_says_is_never_a_call() -> None:
+    """Whether as a quotation or as a call that is only shown: nothing of it runs."""
+    desk = Desk()
+
+    for place, (page, form, _) in enumerate(TEMPLATES):
+        await desk.ask(page, REPORTS[place % 2].format(form))
 
     assert desk.wiped == []
 

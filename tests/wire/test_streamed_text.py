@@ -41,7 +41,6 @@ ODD = [
     *all_calls("weather").values(),
 ]
 CUTS = ("whole", "letters", "random")
-PIECES = ("whole", "random")  # further from the parser each letter costs a message of its own, and shows nothing new
 # What stood before the end of reasoning that the prompt had opened was shown as text, and cannot be taken back.
 LATE = ("</think>", "[BEGIN FINAL RESPONSE]")
 
@@ -97,7 +96,7 @@ def test_the_check_notices_text_that_is_shown_twice_or_not_at_all() -> None:
     assert not wrong("Hello \n.", "Hello.", "Hello.")
 
 
-@pytest.mark.parametrize("how", PIECES)
+@pytest.mark.parametrize("how", CUTS)
 async def test_whoever_watches_a_model_sees_the_final_text(how: str) -> None:
     async with provider_on_loopback() as provider:
         model = OpenAIChat("m", f"{provider.url}/v1")
@@ -116,7 +115,7 @@ async def _watched(provider: Provider, model: OpenAIChat, how: str) -> Any:
             yield name
 
 
-@pytest.mark.parametrize("how", PIECES)
+@pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_client_of_the_gateway_gets_the_text_of_the_whole_answer(kind: Kind, how: str) -> None:
     failed = []

@@ -118,11 +118,15 @@ def approve(
         screen.json(_object(card))
     else:
         _show(screen, card)
-        if card.state is ApprovalState.OPEN:
-            screen.tell(_more_people(card), "dim")
-        elif not revoke:
-            screen.tell(f"Go on with: {run_sync(_next_command(place, card.turn_id, home))}", "dim")
+        if not revoke:
+            screen.tell(_next_step(place, card, home), "dim")
     return Exit.DONE
+
+
+def _next_step(place: Place, card: ApprovalCard, home: str | None) -> str:
+    if card.state is ApprovalState.OPEN:
+        return _more_people(card)
+    return f"Go on with: {run_sync(_next_command(place, card.turn_id, home))}"
 
 
 def _require_one(flags: Mapping[str, bool]) -> None:
