@@ -26,13 +26,15 @@ from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
 from toolwire.people import QUESTIONS, Approve, Tell
+from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.attached_text import own_words
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Turn
+from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
 from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats
 from toolwire.record.memory import MemoryStore
@@ -42,8 +44,6 @@ from toolwire.runtime import APPROVAL_S, Runtime
 T = TypeVar("T")
 News = Callable[[Toolbox], Toolbox | None]
 """Given the tools that an agent has, the ones that it shall have; None when they stay. It runs in a thread."""
-
-NO_MODEL = "none"  # the model of a turn that is a single call
 
 
 @quick
@@ -73,7 +73,8 @@ class Agent:
     `approval_s`; `tell` hears of each such question as it opens; a turn puts at most `questions` to people; what the
     agents named in `accounts` use counts against the day's `budget`, too;
     `intervene` may speak or stop before each model call; `news` may give other tools before each turn, such as those of
-    skills that came or changed.
+    skills that came or changed; `spec` says how the agent was made and is kept with each turn, so that another process
+    can make it again.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Agent:
         max_tokens: int | None = None,
         temperature: float | None = None,
         flags: Sequence[str] = (),
+        spec: AgentSpec | None = None,
     ) -> None:
         self.model: ChatModel = open_model(model) if isinstance(model, str) else _required_model(model)
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools))
@@ -129,6 +131,7 @@ class Agent:
         self._max_tokens = max_tokens
         self._temperature = temperature
         self._flags = tuple(flags)
+        self.spec = spec
 
     @property
     def project(self) -> str:
@@ -205,7 +208,7 @@ class Agent:
         Any other call that had begun ends as `outcome_unknown`. Raises `NotKept` for a turn that is no single call
         and for a call that was never written down, `Fenced` as `resume` does.
         """
-        if (await self.store.turn(turn_id)).opening.model != NO_MODEL:
+        if (await self.store.turn(turn_id)).opening.kind is not TurnKind.CALL:
             raise NotKept(f"turn {turn_id} is a question, not a single call")
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         async with self._kept_free(turn):
@@ -351,6 +354,7 @@ class Agent:
             tainted=was_tainted(history),
             pending=alone,
             flags=self._flags,
+            spec=self.spec,
         )
 
     async def _begin(self, question: str, thread: str, *alone: ToolCall) -> Turn:

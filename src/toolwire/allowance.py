@@ -13,11 +13,12 @@ from toolwire.errors import BudgetSpent
 from toolwire.journey import Accepted
 from toolwire.loop.limits import amount, day_sentence, used_up, within_budget
 from toolwire.loop.step import last_words
+from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import Denied
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Tool
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits, Spending, Turn
+from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Reservation, Store
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolwire import Agent, SqliteStore, tool
 from toolwire.errors import BudgetSpent
-from toolwire.protocol.turns import Budget
+from toolwire.protocol.budgets import Budget
 from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import ScriptedModel, call
 

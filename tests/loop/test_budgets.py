@@ -13,9 +13,10 @@ import pytest
 from tests.record.conftest import libsql_server
 from toolwire import Agent, Answer, Approval, Limits, MemoryStore, SqliteStore, tool
 from toolwire.errors import BudgetSpent, ModelUnavailable
+from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import NeedsApproval, ToolResult
 from toolwire.protocol.chat import Reply, ResultsMessage, Usage
-from toolwire.protocol.turns import Budget, EndReason, Spending
+from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says

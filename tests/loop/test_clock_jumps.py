@@ -9,8 +9,9 @@ import pytest
 from toolwire import Agent, Approval, Limits, MemoryStore, SqliteStore, tool
 from toolwire.errors import Fenced, ModelUnavailable, Suspended
 from toolwire.protocol.approvals import ApprovalState
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import NeedsApproval
-from toolwire.protocol.turns import Budget, EndReason
+from toolwire.protocol.turns import EndReason
 from toolwire.record.contract import Store
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call
 

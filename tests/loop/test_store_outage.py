@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Answer, Effect, SqliteStore, tool
-from toolwire.agent import NO_MODEL
 from toolwire.errors import Fenced, StoreUnavailable
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage
 from toolwire.protocol.tools import Tool
+from toolwire.protocol.turns import TurnKind
 from toolwire.testing import ScriptedModel, call
 
 BOUND_S = 30
@@ -67,7 +67,7 @@ async def outage(tmp_path: Path) -> AsyncIterator[Outage]:
 
 async def eventually(agent: Agent, turn_id: str) -> Answer | ToolResult:
     """What resuming gives as soon as the turn is free; the owner tries to release it by itself."""
-    single = (await agent.store.turn(turn_id)).opening.model == NO_MODEL
+    single = (await agent.store.turn(turn_id)).opening.kind is TurnKind.CALL
     while True:
         try:
             return await (agent.resume_call(turn_id) if single else agent.resume(turn_id))

@@ -7,8 +7,8 @@ import pytest
 
 from toolwire import Agent, Delivery, Effect, Grant, Limits, SqliteStore, Tier, Tool, tool
 from toolwire.errors import DefinitionError
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
-from toolwire.protocol.turns import Budget
 from toolwire.testing import ScriptedModel
 
 G: Any = Grant

@@ -10,9 +10,10 @@ from tests.record.samples import a_call, a_card, a_turn, success
 from toolwire import Agent, Grant, MemoryStore, tool
 from toolwire.errors import NotKept, Suspended
 from toolwire.protocol.approvals import Approval, Scope
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.tools import Tier
-from toolwire.protocol.turns import Budget, Ending, EndReason, Limits
+from toolwire.protocol.turns import Ending, EndReason, Limits
 from toolwire.record.contract import TurnStats
 from toolwire.testing import FrozenClock, ScriptedModel, call
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.chat import Note, Reply, Usage
-from toolwire.protocol.turns import Ending, EndReason, Limits, Purse, Spending, Turn
+from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore

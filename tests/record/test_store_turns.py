@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from toolwire.errors import Fenced, NotKept, StoreError
+from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
@@ -44,6 +46,21 @@ async def test_a_turn_is_read_as_it_began(store: Store) -> None:
     kept = await store.turn(turn.id)
 
     assert (kept.opening, kept.events, kept.state) == (turn, (), "running")
+
+
+async def test_a_turn_carries_how_to_build_its_agent(store: Store) -> None:
+    spec = AgentSpec(
+        "warden",
+        ModelSpec(
+            "ollama:qwen3", "house", "http://127.0.0.1:1", "KEY", "a.jsonl", 0.5, 9, FormatSpec("xml", coach=False)
+        ),
+        ToolsSpec(("coding",), ("own.tools:all",), (SkillSpec("resize", "1.2", "sha256:aa"),), ("read", "write")),
+        GrantedByUser("run", ("files.write",), ("/srv",), confirms_all=True),
+        Budget(calls=3, cost_usd=0.5),
+    )
+    for turn in (a_turn("full", spec=spec), a_turn("plain", spec=AgentSpec()), a_turn("old")):
+        await store.begin(turn)
+        assert (await store.turn(turn.id)).opening == turn
 
 
 async def test_a_turn_cannot_begin_twice(store: Store) -> None:

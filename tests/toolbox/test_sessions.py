@@ -11,13 +11,14 @@ import pytest
 from toolwire import Agent, Grant, MemoryStore, Tier, Tool, tool
 from toolwire.define.conformance import report
 from toolwire.errors import BudgetSpent, ToolFailure
+from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Request, ResultsMessage, Usage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Autonomy
 from toolwire.protocol.tools import Effect
-from toolwire.protocol.turns import Budget, Limits, Purse, Spending
+from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from toolwire import Agent, Grant, MemoryStore, Tier, tool
 from toolwire.errors import ModelUnavailable
+from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage, Usage
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import Autonomy
 from toolwire.protocol.tools import Tool
-from toolwire.protocol.turns import Budget, Limits, Spending
+from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says

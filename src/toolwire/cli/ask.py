@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolwire.agent import NO_MODEL, Answer, run_sync
+from toolwire.agent import Answer, run_sync
 from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, how_to_answer, newest_interrupted, show_summary, turn_named
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Relay, Trace
@@ -48,6 +48,7 @@ from toolwire.cli.screen import Screen, tools_kept_quiet
 from toolwire.cli.watch import Watcher
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
+from toolwire.protocol.turns import TurnKind
 
 LARGEST_QUESTION = 1024 * 1024
 
@@ -177,7 +178,7 @@ async def _turn(
                 return await agent.ask(words or "", thread=thread, on_event=relay)
         turn_id = await turn_meant(store, words) if words else await newest_interrupted(store, single_call=False)
         opening = (await store.turn(turn_id)).opening
-        if opening.model == NO_MODEL:
+        if opening.kind is TurnKind.CALL:
             line = resume_command_of(opening, opening.grant, flags.home)
             raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")
         named = flags.model or flags.profile or flags.replay

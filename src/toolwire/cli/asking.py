@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 from typing import Any
 
-from toolwire.agent import NO_MODEL, Agent, Answer
+from toolwire.agent import Agent, Answer
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
 from toolwire.cli.own_record import STORE_FILE
@@ -17,7 +17,7 @@ from toolwire.cli.text import duration, one_line
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
 from toolwire.protocol.chat import Reply, Request
-from toolwire.protocol.turns import EndReason
+from toolwire.protocol.turns import NO_MODEL, EndReason, TurnKind
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
@@ -159,7 +159,7 @@ def turn_named(words: str | None) -> str | None:
 async def newest_interrupted(store: Store, *, single_call: bool) -> str:
     """The turn that `--resume` means without an id: of `call` a single call, of `ask` a question. Raises NotKept."""
     for turn in await store.turns(limit=MOST_TURNS, state="interrupted"):
-        if (turn.model == NO_MODEL) == single_call:
+        if (turn.kind is TurnKind.CALL) == single_call:
             return turn.id
     what = "call" if single_call else "turn"
     raise NotKept(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")

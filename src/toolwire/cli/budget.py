@@ -8,7 +8,7 @@ from toolwire.cli.equipment import GENERAL
 from toolwire.cli.opening import AGENT, Place, store_of
 from toolwire.decide.ladder import Rung
 from toolwire.loop.limits import PARTS, amount, day_sentence, renews_at, used_up
-from toolwire.protocol.turns import Budget, Spending
+from toolwire.protocol.budgets import Budget, Spending
 
 
 async def used_today(place: Place) -> Spending:

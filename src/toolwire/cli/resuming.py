@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolwire.agent import NO_MODEL, Agent
+from toolwire.agent import Agent
 from toolwire.decide.ladder import works_in_folders
 from toolwire.decide.policy import resumed
 from toolwire.disclose.offer import covers
@@ -13,7 +13,7 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.approvals import ApprovalState
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.record.projects import DEFAULT
 
 _MOST_LOOKED_AT = 1_000
@@ -32,7 +32,7 @@ def resume_command_of(turn: Turn, now: Grant, home: str | None = None) -> str:
     """The same for a turn on record: with the flags that it began with, and those that it needs since."""
     needed = {flag: _beyond(flag, value, turn.flags) for flag, value in _granting(turn.grant, now).items()}
     flags = {"--project": named_project(turn.project), "--home": home, **needed}
-    line = resume_command("call" if turn.model == NO_MODEL else "ask", turn.id, flags)
+    line = resume_command("call" if turn.kind is TurnKind.CALL else "ask", turn.id, flags)
     return f"{line} {shlex.join(turn.flags)}" if turn.flags else line
 
 

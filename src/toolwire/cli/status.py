@@ -16,7 +16,7 @@ from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean, duration, one_line
 from toolwire.disclose.offer import covers
-from toolwire.protocol.turns import Spending
+from toolwire.protocol.budgets import Spending
 from toolwire.record.contract import ToolMetrics, TurnSummary
 from toolwire.settings import Layer
 

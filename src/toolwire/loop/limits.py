@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
+from toolwire.protocol.budgets import Budget, Number, Spending, least
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, Usage, UserMessage
-from toolwire.protocol.turns import Budget, EndReason, Limits, Number, Spending, Turn, least
+from toolwire.protocol.turns import EndReason, Limits, Turn
 from toolwire.protocol.values import changed
 
 ECHOES_KEPT = 20

@@ -1,15 +1,29 @@
 """The turn: one request from question to deliverable, and where it stops by itself."""
 
 from enum import StrEnum
-from typing import TypeVar
 
+from toolwire.protocol.agents import AgentSpec
+from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.checked import amount, checked, count, flag, optional
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass, quick
 
-Number = TypeVar("Number", int, float)
+NO_MODEL = "none"
+"""Stands in the record where a turn that is a single call has no model."""
+
+
+class TurnKind(StrEnum):
+    """What a turn is: a question that a model answers with the help of tools, or a single call without a model."""
+
+    QUESTION = "question"
+    CALL = "call"
+
+    @staticmethod
+    def of_model(model: str) -> "TurnKind":
+        """The kind of a turn on record, which is told by its model."""
+        return TurnKind.CALL if model == NO_MODEL else TurnKind.QUESTION
 
 
 class EndReason(StrEnum):
@@ -60,109 +74,6 @@ class Limits:
     compact_at: float = 0.75
 
 
-@checked(calls=optional(count(0)), tokens=optional(count(0)), cost_usd=optional(amount), wall_s=optional(amount))
-@quick
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply.
-
-    `wall_s` are seconds in which its turns run; waiting for people's word costs none.
-    """
-
-    calls: int | None = None
-    tokens: int | None = None
-    cost_usd: float | None = None
-    wall_s: float | None = None
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What was used: by a turn, or by an agent in one day."""
-
-    calls: int = 0
-    tokens: int = 0
-    cost_usd: float = 0.0
-    wall_s: float = 0.0
-
-    def __add__(self, other: "Spending") -> "Spending":
-        return Spending(
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            self.cost_usd + other.cost_usd,
-            self.wall_s + other.wall_s,
-        )
-
-    def __sub__(self, other: "Spending") -> "Spending":
-        return self + Spending(-other.calls, -other.tokens, -other.cost_usd, -other.wall_s)
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class Purse:
-    """What a question, or all its sub-agents together, may use: calls, tokens, money, and how many agents may begin."""
-
-    calls: int
-    tokens: int | None = None
-    agents: int = 32
-    cost_usd: float | None = None
-
-    def share(self, most: int) -> "Purse | None":
-        """What the next one may use: half of what is left, since others may begin meanwhile; None if nothing is."""
-        if self.agents < 1 or min(self.calls, most) < 1 or self._is_spent:
-            return None
-        tokens = None if self.tokens is None else (self.tokens + 1) // 2
-        return Purse(min((self.calls + 1) // 2, most), tokens, 1, None if self.cost_usd is None else self.cost_usd / 2)
-
-    def without(self, used: Spending, agents: int = 0) -> "Purse":
-        """What is left once so much was used or handed out, to so many agents."""
-        return Purse(
-            self.calls - used.calls,
-            None if self.tokens is None else self.tokens - used.tokens,
-            self.agents - agents,
-            None if self.cost_usd is None else self.cost_usd - used.cost_usd,
-        )
-
-    def at_most(self, other: "Purse") -> "Purse":
-        """What both leave."""
-        return Purse(
-            min(self.calls, other.calls),
-            least(self.tokens, other.tokens),
-            min(self.agents, other.agents),
-            least(self.cost_usd, other.cost_usd),
-        )
-
-    @property
-    def held(self) -> Spending:
-        """What a share keeps from others for as long as somebody has it."""
-        return Spending(self.calls, self.tokens or 0, self.cost_usd or 0.0)
-
-    @property
-    def _is_spent(self) -> bool:
-        return (self.tokens is not None and self.tokens < 1) or (self.cost_usd is not None and self.cost_usd <= 0)
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class Lent:
-    """What the sub-agents of a question have used or still hold, and how many have begun."""
-
-    used: Spending = Spending()
-    agents: int = 0
-
-    def share(self, purse: Purse, question: Purse | None, asker: Spending, most: int) -> Purse | None:
-        """The next share: of what is left in the purse, and of what the question itself and its sub-agents leave."""
-        left = purse.without(self.used, self.agents)
-        if question is not None:
-            left = left.at_most(question.without(self.used, self.agents).without(asker))
-        return left.share(most)
-
-
-def least(one: Number | None, other: Number | None) -> Number | None:
-    """The smaller of two limits; one that is None does not apply."""
-    return min((number for number in (one, other) if number is not None), default=None)
-
-
 @quick
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -182,7 +93,8 @@ class Turn:
     `running_since` is a reading of the process's monotonic clock: when it would have begun had it run at a stretch. No
     correction of the wall clock lengthens or cuts it; only `started_at` is a date.
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
-    `flags` are those of the command that began it, for the command that goes on with it.
+    `spec` says how to build its agent again, in any process; turns of before it was kept have None, and some of them
+    `flags`: those of the command that began it, for the command that goes on with it.
     """
 
     id: str
@@ -211,6 +123,11 @@ class Turn:
     ending: Ending | None = None
     running_since: float = 0.0
     flags: tuple[str, ...] = ()
+    spec: AgentSpec | None = None
+
+    @property
+    def kind(self) -> TurnKind:
+        return TurnKind.of_model(self.model)
 
     @property
     def question(self) -> str:

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
+from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, Spending, Turn
+from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record import refusals
 from toolwire.record.asked import Asked

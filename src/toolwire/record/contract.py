@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from toolwire.protocol.approvals import Approval, ApprovalCard
+from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Purse, Spending, Turn
+from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
@@ -48,6 +49,10 @@ class TurnSummary:
     reason: str = ""
     answer: str = ""
     calls: int = 0
+
+    @property
+    def kind(self) -> TurnKind:
+        return TurnKind.of_model(self.model)
 
 
 @quick

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Self
 
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
+from toolwire.protocol.budgets import Lent, Purse, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, Lent, Purse, Spending, Turn
+from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.asked import Asked

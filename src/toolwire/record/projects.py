@@ -10,10 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard
+from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.chat import Message, Note
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Purse, Spending, Turn
+from toolwire.protocol.turns import Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import KeptTurn, LoopMetrics, Store, ToolMetrics, TurnStats, TurnSummary

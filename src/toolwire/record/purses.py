@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from toolwire.protocol.turns import Lent, Purse, Spending
+from toolwire.protocol.budgets import Lent, Purse, Spending
 from toolwire.record.page import Page
 from toolwire.record.rows import column
 

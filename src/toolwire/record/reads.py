@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
+from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Spending
 from toolwire.protocol.values import dataclass
 from toolwire.record import refusals, story
 from toolwire.record.asked import Asked

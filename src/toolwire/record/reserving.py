@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from toolwire.protocol.budgets import Spending
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Spending
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Reservation
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import uuid_utils
 
+from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, UserMessage
 from toolwire.protocol.records import AuditRow, CallCard
@@ -20,12 +22,14 @@ from toolwire.wire.stored import (
     read_message,
     read_reply,
     read_result,
+    read_spec,
     write_call,
     write_grant,
     write_limits,
     write_message,
     write_reply,
     write_result,
+    write_spec,
 )
 
 CALL = "tool.call"
@@ -147,7 +151,15 @@ def opening_json(turn: Turn) -> str:
         opening["question"] = turn.question
     if turn.flags:
         opening["flags"] = list(turn.flags)
+    if turn.spec is not None:
+        opening["spec"] = _spec_json(turn.spec)
     return dump(opening)
+
+
+@lru_cache(maxsize=64)
+def _spec_json(spec: AgentSpec) -> dict[str, Any]:
+    """An agent begins many turns, and is the same in all of them."""
+    return write_spec(spec)
 
 
 def asks(turn: Turn) -> bool:
@@ -196,6 +208,7 @@ def read_opening(row: Row, history: tuple[Message, ...]) -> Turn:
         started_at=started_at,
         messages=(*history, *question(opening)),
         flags=tuple(kept.get("flags", ())),
+        spec=read_spec(kept["spec"]) if "spec" in kept else None,
     )
 
 

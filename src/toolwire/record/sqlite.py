@@ -13,12 +13,13 @@ from typing import NamedTuple, Self, TypeVar
 
 from toolwire.errors import Fenced, NotKept, StoreError, StoreUnavailable
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
+from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Purse, Spending, Turn
+from toolwire.protocol.turns import Turn
 from toolwire.record import changes, purses, reads, refusals, schema
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import CallCard
-from toolwire.protocol.turns import EndReason, Spending, Turn
+from toolwire.protocol.turns import EndReason, Turn
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import LoopMetrics, ToolMetrics, TurnStats
 

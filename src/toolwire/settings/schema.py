@@ -13,9 +13,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from toolwire.define.versions import read_pin
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
-from toolwire.protocol.turns import Budget, Limits
+from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import changed
 
 DefinitionFormat = Literal[

@@ -16,11 +16,12 @@ from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure
 from toolwire.loop.step import was_tainted
+from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
-from toolwire.protocol.turns import Budget, Purse, Spending, Turn
+from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, Store
 from toolwire.record.projects import of_project

@@ -3,10 +3,13 @@
 The short names are a contract with every store ever written: they may be added to, never changed.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, cast
 
+from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
+from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import Block, ErrorText, Image, Problem, Resource, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
@@ -15,6 +18,7 @@ from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 def write_call(call: ToolCall) -> Json:
@@ -312,3 +316,44 @@ _APPROVAL = (
     "id", "turn_id", "call_id", "tool", "digest", "reason", "agent", "asked_at", "expires_at", "quorum",
     "project", "policy", "stands_until",
 )  # fmt: skip
+
+
+def write_spec(spec: AgentSpec) -> Json:
+    """How an agent is made. What has its default is left out."""
+    return _write_parts(spec)
+
+
+def read_spec(data: Mapping[str, Any]) -> AgentSpec:
+    """Read what `write_spec` wrote; fields of a newer version are ignored."""
+    model, tools = data.get("model", {}), data.get("tools", {})
+    return _read_parts(
+        AgentSpec,
+        data,
+        model=_read_parts(ModelSpec, model, formats=_read_parts(FormatSpec, model.get("formats", {}))),
+        tools=_read_parts(
+            ToolsSpec, tools, skills=tuple(_read_parts(SkillSpec, one) for one in tools.get("skills", ()))
+        ),
+        granted=_read_parts(GrantedByUser, data.get("granted", {})),
+        budget=_read_parts(Budget, data["budget"]) if "budget" in data else None,
+    )
+
+
+def _write_parts(value: Any) -> Json:
+    """The fields of a flat or nested value that differ from their defaults."""
+    return {
+        part.name: _written_part(given)
+        for part in fields(value)
+        if (given := getattr(value, part.name)) != part.default and given is not None
+    }
+
+
+def _written_part(given: Any) -> Any:
+    if isinstance(given, tuple):
+        return [_written_part(one) for one in given]
+    return _write_parts(given) if is_dataclass(given) else given
+
+
+def _read_parts(kind: Callable[..., T], data: Mapping[str, Any], **known: Any) -> T:
+    plain = {part.name: data[part.name] for part in fields(cast("Any", kind)) if part.name in data}
+    listed = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return kind(**{**listed, **known})

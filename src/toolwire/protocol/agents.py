@@ -1,0 +1,87 @@
+"""What an agent is made of, as a value that a turn carries: any process can build the agent again from it.
+
+Settings and flags become an `AgentSpec`, and that becomes a store, tools and an agent. It holds names and digests,
+never a secret: a key is named by the variable that has it. What a turn may do (`Turn.grant`, `Turn.limits`,
+`Turn.system`) stands in the turn itself; whoever resumes it takes the lesser of that and what policy allows by then.
+"""
+
+from toolwire.protocol.budgets import Budget
+from toolwire.protocol.values import dataclass, quick
+
+AUTO = "auto"
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class FormatSpec:
+    """In which formats a model is told of tools, read, and given results; `auto` leaves it to toolwire."""
+
+    definition_format: str = AUTO
+    call_parser: str = AUTO
+    result_format: str = AUTO
+    coach: bool = True
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Which model answers and how it is reached. `key_env` names the variable with its key.
+
+    `replay` is the file of a recording that answers in place of the model.
+    """
+
+    name: str = ""
+    profile: str = ""
+    base_url: str = ""
+    key_env: str = ""
+    replay: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    formats: FormatSpec = FormatSpec()
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class SkillSpec:
+    """A skill as it was when the agent was made; its tools count as the same while the digest does."""
+
+    name: str
+    version: str = ""
+    digest: str = ""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class ToolsSpec:
+    """Where the tools come from (groups, modules, skills), and the names of all that there were in the end."""
+
+    groups: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    skills: tuple[SkillSpec, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class GrantedByUser:
+    """What whoever began the turn granted beyond the settings: by flags, or in a request.
+
+    `tier` is the name of one, empty where the settings' own applies; with `confirms_all` no call asks for approval.
+    """
+
+    tier: str = ""
+    permissions: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    confirms_all: bool = False
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """How to build the agent of a turn again, wherever the turn is taken up."""
+
+    name: str = "agent"
+    model: ModelSpec = ModelSpec()
+    tools: ToolsSpec = ToolsSpec()
+    granted: GrantedByUser = GrantedByUser()
+    budget: Budget | None = None
