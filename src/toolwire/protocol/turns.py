@@ -9,6 +9,7 @@ from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.checked import amount, checked, count, flag, optional
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.waits import Wait
 
 NO_MODEL = "none"
 """Stands in the record where a turn that is a single call has no model."""
@@ -95,6 +96,7 @@ class Turn:
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
     `spec` says how to build its agent again, in any process; turns of before it was kept have None, and some of them
     `flags`: those of the command that began it, for the command that goes on with it.
+    `waits` says what it waits for while no process runs it; empty where it was interrupted and somebody must resume it.
     """
 
     id: str
@@ -124,6 +126,7 @@ class Turn:
     running_since: float = 0.0
     flags: tuple[str, ...] = ()
     spec: AgentSpec | None = None
+    waits: tuple[Wait, ...] = ()
 
     @property
     def kind(self) -> TurnKind:

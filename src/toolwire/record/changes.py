@@ -22,7 +22,7 @@ from toolwire.record.owners import mark_key
 from toolwire.record.page import LOOP_SUMS, Page
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reserving import reserved
-from toolwire.record.rows import CALL, RESULT, Row, audit_rows, card_row, column, identity, result_row
+from toolwire.record.rows import CALL, RESULT, Row, audit_rows, card_row, column, identity, result_row, waits_json
 from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
@@ -30,8 +30,8 @@ from toolwire.wire.stored import read_approval, write_approval
 
 _BEGIN = """
     INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
-                       started_at, updated_at, since, calls, own_time)
-    VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?)
+                       started_at, updated_at, since, calls, own_time, waits)
+    VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # Nobody wrote down how long a killed process went on: the results after its last word say when they came, and what
 # they took. The less of both counts, since people may have been waited for.
@@ -51,7 +51,7 @@ _TOUCH = """
     WHERE id = ?6 AND epoch = ?7 AND state <> 'ended'
 """
 _RELEASE = """
-    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s)
+    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s), waits = ?5
     WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
 """
 _OWNED = "SELECT id, epoch FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner = ?"
@@ -321,7 +321,7 @@ def release(
     if refusal := _not_held(page, turn):
         return refusal
     _forget_starts(page, column(turn.id), begun)
-    page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch))
+    page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch, waits_json(turn.waits)))
     page.set_turn(column(turn.id), turn.epoch, "interrupted")
     return None
 

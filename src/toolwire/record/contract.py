@@ -11,6 +11,7 @@ from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.waits import Wait
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
 
@@ -49,6 +50,7 @@ class TurnSummary:
     reason: str = ""
     answer: str = ""
     calls: int = 0
+    waits: tuple[Wait, ...] = ()
 
     @property
     def kind(self) -> TurnKind:
@@ -216,7 +218,7 @@ class Store(Protocol):
         ...
 
     async def release(self, turn: Turn) -> None:
-        """Give up a turn that has not ended, so that anyone may resume it at once."""
+        """Give up a turn that has not ended, so that anyone may resume it; what it `waits` for is kept."""
         ...
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
@@ -260,7 +262,10 @@ class Store(Protocol):
         ...
 
     async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
-        """The newest turns, newest first."""
+        """The newest turns, newest first.
+
+        `state` is one of `TurnSummary`, or `waiting`: interrupted ones that say what they wait for.
+        """
         ...
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:

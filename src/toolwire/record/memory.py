@@ -257,6 +257,8 @@ class MemoryStore:
         cards = self._cards.get(turn.id, {})
         for card in [one for one in cards.values() if one.result is None and one.call.id not in kept.begun]:
             cards[card.call.id] = changed(card, attempt=0)
+        if kept.opening.waits != turn.waits:
+            kept.opening = changed(kept.opening, waits=turn.waits)
         self._touch(kept, "interrupted")
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
@@ -326,7 +328,10 @@ class MemoryStore:
         return self._tell(self._find(turn_id))
 
     async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
-        newest = (kept for kept in reversed(self._turns.values()) if state in (None, kept.state))
+        wanted = "interrupted" if state == "waiting" else state
+        newest = (kept for kept in reversed(self._turns.values()) if wanted in (None, kept.state))
+        if state == "waiting":
+            newest = (kept for kept in newest if kept.opening.waits)
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
@@ -550,6 +555,7 @@ class MemoryStore:
             reason=kept.ending.reason if kept.ending else "",
             answer=kept.ending.answer if kept.ending else "",
             calls=len(self._cards.get(turn.id, {})),
+            waits=turn.waits,
         )
 
 

@@ -30,6 +30,7 @@ from toolwire.record.rows import (
     read_left,
     read_opening,
     read_said,
+    read_waits,
 )
 from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
 from toolwire.wire.faithful import load
@@ -37,8 +38,8 @@ from toolwire.wire.format_tally import FormatTally, read_tally
 from toolwire.wire.stored import read_approval, read_result
 
 _TURN = """
-    SELECT id, project, agent, thread, model, epoch, opening, started_at, history, history_upto, state, owner, ran_s,
-           max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0)
+    SELECT id, project, agent, thread, model, epoch, opening, started_at, waits, history, history_upto, state, owner,
+           ran_s, max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0)
     FROM turns WHERE id = ?
 """
 _SAID = """
@@ -51,7 +52,7 @@ _SUMMARIES = """
     SELECT id, project, agent, thread, model, opening,
            iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state),
            started_at, updated_at, ending,
-           (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call')
+           (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call'), waits
     FROM turns WHERE seq IN ({wanted} ORDER BY seq DESC LIMIT ?2) ORDER BY seq DESC
 """
 _LEFT = "state = 'running' AND owner IN (SELECT value FROM json_each(?1))"
@@ -64,6 +65,11 @@ _TURNS_IN = {
     "interrupted": _SUMMARIES.format(
         wanted=f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT}
                    UNION ALL SELECT seq FROM turns INDEXED BY turns_interrupted WHERE state = 'interrupted'"""  # noqa: S608
+    ),
+    "waiting": _SUMMARIES.format(
+        wanted=f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT} AND waits <> ''
+                   UNION ALL SELECT seq FROM turns INDEXED BY turns_interrupted
+                   WHERE state = 'interrupted' AND waits <> ''"""  # noqa: S608
     ),
 }
 _THREAD = """
@@ -325,13 +331,15 @@ def _summary(
     updated_at: float,
     ending: str | None,
     calls: int,
+    waits: str,
 ) -> TurnSummary:
     ended = load(ending) if ending else {}
     asked = load(opening).get("question", "")
     reason, answer = ended.get("reason", ""), ended.get("answer", "")
     return TurnSummary(
-        turn_id, project, agent, thread, model, asked, state, started_at, updated_at, reason, answer, calls
-    )
+        turn_id, project, agent, thread, model, asked, state, started_at, updated_at, reason, answer, calls,
+        read_waits(waits),
+    )  # fmt: skip
 
 
 def _maybe(text: str | None) -> str | None:

@@ -12,6 +12,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, UserMessage
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
+from toolwire.protocol.waits import Wait
 from toolwire.record import story
 from toolwire.record.tally import counted_as
 from toolwire.wire.faithful import dump, load
@@ -23,6 +24,7 @@ from toolwire.wire.stored import (
     read_reply,
     read_result,
     read_spec,
+    read_wait,
     write_call,
     write_grant,
     write_limits,
@@ -30,6 +32,7 @@ from toolwire.wire.stored import (
     write_reply,
     write_result,
     write_spec,
+    write_wait,
 )
 
 CALL = "tool.call"
@@ -193,7 +196,7 @@ def question(opening: str) -> tuple[Message, ...]:
 
 
 def read_opening(row: Row, history: tuple[Message, ...]) -> Turn:
-    turn_id, project, agent, thread, model, epoch, opening, started_at = row
+    turn_id, project, agent, thread, model, epoch, opening, started_at, waits = row
     kept = load(opening)
     return Turn(
         id=turn_id,
@@ -209,7 +212,17 @@ def read_opening(row: Row, history: tuple[Message, ...]) -> Turn:
         messages=(*history, *question(opening)),
         flags=tuple(kept.get("flags", ())),
         spec=read_spec(kept["spec"]) if "spec" in kept else None,
+        waits=read_waits(waits),
     )
+
+
+def waits_json(waits: Iterable[Wait]) -> str:
+    """What a turn waits for, as its column; empty where that is nothing, as for nearly all."""
+    return dump([write_wait(wait) for wait in waits]) if waits else ""
+
+
+def read_waits(data: str) -> tuple[Wait, ...]:
+    return tuple(map(read_wait, load(data))) if data else ()
 
 
 def _new_id() -> str:

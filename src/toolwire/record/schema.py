@@ -340,9 +340,12 @@ _RETENTION = (
 # written again for each call.
 _CHARGES = ("CREATE TABLE charges (turn_id TEXT NOT NULL PRIMARY KEY, calls INTEGER NOT NULL) STRICT, WITHOUT ROWID",)
 
+# What a turn waits for that no process runs: found with the interrupted ones.
+_WAITS = ("ALTER TABLE turns ADD COLUMN waits TEXT NOT NULL DEFAULT ''",)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES,
+    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS,
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ from toolwire.record.rows import (
     read_audit,
     result_row,
     said_row,
+    waits_json,
 )
 from toolwire.record.tally import day_of, sums_with
 from toolwire.record.thread_cache import ThreadCache
@@ -444,7 +445,7 @@ class SqliteStore:
             if known.upto and known.said == history:
                 upto, kept = known.upto, left_json(known.left) if known.left else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)
-        now, counted = self._clock(), (0, turn.limits.own_time)
+        now, counted = self._clock(), (0, turn.limits.own_time, waits_json(turn.waits))
         opening = (turn.epoch, self._owners.name, opening_json(turn), kept, upto, turn.started_at, now, now)
         return (*map(column, names), *opening, *counted)
 

@@ -16,6 +16,7 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
+from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -316,6 +317,34 @@ _APPROVAL = (
     "id", "turn_id", "call_id", "tool", "digest", "reason", "agent", "asked_at", "expires_at", "quorum",
     "project", "policy", "stands_until",
 )  # fmt: skip
+
+
+def write_wait(wait: Wait) -> Json:
+    """What a turn waits for, under the name of its kind."""
+    match wait:
+        case ForApproval(approval_id):
+            return {"approval": approval_id}
+        case ForResult(call_id, until):
+            return {"result": call_id} | ({} if until is None else {"until": until})
+        case ForTurn(turn_id):
+            return {"turn": turn_id}
+        case Until(at, reason):
+            return {"until": at} | ({"reason": reason} if reason else {})
+
+
+def read_wait(data: Mapping[str, Any]) -> Wait:
+    """Read what `write_wait` wrote. Raises ValueError for a kind this version does not know."""
+    match data:
+        case {"approval": approval_id}:
+            return ForApproval(approval_id)
+        case {"result": call_id}:
+            return ForResult(call_id, data.get("until"))
+        case {"turn": turn_id}:
+            return ForTurn(turn_id)
+        case {"until": at}:
+            return Until(at, data.get("reason", ""))
+        case _:
+            raise ValueError(f"unknown kind of wait: {', '.join(sorted(data))[:100]}")
 
 
 def write_spec(spec: AgentSpec) -> Json:
