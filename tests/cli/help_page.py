@@ -1,8 +1,14 @@
-"""Writes docs/cli.md: the help of every command, as it is shown, and the table of exit codes."""
+"""Writes docs/cli.md: the help of every command, as it is shown, and the table of exit codes.
 
+Also writes the same help as data, from which `toolwire COMMAND --help` shows it without loading the command.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from typer._click.formatting import HelpFormatter
 from typer.core import TyperGroup
 
 from toolwire.cli import program
@@ -25,14 +31,61 @@ def page() -> str:
     """The whole page."""
     group = program()
     parts = [_OPENING, _exit_codes(), _section("toolwire", group, None)]
+    return "\n".join(
+        [*parts, *(_section(context.command_path, context.command, context.parent) for context in contexts())]
+    )
+
+
+def contexts() -> Iterator[Any]:
+    """A context for each command, and after it those for the commands in it."""
+    group = program()
     root = group.context_class(group, info_name="toolwire", terminal_width=_WIDTH)
     for name, (home, _) in COMMANDS.items():
         command = command_at(home, name)
-        parts.append(_section(f"toolwire {name}", command, root))
+        context = command.context_class(command, info_name=name, parent=root)
+        yield context
         if isinstance(command, TyperGroup):
-            parent = command.context_class(command, info_name=name, parent=root)
-            parts += [_section(f"toolwire {name} {sub}", each, parent) for sub, each in command.commands.items()]
-    return "\n".join(parts)
+            for sub, each in command.commands.items():
+                yield each.context_class(each, info_name=sub, parent=context)
+
+
+def data() -> str:
+    """Every command's help as the steps that write it."""
+    pages = {}
+    for context in contexts():
+        recorder = _Recorder()
+        context.command.format_help(context, recorder)
+        pages[context.command_path] = recorder.steps
+    return json.dumps(pages, indent=1, ensure_ascii=False) + "\n"
+
+
+class _Recorder(HelpFormatter):
+    """Notes what is written, to be written at another width later."""
+
+    def __init__(self) -> None:
+        super().__init__(width=_WIDTH)
+        self.steps: list[list[Any]] = []
+
+    def indent(self) -> None:
+        self.steps.append(["indent"])
+
+    def dedent(self) -> None:
+        self.steps.append(["dedent"])
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        self.steps.append(["write_usage", prog, args, prefix])
+
+    def write_heading(self, heading: str) -> None:
+        self.steps.append(["write_heading", heading])
+
+    def write_paragraph(self) -> None:
+        self.steps.append(["write_paragraph"])
+
+    def write_text(self, text: str) -> None:
+        self.steps.append(["write_text", text])
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        self.steps.append(["write_dl", list(rows), col_max, col_spacing])
 
 
 def _exit_codes() -> str:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Inside
+from tests.cli.help_page import contexts
 from tests.cli.stage import LIMIT_S, Stage, Terminal
 from toolwire.cli.exits import Exit
-from toolwire.cli.help import EXAMPLES
+from toolwire.cli.help import EXAMPLES, help_page
+from toolwire.cli.help_pages import write_page
 from toolwire.cli.table import COMMANDS, command_at
 
 TYPED = [line for lines in EXAMPLES.values() for line in lines if not line.startswith("eval")]
@@ -38,6 +40,31 @@ def test_help_fits_the_terminal(stage: Stage, columns: int) -> None:
     longest = max(map(len, page.splitlines()))
     assert columns - 24 < longest < columns
     assert "<str>" not in page
+
+
+@pytest.mark.parametrize("path", ["ask", "call", "chat", "serve", "tools", "tools show", "audit", "store prune"])
+def test_help_of_a_command_loads_no_more_than_help_itself(stage: Stage, path: str) -> None:
+    """We chose it: what a command needs is loaded when it runs, not when it is explained."""
+    usual = loaded(stage, "--help")
+    assert "typer" in usual
+    assert loaded(stage, *path.split(), "--help") == usual
+
+
+def loaded(stage: Stage, *words: str) -> set[str]:
+    ran = stage.run(*words, PYTHONPROFILEIMPORTTIME="1")
+    assert (ran.code, "Usage: toolwire" in ran.out) == (Exit.DONE, True)
+    return {line.rpartition("|")[2].strip() for line in ran.err.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize("columns", [44, 80, 110])
+def test_help_is_the_same_whether_its_command_was_loaded_or_not(columns: int) -> None:
+    for context in contexts():
+        context.terminal_width = columns
+        whole = context.get_help()
+        kept = help_page(
+            context, context.command_path, lambda wide: write_page(wide.command_path, wide.make_formatter())
+        )
+        assert kept == whole
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

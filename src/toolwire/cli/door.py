@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from toolwire.cli.exits import Exit, exit_for
 from toolwire.cli.help import help_page
+from toolwire.cli.plain_values import as_given
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 from toolwire.protocol.obeyed import OWN_STATE
@@ -30,8 +31,14 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 class Command(TyperCommand):
     """A command that returns its exit code, and never shows a traceback."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return as_given(super().get_params(ctx))
+
     def get_help(self, ctx: Any) -> str:
-        return help_page(ctx, super().get_help)
+        return help_page(ctx, ctx.command_path, super().get_help)
+
+    def get_short_help_str(self, limit: int = 0) -> str:  # noqa: ARG002 -- lines are wrapped, so none is cut off
+        return super().get_short_help_str(sys.maxsize)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(_two_words(args)))

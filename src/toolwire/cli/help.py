@@ -9,6 +9,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from toolwire.cli.plain_values import as_given
+
 EXAMPLES = {
     "toolwire": ('toolwire ask "What is 12 * 12?"', "toolwire tools list", "toolwire ask --help"),
     "toolwire ask": (
@@ -51,16 +53,19 @@ _NAMES = re.compile(r"(?m)^  (-[-\w]+(?:, --[-\w]+)?|[a-z]+(?=  ))")
 class Group(TyperGroup):
     """A command with commands of its own."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return as_given(super().get_params(ctx))
+
     def get_help(self, ctx: Any) -> str:
-        return help_page(ctx, super().get_help)
+        return help_page(ctx, ctx.command_path, super().get_help)
 
 
-def help_page(ctx: Any, get_help: Callable[[Any], str]) -> str:
-    """A command's help as wide as the terminal, with examples."""
+def help_page(ctx: Any, path: str, get_help: Callable[[Any], str]) -> str:
+    """The help of the command at `path` as wide as the terminal, with examples."""
     if ctx.terminal_width is None and sys.stdout.isatty():
         ctx.terminal_width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST) - 1
     page = _TYPES.sub(lambda found: found[1] + " " * len(found[2]), get_help(ctx).rstrip())
-    if examples := EXAMPLES.get(ctx.command_path):
+    if examples := EXAMPLES.get(path):
         page = "\n".join([page, "", "Examples:", *(f"  {line}" for line in examples)])
     return coloured(page)
 

@@ -2,13 +2,15 @@
 
 import gc
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
 from toolwire.cli.door import Command
+from toolwire.cli.help import help_page
+from toolwire.cli.help_pages import page_for, write_page
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "ask": ("toolwire.cli.ask:ask", "Answer a question with a model and tools."),
@@ -49,8 +51,15 @@ class Stub(TyperCommand):
         self.home, line = COMMANDS[name]
         super().__init__(name, help=line, short_help=line, rich_markup_mode=None)
 
-    def make_context(self, *args: Any, **more: Any) -> Any:
-        return command_at(self.home, self.name or "").make_context(*args, **more)
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **more: Any) -> Any:
+        if path := page_for(self.name or "", args):
+            self._show_help(path, parent)
+        return command_at(self.home, self.name or "").make_context(info_name, args, parent, **more)
+
+    def _show_help(self, path: str, parent: Any) -> NoReturn:
+        ctx = self.context_class(self, info_name=self.name, parent=parent)
+        typer.echo(help_page(ctx, path, lambda wide: write_page(path, wide.make_formatter())))
+        raise typer.Exit
 
 
 def command_at(home: str, name: str) -> Any:
