@@ -22,8 +22,8 @@ from uuid_utils import uuid7
 
 from toolwire import Agent, Effect, Grant, MemoryStore, Tier, tool
 from toolwire.errors import Fenced, NotKept, StoreUnavailable
-from toolwire.loop.events import CallFinished, Event, ModelReplied, TurnEnded, TurnStarted
 from toolwire.protocol.chat import Reply, Request
+from toolwire.protocol.events import CallFinished, Event, ModelReplied, TurnEnded, TurnStarted
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "toolwire"
 NOUNS = {"protocol", "errors"}
 SHAPES = {"define", "wire", "plan"}
 JUDGEMENTS = {"disclose", "decide", "deliver"}
-WHEEL = {"loop.step", "loop.limits", "loop.events", "loop.compaction"}
+WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models"}
 HUB = {
     "runtime",

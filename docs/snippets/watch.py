@@ -1,8 +1,8 @@
 import asyncio
 
 from toolwire import Agent, tool
-from toolwire.loop.events import CallFinished, TurnEnded
 from toolwire.protocol.chat import TextDelta
+from toolwire.protocol.events import CallFinished, TurnEnded
 from toolwire.testing import ScriptedModel, call, says
 
 

@@ -21,7 +21,6 @@ from toolwire.loop.compaction import (
     summary_requests,
     told,
 )
-from toolwire.loop.events import Event
 from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
@@ -32,6 +31,7 @@ from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
+from toolwire.protocol.events import Event
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind

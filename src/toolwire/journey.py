@@ -13,13 +13,13 @@ from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
-from toolwire.loop.events import CallFinished, CallProgress, CallStarted, Event
 from toolwire.loop.limits import time_left_s
 from toolwire.people import Approve, People, Tell
 from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import strangers
 from toolwire.protocol.context import Context, Trial
+from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Event
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED
 from toolwire.protocol.provenance import UntrustedMark

@@ -7,9 +7,9 @@ from typing import Protocol
 from toolwire.decide.patterns import standing_yes
 from toolwire.deliver.endings import rejected
 from toolwire.errors import Fenced
-from toolwire.loop.events import ApprovalAsked, Event
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
+from toolwire.protocol.events import ApprovalAsked, Event
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed

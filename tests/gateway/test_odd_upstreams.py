@@ -12,9 +12,9 @@ from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, w
 from tests.models.provider import Asked, Provider, answer, says
 from toolwire import Agent
 from toolwire.gateway.settings import Bounds
-from toolwire.loop.events import Event
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import TextDelta
+from toolwire.protocol.events import Event
 
 SECOND = ("call_2", NAME, '{"room": "attic"}')
 TWO = LEAKED + LEAKED.partition("\n")[2].replace("kitchen", "attic")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from toolwire import Agent, Effect, SqliteStore, tool
 from toolwire.errors import Fenced
-from toolwire.loop.events import CallStarted, Event
+from toolwire.protocol.events import CallStarted, Event
 from toolwire.testing import ScriptedModel, call
 
 HOME, LEDGER, WAY = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

@@ -26,7 +26,9 @@ from toolwire import (
 )  # fmt: skip
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelUnavailable, NotKept
-from toolwire.loop.events import (
+from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
+from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, TextDelta, UserMessage
+from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
     CallProgress,
@@ -37,8 +39,6 @@ from toolwire.loop.events import (
     TurnEnded,
     TurnStarted,
 )  # fmt: skip
-from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
-from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, TextDelta, UserMessage
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.record.contract import Store
 from toolwire.testing import FrozenClock, ScriptedModel, call, says

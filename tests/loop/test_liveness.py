@@ -14,9 +14,9 @@ import pytest
 
 from toolwire import Agent, Answer, Code, Effect, SqliteStore, tool
 from toolwire.errors import Fenced
-from toolwire.loop.events import CallStarted, Event
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage
+from toolwire.protocol.events import CallStarted, Event
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
 from toolwire.record.liveness import LEASE_S

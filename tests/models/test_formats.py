@@ -8,10 +8,10 @@ import pytest
 
 from toolwire.agent import Agent
 from toolwire.errors import SettingsError
-from toolwire.loop.events import TurnStarted
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import Reply
+from toolwire.protocol.events import TurnStarted
 from toolwire.protocol.tools import Tool
 from toolwire.wire.format_tally import FormatTally
 from toolwire.wire.wish import Wished

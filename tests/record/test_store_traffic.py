@@ -17,8 +17,8 @@ from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import MOST_HOSTS
 from toolwire.execute.egress.web import Web
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.loop.events import CallProgress, Event
 from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.events import CallProgress, Event
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store

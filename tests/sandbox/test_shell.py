@@ -17,8 +17,8 @@ from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
-from toolwire.loop.events import CallProgress, Event
 from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.events import CallProgress, Event
 from toolwire.protocol.operations import Command, Listener, Ran
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Grant, Tier

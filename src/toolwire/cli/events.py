@@ -7,7 +7,9 @@ from toolwire.cli.plain import call_object, plain, reply_object, result_object
 from toolwire.cli.screen import Screen, write_json
 from toolwire.cli.text import arguments_line, duration, on_one_line, one_line
 from toolwire.journey import Emit
-from toolwire.loop.events import (
+from toolwire.protocol.calls import NeedsApproval
+from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
+from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
     CallProgress,
@@ -19,8 +21,6 @@ from toolwire.loop.events import (
     TurnEnded,
     TurnStarted,
 )
-from toolwire.protocol.calls import NeedsApproval
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
 
 _NAMES: dict[type, str] = {
     TurnStarted: "turn_started",

@@ -12,7 +12,10 @@ from rich.text import Text
 
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import arguments_line, clean, duration, one_line
-from toolwire.loop.events import (
+from toolwire.protocol.attached_text import attached_text, own_words
+from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.chat import TextDelta, Waiting
+from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
     CallProgress,
@@ -23,9 +26,6 @@ from toolwire.loop.events import (
     TurnEnded,
     TurnStarted,
 )
-from toolwire.protocol.attached_text import attached_text, own_words
-from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import TextDelta, Waiting
 from toolwire.wire.unsent import unsent
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red")}

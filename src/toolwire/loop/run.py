@@ -13,7 +13,6 @@ from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import StoreError
 from toolwire.journey import Accepted, Batch, Emit
 from toolwire.loop.compaction import told
-from toolwire.loop.events import ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
     AskModel,
@@ -34,6 +33,7 @@ from toolwire.loop.step import (
 from toolwire.models.waits import waits_end_in, waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
+from toolwire.protocol.events import ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, dataclass, making

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import StoreError, Suspended, ToolFailure, ToolwireError
-from toolwire.loop.events import CallStarted, Event, TurnStarted
 from toolwire.protocol.budgets import Purse, least
 from toolwire.protocol.chat import Message, strangers
 from toolwire.protocol.context import Context
+from toolwire.protocol.events import CallStarted, Event, TurnStarted
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Limits
