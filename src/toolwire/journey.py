@@ -1,9 +1,10 @@
 """The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from time import perf_counter
+from types import MappingProxyType
 from typing import Protocol
 
 from toolwire.approved_files import ApprovedFiles, bind_files
@@ -18,7 +19,7 @@ from toolwire.people import Approve, People, Tell
 from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import strangers
-from toolwire.protocol.context import Context, Trial
+from toolwire.protocol.context import Context, Trial, not_noted
 from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Event
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED
@@ -34,7 +35,6 @@ from toolwire.returning import is_plain, returned, scrubbed
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
 _MOST_NAMED = 5
-_NONE: frozenset[str] = frozenset()
 _ASKER, _BEFORE = "agent:asking", "tool:before"
 _context = making(Context)
 _RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
@@ -133,6 +133,7 @@ class Hub(Protocol):
 
     store: Store
     executor: Executor
+    notes_begin: bool
     resources: Resources
     approve: Approve | None
     suspends: bool
@@ -147,8 +148,6 @@ class Hub(Protocol):
 
     async def conclude(self, card: CallCard, result: ToolResult, rule: str = "", *, ran: bool) -> ToolResult: ...
 
-    def begins(self, context: Context) -> None: ...
-
     async def record_told(self, context: Context, tool: str) -> None: ...
 
     async def marks(self, project: str) -> Sequence[UntrustedMark]: ...
@@ -161,20 +160,20 @@ class Hub(Protocol):
 class Journey:
     """Sees the calls of one step of a turn to their results."""
 
-    __slots__ = (
-        "_announced", "_batch", "_begun", "_emit", "_files", "_hub", "_people", "_tainted_by", "_turn", "waiting"
-    )  # fmt: skip
+    # Few steps need more than the defaults, and one journey is made for each step.
+    _announced: frozenset[str] = frozenset()
+    _files: Mapping[str, ApprovedFiles] = MappingProxyType({})
+    _people: People | None = None
+    _tainted_by: tuple[str, ...] = ()
 
     def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
         self._hub = hub
         self._turn = turn
         self._batch = batch
         self._emit = emit
-        self._announced = _NONE
         self._begun: set[str] = set()
-        self._files: dict[str, ApprovedFiles] = {}
-        self._people: People | None = None
-        self._tainted_by = _tainted_by(turn) if turn.tainted or turn.grant.rules else ()
+        if turn.tainted or turn.grant.rules:
+            self._tainted_by = _tainted_by(turn)
         self.waiting: list[str] = []
 
     async def finish(self, one: Accepted) -> ToolResult | None:
@@ -253,7 +252,7 @@ class Journey:
             request = tried
         request, files = await bind_files(request, self._turn.grant)
         if files is not None:
-            self._files[one.card.call.id] = files
+            self._files = {**self._files, one.card.call.id: files}
         return await self._people.asked(one.card, request)
 
     async def _tried(self, one: Accepted, request: NeedsApproval) -> ToolResult | NeedsApproval | Denied:
@@ -291,16 +290,20 @@ class Journey:
             context = self._context(card, allowed)
             if trial is not None:
                 self._announced |= {card.call.id}
-                context = changed(context, trial=trial)
+                context = changed(context, trial=trial, begins=not_noted)  # a trial has no effects
             try:
                 if self._files and (stale := await self._stale(allowed)) is not None:
                     return stale
-                if hub.secrets is NO_SECRETS:
-                    if trial is None and not self._hands_over(card, context):
+                if trial is None:
+                    if not hub.store.holds(card.turn_id):
                         await self._start_again(card)
+                    self._begun.add(card.call.id)  # from now on it may take effect
+                if hub.secrets is NO_SECRETS:
+                    if not hub.notes_begin:
+                        context.begins(context.turn_id, context.call_id)
                     result = await hub.executor.execute(allowed, context)
                 else:
-                    result = await self._executed(card, allowed, context)
+                    result = await self._executed(allowed, context)
             except asyncio.CancelledError:
                 await asyncio.shield(hub.record_told(context, allowed.tool.name))
                 raise
@@ -335,19 +338,11 @@ class Journey:
             self._batch.leave()
             raise
 
-    def _hands_over(self, card: CallCard, context: Context) -> bool:
-        """Whether the call can be handed to its executor; from then on it may take effect."""
-        hub = self._hub
-        self._begun.add(card.call.id)
-        if not getattr(hub.executor, "notes_begin", False):
-            hub.begins(context)
-        return hub.store.holds(card.turn_id)
-
     async def _start_again(self, card: CallCard) -> None:
         """This process slept through its lease. Raises Fenced when another one has taken the turn over meanwhile."""
         await self._hub.store.start(card, [AuditRow.about(card, "started", self._hub.clock())])
 
-    async def _executed(self, card: CallCard, allowed: Allowed, context: Context) -> ToolResult:
+    async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""
         secrets = self._hub.secrets
         try:
@@ -357,8 +352,8 @@ class Journey:
         if limits := secrets.limits(allowed):
             grant = changed(context.grant, network=(*context.grant.network, *limits))
             context = changed(context, grant=grant)
-        if context.trial is None and not self._hands_over(card, context):
-            await self._start_again(card)
+        if not self._hub.notes_begin:
+            context.begins(context.turn_id, context.call_id)
         return await scrubbed(secrets, await self._hub.executor.execute(revealed, context))
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
@@ -376,7 +371,7 @@ class Journey:
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
             thread=turn.thread, tainted_by=self._tainted_by, recorder=self._hub,
-            approved=True,
+            approved=True, begins=self._hub.store.begins,
         )  # fmt: skip
         if emit is None:
             return context

@@ -76,6 +76,7 @@ class Runtime:
         self.toolbox = toolbox
         self.store: Store = store
         self.executor = executor or InProcessExecutor()
+        self.notes_begin = getattr(self.executor, "notes_begin", False)
         self.approve = approve
         self.suspends = suspends
         self.tell = tell
@@ -226,11 +227,6 @@ class Runtime:
         """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
         row = AuditRow.about(card, "finished", self.clock(), rule=rule, result=result)
         return await self.store.close(card, result, [row], ran=ran)
-
-    def begins(self, context: Context) -> None:
-        """Note that a call begins, where the note survives this process. A trial has no effects."""
-        if context.trial is None:
-            self.store.begins(context.turn_id, context.call_id)
 
     async def record_told(self, context: Context, tool: str) -> None:
         """Write down where a call went on the network, and what it wrote if it had read anything untrusted."""

@@ -10,8 +10,8 @@ from toolwire.protocol.context import Context
 class Executor(Protocol):
     """Runs an allowed call where its tool lives.
 
-    One that says `context.recorder.begins(context)` itself, just before the tool begins, has an attribute
-    `notes_begin` that is true. For any other it is said before the call is handed over.
+    One that says `context.begins(context.turn_id, context.call_id)` itself, just before the tool begins, has an
+    attribute `notes_begin` that is true. For any other it is said before the call is handed over.
     """
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:

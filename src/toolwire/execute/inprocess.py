@@ -13,16 +13,16 @@ from time import perf_counter
 from typing import Any
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.loop_watch import BLOCKED_S, WATCH, Stretch, watched
+from toolwire.execute.loop_watch import BLOCKED_S, WATCH, Stretches, watched
 from toolwire.execute.threads import Left, Threads
-from toolwire.execute.values import OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
+from toolwire.execute.values import LARGE_CHARS, OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
 from toolwire.protocol.calls import Allowed, Block, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
 from toolwire.protocol.values import changed, making
 
-_result = making(ToolResult)
+_result, _text = making(ToolResult), making(Text)
 GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
 DEADLINE_NOTE = "shortened by the deadline of the turn"
@@ -59,31 +59,37 @@ class InProcessExecutor:
         if not isinstance(target, InProcess):
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} has no function in this process.")
         started = perf_counter()
-        stretch = Stretch(call.name)
+        stretches: Stretches | None = None
+        content: tuple[Block, ...]
         try:
             if self._runs_at_once(target):
-                value = _run_at_once(target, allowed, context, stretch)
+                value = _run_at_once(target, allowed, context, started)
             else:
-                value = await self._bounded(target, allowed, context, stretch)
+                stretches = Stretches(call.name)
+                value = await self._bounded(target, allowed, context, stretches)
             took_s = perf_counter() - started
-            if is_large(value):
-                content, structured, fault = await asyncio.to_thread(_present_large, target, value)
+            if type(value) is str and target.dump is None and len(value) < LARGE_CHARS:  # as most tools return
+                content, structured = (_text(clean(value)),), None
+                fault = target.check(value, value) if target.check is not None else ""
+            elif is_large(value):
+                content, structured, fault = await asyncio.to_thread(_shown, target, value, present_large)
             else:
-                content, structured = present(value if target.dump is None else _dumped(target.dump, value))
-                fault = _fault(target.check, value, structured) if target.check is not None else ""
+                content, structured, fault = _shown(target, value, present)
         except _OutOfTime:
-            return _marked(_timed_out(allowed, _ms(started), is_async=target.is_async), stretch)
+            result, took_s = _timed_out(allowed, _ms(started), is_async=target.is_async), perf_counter() - started
         except _Raised as raised:
-            return _marked(_raised(allowed, raised.error, _ms(started)), stretch)
+            result, took_s = _raised(allowed, raised.error, _ms(started)), perf_counter() - started
         except NotPresentable as odd:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
-        if fault:
-            return _marked(_not_as_promised(allowed, fault, content, _ms(started)), stretch)
-        if took_s >= allowed.timeout_s and stretch.longest_s >= min(BLOCKED_S, allowed.timeout_s):
-            return _late(allowed, content, stretch, _ms(started))
-        result = _result(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=_ms(started))
-        result = _ended(result, value) if isinstance(value, ToolOutput) else result
-        return result if stretch.longest_s < BLOCKED_S else _marked(result, stretch)
+        else:
+            if fault:
+                result = _not_as_promised(allowed, fault, content, _ms(started))
+            else:
+                result = _result(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=took_s * 1000)
+                result = _ended(result, value) if isinstance(value, ToolOutput) else result
+        if took_s < BLOCKED_S and took_s < allowed.timeout_s:
+            return result
+        return _marked(result, allowed, took_s, took_s if stretches is None else stretches.longest_s)
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call with this idempotency key is still at work."""
@@ -101,7 +107,7 @@ class InProcessExecutor:
         watched = changed(context, canceled=lambda: bool(given_up))
         on_left = partial(self._leave_behind, context.idempotency_key)
         try:
-            return await self._threads.run(_begun, target.invoke, arguments, watched, on_left=on_left)
+            return await self._threads.run(_begin, target, arguments, watched, on_left=on_left)
         except asyncio.CancelledError:
             given_up.append(True)
             raise
@@ -112,11 +118,11 @@ class InProcessExecutor:
             known = self._at_once[id(target)] = (target, target.is_async and _cannot_wait(target.function))
         return known[1]
 
-    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context, stretch: Stretch) -> Any:
+    async def _bounded(self, target: InProcess, allowed: Allowed, context: Context, stretches: Stretches) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Any] = loop.create_future()
-        task = loop.create_task(self._carry(target, allowed, context, over, stretch), name=TASK_NAME)
+        task = loop.create_task(self._carry(target, allowed, context, over, stretches), name=TASK_NAME)
         timer = loop.call_later(allowed.timeout_s, _expire, over)
         try:
             return await over
@@ -126,12 +132,12 @@ class InProcessExecutor:
                 await self._settle(task, over, context)
 
     async def _carry(
-        self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]", stretch: Stretch
+        self, target: InProcess, allowed: Allowed, context: Context, over: "asyncio.Future[Any]", stretches: Stretches
     ) -> None:
         """Hand the outcome over from inside the task: the caller wakes one round of the loop earlier."""
         try:
             if target.is_async:
-                value = await watched(_begun(target.invoke, allowed.arguments, context), stretch)
+                value = await watched(partial(_begin, target, allowed.arguments, context), stretches)
             else:
                 value = await self._in_thread(target, allowed.arguments, context)
             if (own := asyncio.current_task()) is not None and own.cancelling():
@@ -155,10 +161,10 @@ class InProcessExecutor:
                     self._leave_behind(context.idempotency_key, _end_of(task))
 
 
-def _begun(invoke: Callable[..., Any], arguments: Mapping[str, Any], context: Context) -> Any:
+def _begin(target: InProcess, arguments: Mapping[str, Any], context: Context) -> Any:
     """Call the function, and note that just before: until then it has not begun."""
-    context.recorder.begins(context)
-    return invoke(arguments, context)
+    context.begins(context.turn_id, context.call_id)
+    return target.invoke(arguments, context)
 
 
 def _dumped(dump: Callable[[Any], Any], value: Any) -> Any:
@@ -182,38 +188,43 @@ def _cannot_wait(function: Callable[..., Any]) -> bool:
     return all(instruction.opname not in _WAITS for instruction in dis.get_instructions(code))
 
 
-def _run_at_once(target: InProcess, allowed: Allowed, context: Context, stretch: Stretch) -> Any:
+def _run_at_once(target: InProcess, allowed: Allowed, context: Context, started: float) -> Any:
     """Run a function that cannot wait: no task to schedule, no timer, no round of the loop."""
-    around = WATCH.begin(stretch)
+    stack = WATCH.here()
+    stack.append((allowed.call.name, started))
     try:
-        next(_begun(target.invoke, allowed.arguments, context).__await__())
+        context.begins(context.turn_id, context.call_id)
+        target.invoke(allowed.arguments, context).send(None)
     except StopIteration as done:
         return done.value
     except BaseException as error:  # whatever a tool raises is its own affair, and a result
         raise _Raised(error) from None
     finally:
-        WATCH.end(stretch, around)
+        stack.pop()
     raise _Raised(RuntimeError("it waited although it has no await"))
 
 
-def _present_large(target: InProcess, value: Any) -> tuple[tuple[Block, ...], Any, str]:
-    """The same as for any other value, for a thread: what takes long must not hold up the loop."""
-    content, structured = present_large(value if target.dump is None else _dumped(target.dump, value))
+def _shown(
+    target: InProcess, value: Any, shown_by: Callable[[Any], tuple[tuple[Block, ...], Any]]
+) -> tuple[tuple[Block, ...], Any, str]:
+    """A value as blocks and as plain JSON, and what is wrong with it. For a large one, this is done in a thread."""
+    content, structured = shown_by(value if target.dump is None else _dumped(target.dump, value))
     return content, structured, _fault(target.check, value, structured) if target.check is not None else ""
 
 
-def _late(allowed: Allowed, content: tuple[Block, ...], stretch: Stretch, elapsed_ms: float) -> ToolResult:
-    """A call that could not be stopped in time, since it blocked the loop. What it gave is not lost."""
-    message = (
-        f"{allowed.call.name!r} blocked the event loop for {stretch.longest_s:.1f} s, so that it could not be stopped "
-        f"after {allowed.timeout_s:g} s. It has finished all the same, and what it gave follows."
-    )
-    result = ToolResult.failed(allowed.call, Code.TIMEOUT, message, elapsed_ms=elapsed_ms)
-    return _marked(changed(result, content=(*result.content, *content)), stretch)
+def _marked(result: ToolResult, allowed: Allowed, took_s: float, blocked_s: float) -> ToolResult:
+    """A result that took long, with how long its call held up the loop.
 
-
-def _marked(result: ToolResult, stretch: Stretch) -> ToolResult:
-    return changed(result, blocked_ms=stretch.blocked_ms) if stretch.blocked_ms else result
+    A call that could not be stopped in time, since it blocked the loop, is a timeout. What it gave is not lost.
+    """
+    if result.ok and took_s >= allowed.timeout_s and blocked_s >= min(BLOCKED_S, allowed.timeout_s):
+        message = (
+            f"{allowed.call.name!r} blocked the event loop for {blocked_s:.1f} s, so that it could not be stopped "
+            f"after {allowed.timeout_s:g} s. It has finished all the same, and what it gave follows."
+        )
+        late = ToolResult.failed(allowed.call, Code.TIMEOUT, message, elapsed_ms=result.elapsed_ms)
+        result = changed(late, content=(*late.content, *result.content))
+    return changed(result, blocked_ms=blocked_s * 1000) if blocked_s >= BLOCKED_S else result
 
 
 def _disown(task: "asyncio.Task[None]") -> None:

@@ -9,7 +9,7 @@ has been there for a while.
 import logging
 import threading
 from _thread import get_ident
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from time import perf_counter
 from types import coroutine
 from typing import Any
@@ -23,64 +23,68 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A tool's code that runs on the loop now, and the longest that it did so without a pause."""
+class Stretches:
+    """A call's code on the loop: `longest_s` is the longest that it ran there without a pause."""
 
     tool: str
-    began: float = 0.0
     longest_s: float = 0.0
-    told: bool = False
 
-    @property
-    def blocked_ms(self) -> float:
-        """How long it held up the loop; nothing where that is not worth a word."""
-        return self.longest_s * 1000 if self.longest_s >= BLOCKED_S else 0.0
+
+Running = tuple[str, float]  # a tool, and since when it runs without a pause
 
 
 class LoopWatch:
-    """Everything that runs on event loops of this process, by thread."""
+    """What runs on the event loops of this process: a stack for each thread, innermost last.
+
+    Every call passes here, so a stretch is one `append` and one `pop`.
+    """
 
     def __init__(self) -> None:
-        self._running: dict[int, Stretch] = {}
+        self._stacks: dict[int, list[Running]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def begin(self, stretch: Stretch) -> Stretch | None:
-        """A stretch begins in this thread. Gives back the one around it, if there is one."""
-        running, me = self._running, get_ident()
-        around = running.get(me)
-        stretch.began = perf_counter()
-        running[me] = stretch
-        if self._thread is None:
-            self._start()
-        return around
+    def here(self) -> list[Running]:
+        """The stack of this thread, which is watched from now on."""
+        try:
+            return self._stacks[get_ident()]
+        except KeyError:
+            return self._watch_here()
 
-    def end(self, stretch: Stretch, around: Stretch | None) -> None:
-        took = perf_counter() - stretch.began
-        if took > stretch.longest_s:
-            stretch.longest_s = took
-        if around is None:
-            self._running.pop(get_ident(), None)
-        else:
-            self._running[get_ident()] = around
-
-    def _start(self) -> None:
+    def _watch_here(self) -> list[Running]:
         with self._lock:
+            stack = self._stacks.setdefault(get_ident(), [])
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="toolwire-loop-watch", daemon=True)
                 self._thread.start()
+        return stack
 
     def _look(self) -> None:
-        pause, idle = threading.Event(), 0
-        while idle < _IDLE_LOOKS:
+        pause, idle, told = threading.Event(), 0, set[Running]()
+        while idle < _IDLE_LOOKS or not self._is_over():
             pause.wait(_LOOK_S)
-            now, idle = perf_counter(), idle + 1
-            for stretch in tuple(self._running.values()):
-                idle = 0
-                if now - stretch.began >= BLOCKED_S and not stretch.told:
-                    stretch.told = True
-                    _tell(stretch.tool)
-        self._thread = None
+            now, running = perf_counter(), self._innermost()
+            idle = 0 if running else idle + 1
+            told &= running
+            for one in running - told:
+                tool, since = one
+                if now - since >= BLOCKED_S:
+                    told.add(one)
+                    _tell(tool)
+
+    def _innermost(self) -> set[Running]:
+        return {one for stack in tuple(self._stacks.values()) for one in stack[-1:]}
+
+    def _is_over(self) -> bool:
+        """End the watch unless something has begun: from then on, the next stretch of a thread starts it again."""
+        with self._lock:
+            watched = dict(self._stacks)
+            self._stacks.clear()
+            if any(watched.values()):
+                self._stacks.update(watched)
+                return False
+            self._thread = None
+            return True
 
 
 def _tell(tool: str) -> None:
@@ -96,18 +100,23 @@ WATCH = LoopWatch()
 
 
 @coroutine
-def watched(work: Coroutine[Any, Any, Any], stretch: Stretch) -> Generator[Any, Any, Any]:
-    """Run a coroutine, with each of its steps written down in the watch."""
+def watched(begin: Callable[[], Coroutine[Any, Any, Any]], stretches: Stretches) -> Generator[Any, Any, Any]:
+    """Run the coroutine that `begin` makes, with each of its steps in the watch."""
+    work: Coroutine[Any, Any, Any] | None = None
     value: Any = None
     error: BaseException | None = None
     while True:
-        around = WATCH.begin(stretch)
+        stack, began = WATCH.here(), perf_counter()
+        stack.append((stretches.tool, began))
         try:
+            if work is None:
+                work = begin()
             paused = work.send(value) if error is None else work.throw(error)
         except StopIteration as done:
             return done.value
         finally:
-            WATCH.end(stretch, around)
+            stack.pop()
+            stretches.longest_s = max(stretches.longest_s, perf_counter() - began)
         value = error = None
         try:
             value = yield paused

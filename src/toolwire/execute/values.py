@@ -21,7 +21,7 @@ OWN_RESULTS = (*_BLOCKS, ToolOutput)
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
-_LARGE_CHARS = 1 << 20
+LARGE_CHARS = 1 << 20
 _LARGE_ITEMS = 4_000
 _ITEMS_AT_ONCE = 500
 _SCALARS = frozenset({int, float, bool, type(None)})
@@ -49,7 +49,7 @@ def present(value: Any) -> tuple[tuple[Block, ...], Any]:
 def is_large(value: Any) -> bool:
     """Whether it takes so long to make JSON of a value that the event loop should not wait for it."""
     if type(value) is str:  # what most tools return
-        return len(value) > _LARGE_CHARS
+        return len(value) > LARGE_CHARS
     if type(value) in _SCALARS:
         return False
     left, chars = [value], 0
@@ -66,7 +66,7 @@ def is_large(value: Any) -> bool:
         elif type(one) not in _SCALARS:
             chars += getattr(one, "nbytes", 0)
             left += _values_of(one)
-        if chars > _LARGE_CHARS:
+        if chars > LARGE_CHARS:
             return True
     return True
 

@@ -18,10 +18,6 @@ def _no_report(message: str, fraction: float | None) -> None:
 class Recorder(Protocol):
     """Puts on record what calls tell, and knows what earlier turns left behind."""
 
-    def begins(self, context: "Context") -> None:
-        """Note that the tool begins now, from whichever thread. An executor says so just before."""
-        ...
-
     async def record_told(self, context: "Context", tool: str) -> None:
         """Record what was told to a context after its call had ended, such as by a command in the background."""
         ...
@@ -32,9 +28,6 @@ class Recorder(Protocol):
 
 
 class _NoRecorder:
-    def begins(self, context: "Context") -> None:
-        """No record is kept."""
-
     async def record_told(self, context: "Context", tool: str) -> None:
         """No record is kept."""
 
@@ -44,6 +37,10 @@ class _NoRecorder:
 
 
 _NO_RECORDER = _NoRecorder()
+
+
+def not_noted(turn_id: str, call_id: str) -> None:
+    """No record is kept of what begins."""
 
 
 def _never() -> bool:
@@ -67,7 +64,8 @@ class Context:
     `idempotency_key` is the same each time the same call is tried, so a remote service can recognise it. `thread`
     names the conversation that the turn belongs to, if it belongs to one. `tainted_by` names
     the untrusted content that the turn had read before this call. `approved` says that the call was decided about, so
-    that whatever in it needed approval has it.
+    that whatever in it needed approval has it. An executor says `begins(turn_id, call_id)` just before the tool begins,
+    from whichever thread.
 
     With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
@@ -87,6 +85,7 @@ class Context:
     recorder: Recorder = field(default=_NO_RECORDER, repr=False, compare=False)
     trial: Trial | None = field(default=None, repr=False, compare=False)
     approved: bool = False
+    begins: Callable[[str, str], None] = field(default=not_noted, repr=False, compare=False)
 
     @property
     def idempotency_key(self) -> str:

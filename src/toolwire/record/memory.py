@@ -8,7 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from itertools import islice
+from itertools import islice, repeat
+from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
@@ -45,9 +46,10 @@ from toolwire.record.tally import (
     spending,
     tool_metrics,
 )
-from toolwire.record.weights import weigh_card, weigh_message
+from toolwire.record.weights import weigh_card, weigh_cards, weigh_replies
 from toolwire.wire.format_tally import FormatTally, merged
 
+_result_of = attrgetter("result")
 _ended = changing(CallCard, "result")
 _log = logging.getLogger(__name__)
 _POINTER = 8
@@ -58,7 +60,7 @@ _LARGE_BYTES = 1 << 20
 class _Kept:
     """A turn in memory. Its opening carries the current epoch.
 
-    It ran for `ran_s` so far; `since` is when it would have begun had it run at a stretch, on the monotonic clock.
+    On the monotonic clock, `since` is when it would have begun had it run at a stretch, and `ran_at` when it last ran.
     In its thread there were `spoken` messages when it began.
     """
 
@@ -66,13 +68,17 @@ class _Kept:
     since: float
     updated_at: float
     spoken: int
-    ran_s: float = 0.0
+    ran_at: float = 0.0
     waited_s: float = 0.0
     calls: int = 0
     state: str = "running"
     said: list[story.Said] = field(default_factory=list)
-    begun: set[str] = field(default_factory=set)
     ending: Ending | None = None
+
+    @property
+    def ran_s(self) -> float:
+        """How long it ran so far, apart from waiting for people."""
+        return max(0.0, self.ran_at - self.since - self.waited_s)
 
 
 @dataclass(slots=True)
@@ -130,6 +136,7 @@ class MemoryStore:
         self._spent: dict[tuple[str, str, int], Spending] = {}
         self._lent: dict[str, Lent] = {}
         self._open: dict[str, _Kept] = {}
+        self._begun: set[tuple[str, str]] = set()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
     async def __aenter__(self) -> Self:
@@ -144,7 +151,8 @@ class MemoryStore:
         if turn.id in self._turns:
             raise refusals.already_begun(turn.id)
         now = self._clock()
-        kept = _Kept(turn, self._monotonic(), now, self._threads.length(*_thread_of(turn)))
+        began = self._monotonic()
+        kept = _Kept(turn, began, now, self._threads.length(*_thread_of(turn)), began)
         self._turns[turn.id] = self._open[turn.id] = kept
 
     async def resume(self, turn_id: str) -> KeptTurn:
@@ -167,10 +175,10 @@ class MemoryStore:
         reserve: Reservation | None = None,
     ) -> Sequence[CallCard]:
         kept = self._held(turn)
-        for card in cards:
+        for card in cards if turn.id in self._cards else ():
             self._check_conflict(card)
         kept.said.append(reply)
-        self._touch(kept)
+        kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
         if reserve is not None:
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
@@ -190,7 +198,7 @@ class MemoryStore:
     async def noted(self, turn: Turn, note: Note) -> None:
         kept = self._held(turn)
         kept.said.append(note)
-        self._touch(kept)
+        kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         self._check_epoch(card)
@@ -216,8 +224,7 @@ class MemoryStore:
         return True
 
     def begins(self, turn_id: str, call_id: str) -> None:
-        if (kept := self._turns.get(turn_id)) is not None:
-            kept.begun.add(call_id)
+        self._begun.add((turn_id, call_id))
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
@@ -255,7 +262,7 @@ class MemoryStore:
     async def release(self, turn: Turn) -> None:
         kept = self._held(turn)
         cards = self._cards.get(turn.id, {})
-        for card in [one for one in cards.values() if one.result is None and one.call.id not in kept.begun]:
+        for card in [one for one in cards.values() if one.result is None and (turn.id, one.call.id) not in self._begun]:
             cards[card.call.id] = changed(card, attempt=0)
         if kept.opening.waits != turn.waits:
             kept.opening = changed(kept.opening, waits=turn.waits)
@@ -263,6 +270,7 @@ class MemoryStore:
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         self._audit.extend(rows)
+        self._audit.trim()
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         kept = self._approvals.about(card.turn_id, card.call_id)
@@ -449,21 +457,27 @@ class MemoryStore:
 
     def _put(self, card: CallCard) -> CallCard:
         """Keep the card unless its identity is taken; give back the kept one."""
-        cards = self._cards.setdefault(card.turn_id, {})
-        if card.call.id not in cards:
-            cards[card.call.id] = card if card.result is None else changed(card, result=None)
-            self._card_order[card.turn_id, card.call.id] = None
-            if card.result is None:
-                self._charge(card.turn_id, 1)
-        elif card.result is not None and cards[card.call.id].result is None and not cards[card.call.id].attempt:
-            self._charge(card.turn_id, -1)  # it was reserved, and is refused now
-        if card.result is not None and cards[card.call.id].result is None:
-            self._end_call(card, card.result)
-        return cards[card.call.id]
+        turn_id, call_id, result = card.turn_id, card.call.id, card.result
+        cards = self._cards.get(turn_id)
+        if cards is None:
+            cards = self._cards[turn_id] = {}
+        if call_id not in cards:
+            self._card_order[turn_id, call_id] = None
+            cards[call_id] = card
+            if result is None:
+                if (kept := self._turns.get(turn_id)) is not None:
+                    kept.calls += 1
+                return card
+            cards[call_id] = changed(card, result=None)
+        elif result is not None and cards[call_id].result is None and not cards[call_id].attempt:
+            self._charge(turn_id, -1)  # it was reserved, and is refused now
+        if result is not None and cards[call_id].result is None:
+            self._end_call(card, result)
+        return cards[call_id]
 
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
-        cards = self._cards[card.turn_id]
-        cards[card.call.id] = _ended(cards[card.call.id], result)
+        cards, call_id = self._cards[card.turn_id], card.call.id
+        ended = cards[call_id] = _ended(cards[call_id], result)
         counted = (card.project, counted_as(card))
         tool = self._tools.get(counted)
         if tool is None:
@@ -472,7 +486,7 @@ class MemoryStore:
         if result.handle:
             self._bodies.hold(named_bodies((result,)))
         if card.turn_id not in self._turns:
-            self._keep_past(self._past_call(cards[card.call.id]))
+            self._keep_past(self._past_call(ended))
 
     def _keep_thread(self, kept: _Kept) -> None:
         in_use = frozenset((one.opening.project, one.opening.thread) for one in self._open.values())
@@ -487,8 +501,12 @@ class MemoryStore:
     def _past_of(self, kept: _Kept) -> _Past:
         turn, cards = kept.opening, self._cards.get(kept.opening.id, {}).values()
         words = len(turn.question) + len(turn.system) + len(turn.messages) * _POINTER
-        bodies = named_bodies(card.result for card in cards)
-        weight = words + sum(map(weigh_message, kept.said)) + sum(map(weigh_card, cards)) + self._bodies.weight(bodies)
+        bodies = named_bodies(map(_result_of, cards))
+        weight = words + weigh_replies(kept.said)
+        if bodies:
+            weight += sum(map(weigh_card, cards)) + self._bodies.weight(bodies)
+        else:
+            weight += weigh_cards(cards)
         return _Past(turn.id, "", max(len(cards), 1), weight, bodies)
 
     def _past_call(self, card: CallCard) -> _Past:
@@ -497,6 +515,7 @@ class MemoryStore:
 
     def _keep_past(self, newest: _Past) -> None:
         """Keep what has ended, and drop the oldest that is beyond the limits. A turn with a pending approval stays."""
+        self._audit.trim()
         self._past.append(newest)
         self._past_calls += newest.calls
         self._past_weight += newest.weight
@@ -514,6 +533,7 @@ class MemoryStore:
         self._past_weight -= past.weight
         self._bodies.let_go(past.bodies)
         cards = self._cards.get(past.turn_id, {})
+        self._begun.difference_update(zip(repeat(past.turn_id), cards))
         for call_id in [past.call_id] if past.call_id else list(cards):
             del cards[call_id], self._card_order[past.turn_id, call_id]
         if not cards:
@@ -522,12 +542,9 @@ class MemoryStore:
             self._lent.pop(past.turn_id, None)
             self._approvals.drop_turn(past.turn_id, self._clock())
 
-    def _touch(self, kept: _Kept, state: str | None = None) -> None:
-        if state is not None:
-            kept.state = state
-        kept.updated_at = self._clock()
-        ran_s = self._monotonic() - kept.since - kept.waited_s
-        kept.ran_s = max(0.0, ran_s)
+    def _touch(self, kept: _Kept, state: str) -> None:
+        kept.state = state
+        kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
     def _results(self, kept: _Kept) -> dict[str, ToolResult]:
         cards = self._cards.get(kept.opening.id, {}).values()

@@ -2,8 +2,9 @@
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
@@ -19,6 +20,7 @@ MAX_BYTES = 64 << 20
 AUDIT_ROWS_PER_CALL = 4
 _NEWEST_LOOSE = 256
 _LOOK_EVERY = 256  # rows come one or two at a time, and most have nothing to weigh
+_detail_of = attrgetter("detail")
 _HANDLES = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
@@ -29,27 +31,30 @@ def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
 
 
 class AuditTail:
-    """The newest rows of an audit log. Dropped rows stay counted, so that every row keeps its number."""
+    """The newest rows of an audit log. Dropped rows stay counted, so that every row keeps its number.
+
+    Every call adds rows, so `extend` is the deque's own; whoever ends a turn or a call asks for `trim`.
+    """
 
     def __init__(self, max_rows: float, max_bytes: float) -> None:
         self._max_rows, self._max_bytes = min(max_rows, max_bytes / ROW), max_bytes
         self._rows: deque[AuditRow] = deque()
+        self.extend: Callable[[Iterable[AuditRow]], None] = self._rows.extend
         self._look_at = min(self._max_rows, _LOOK_EVERY)
         self._weighed = 0
         self._detail_bytes = 0
         self._dropped = 0
         self._head: str | None = None  # the digest of the newest dropped row, from the first question about it on
 
-    def extend(self, rows: Sequence[AuditRow]) -> None:
-        self._rows.extend(rows)
+    def trim(self) -> None:
+        """Drop the oldest rows beyond the limits."""
         if len(self._rows) > self._look_at:
             self._trim()
 
     def _trim(self) -> None:
         """Weigh the rows that are new since the last time, and drop the oldest beyond the limits."""
-        for row in islice(reversed(self._rows), len(self._rows) - self._weighed):
-            if row.detail:
-                self._detail_bytes += weigh(row.detail)
+        new = islice(reversed(self._rows), len(self._rows) - self._weighed)
+        self._detail_bytes += sum(map(weigh, filter(None, map(_detail_of, new))))
         self._weighed = len(self._rows)
         while len(self._rows) > self._max_rows or self._detail_bytes > self._max_bytes:
             self._drop_oldest()

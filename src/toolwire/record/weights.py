@@ -4,7 +4,9 @@ Python cannot say cheaply what an object weighs. These are estimates of the righ
 everything around it by a fixed amount.
 """
 
-from operator import length_hint
+from collections.abc import Collection
+from itertools import chain
+from operator import attrgetter, length_hint, methodcaller
 from typing import Any
 
 from toolwire.protocol.calls import Block, Text, ToolResult
@@ -14,6 +16,8 @@ from toolwire.protocol.records import CallCard
 ROW = 512
 _ITEM, _MESSAGE, _CARD = 64, 512, 1024
 _FLAT = frozenset({str, int, float, bool, type(None)})
+_values, _arguments, _results = methodcaller("values"), *map(attrgetter, ("call.arguments", "result"))
+_content, _text, _stderr, _reasoning, _carry = map(attrgetter, ("content", "text", "stderr", "reasoning", "carry"))
 
 
 def weigh(value: Any) -> int:
@@ -46,6 +50,37 @@ def weigh_card(card: CallCard) -> int:
     # Arguments are not larger than the text that they were read from.
     weight = _CARD + (2 * len(call.raw) if type(call.raw) is str and call.raw else weigh(call.arguments))
     return weight if result is None else weight + weigh_result(result)
+
+
+def weigh_cards(cards: Collection[CallCard]) -> int:
+    """What the ended calls of a turn weigh together, without bodies that are kept for them.
+
+    Every turn passes here. The usual ones (flat arguments, results of texts) are summed without a line of Python for
+    each call, and the others one by one.
+    """
+    values = list(chain.from_iterable(map(_values, map(_arguments, cards))))
+    if _FLAT.issuperset(map(type, values)):
+        results = list(map(_results, cards))
+        try:
+            texts = list(map(_text, chain.from_iterable(map(_content, results))))
+            chars = sum(map(len, texts)) + sum(map(len, map(_stderr, results)))
+        except AttributeError:  # a call without a result, or a result with a block that is not a text
+            return sum(map(weigh_card, cards))
+        # A value beside a text is what that text says, so each text counts twice.
+        fixed = (_CARD + _MESSAGE + 2 * _ITEM) * len(cards) + 2 * _ITEM * (len(values) + len(texts))
+        return fixed + 2 * chars + sum(map(length_hint, values))
+    return sum(map(weigh_card, cards))
+
+
+def weigh_replies(said: Collection[Reply | Note]) -> int:
+    """What the model and the user said in a turn weighs together, in the same way."""
+    try:
+        carries = any(map(_carry, said))
+        chars = sum(map(len, map(_content, said))) + sum(map(len, map(_reasoning, said)))
+    except AttributeError:  # a note
+        return sum(map(weigh_message, said))
+    # A turn has about as many calls as replies, and the cards of the calls count for themselves.
+    return sum(map(weigh_message, said)) if carries else 2 * _MESSAGE * len(said) + chars
 
 
 def weigh_message(message: Message) -> int:
