@@ -105,6 +105,7 @@ class GitGuard:
     failed: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
     _names: dict[str, frozenset[str]] = field(default_factory=dict)
+    _targets: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def is_below_top(self) -> bool:
@@ -344,7 +345,7 @@ def _seals_of(root: int, folder: str, *, has_pointer: bool) -> Iterator[Seal]:
 
 def _seal_path(guard: GitGuard, path: str, *, make: bool, content: bytes | None = None) -> None:
     """Seal what a setting leads to, and remember links on the way, over which nothing can be mounted."""
-    real, links = git_links.trace(guard.baseline.workspace, path)
+    real, links = git_links.trace(guard.baseline.workspace, path, guard._targets)
     guard.baseline.links |= links
     place = inside(guard.baseline.workspace, real)
     if place in {"", ".git"}:  # a folder of hooks in which everything else lies too: each hook by itself
@@ -358,11 +359,11 @@ def _seal_path(guard: GitGuard, path: str, *, make: bool, content: bytes | None 
 def _save(guard: GitGuard, obeyed: Obeyed, *, sealed: bool) -> None:
     """Keep the content of settings, and of everything else where it cannot be sealed."""
     root, own = guard.root, guard.baseline
-    configs = {inside(own.workspace, os.path.realpath(path)) for path in obeyed.configs}
+    ends = (git_links.trace(own.workspace, path, guard._targets)[0] for path in obeyed.configs)
+    configs = {inside(own.workspace, end) for end in ends}
     configs |= {f"{folder}/{name}".lstrip("/") for folder in own.folders for name in ("config", "config.worktree")}
     for path in sorted(path for path in configs if path):
-        own.configs[path] = _saved(root, path)
-        guard._seen[path] = signature_of(root, path)
+        own.configs[path], guard._seen[path] = _saved(root, path)
     own.missing = tuple(path for path in own.hooks if lstat_beneath(root, path) is None)
     if sealed:
         return
@@ -375,8 +376,7 @@ def _save(guard: GitGuard, obeyed: Obeyed, *, sealed: bool) -> None:
     within = [path for tree in own.trees for path in files_below(root, tree)]
     own.known = frozenset(within)
     for path in [*files, *within[:_MOST_SAVED]]:
-        own.files[path] = _saved(root, path)
-        guard._seen[path] = signature_of(root, path)
+        own.files[path], guard._seen[path] = _saved(root, path)
 
 
 def _is_file(root: int, path: str) -> bool:
@@ -384,11 +384,12 @@ def _is_file(root: int, path: str) -> bool:
     return facts is not None and stat.S_ISREG(facts.st_mode)
 
 
-def _saved(root: int, path: str) -> Saved:
+def _saved(root: int, path: str) -> tuple[Saved, tuple[int, ...] | None]:
+    """A file as it is, and how to tell that it was changed. Its signature is older than what was read."""
     facts = lstat_beneath(root, path)
     if facts is None or not stat.S_ISREG(facts.st_mode):
-        return Saved(None)
-    return Saved(read_beneath(root, path, _LONGEST_SAVED), stat.S_IMODE(facts.st_mode))
+        return Saved(None), _signature(facts)
+    return Saved(read_beneath(root, path, _LONGEST_SAVED), stat.S_IMODE(facts.st_mode)), _signature(facts)
 
 
 def refused_settings(
@@ -472,5 +473,8 @@ def files_below(root: int, tree: str) -> list[str]:
 
 
 def signature_of(root: int, path: str) -> tuple[int, ...] | None:
-    facts = lstat_beneath(root, path)
+    return _signature(lstat_beneath(root, path))
+
+
+def _signature(facts: os.stat_result | None) -> tuple[int, ...] | None:
     return None if facts is None else (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode)

@@ -7,9 +7,13 @@ from toolwire.execute.sandbox.beneath import open_folder, unlock
 _DEEPEST = 40
 
 
-def trace(workspace: str, path: str) -> tuple[str, dict[str, str]]:
-    """Where a path leads in the end, and the links in the workspace that it goes through, with their targets."""
+def trace(workspace: str, path: str, seen: dict[str, str | None] | None = None) -> tuple[str, dict[str, str]]:
+    """Where a path leads in the end, and the links in the workspace that it goes through, with their targets.
+
+    What was looked at is kept in `seen`, for further paths that begin in the same way.
+    """
     links: dict[str, str] = {}
+    seen = {} if seen is None else seen
     # The workspace itself is a real path, so that no link is on the way to it.
     done, rest = (workspace, path[len(workspace) :]) if path.startswith(f"{workspace}/") else ("", path)
     waiting, followed = [part for part in rest.split("/") if part], 0
@@ -19,9 +23,8 @@ def trace(workspace: str, path: str) -> tuple[str, dict[str, str]]:
             done = os.path.dirname(done) if part == ".." else done  # noqa: PTH120 - done for every box
             continue
         here = f"{done}/{part}"
-        try:
-            target = os.readlink(here)  # noqa: PTH115 - done for every box
-        except OSError:
+        target = seen[here] if here in seen else seen.setdefault(here, _read_link(here))
+        if target is None:
             done = here
             continue
         followed += 1
@@ -32,11 +35,19 @@ def trace(workspace: str, path: str) -> tuple[str, dict[str, str]]:
     return done or "/", links
 
 
+def _read_link(path: str) -> str | None:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - done for every box
+    except OSError:
+        return None
+
+
 def target_of(root: int, path: str) -> str | None:
     """What a link beneath `root` says; None where there is none."""
     folder, _, name = path.rpartition("/")
-    opened = open_folder(root, folder)
-    if opened is None:
+    try:
+        opened = open_folder(root, folder)
+    except OSError:
         return None
     try:
         return os.readlink(name, dir_fd=opened)
@@ -50,8 +61,6 @@ def make(root: int, path: str, target: str) -> None:
     """Put a link where nothing is. Raises OSError."""
     folder, _, name = path.rpartition("/")
     opened = open_folder(root, folder)
-    if opened is None:
-        raise FileNotFoundError(path)
     try:
         unlock(opened)
         os.symlink(target, name, dir_fd=opened)

@@ -12,7 +12,6 @@ import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
-from pathlib import Path
 from threading import Lock
 
 from toolwire.protocol.values import dataclass
@@ -267,12 +266,11 @@ def _program() -> str:
 
 def _surroundings(workspace: str) -> list[dict[str, str]]:
     """The variables by which git finds settings: those of this process, and those of the workspace's owner."""
-    own = {
-        name: value for name, value in os.environ.items() if name.startswith("GIT_CONFIG") or name == "XDG_CONFIG_HOME"
-    }
+    names = [name for name in os.environ if name.startswith("GIT_CONFIG") or name == "XDG_CONFIG_HOME"]
+    own = {name: os.environ[name] for name in names}
     found = [{"HOME": os.environ.get("HOME", "/"), **own}]
     try:
-        owner = Path(workspace).stat().st_uid
+        owner = os.stat(workspace).st_uid  # noqa: PTH116 - done for every box
         home = pwd.getpwuid(owner).pw_dir if owner != os.geteuid() else found[0]["HOME"]
     except (KeyError, OSError):
         return found

@@ -8,17 +8,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
-from toolwire.execute.sandbox.beneath import open_folder as reach_folder
-from toolwire.execute.sandbox.beneath import unlock
+from toolwire.execute.sandbox.beneath import open_folder, unlock
 from toolwire.protocol.obeyed import HELD_BACK
 from toolwire.protocol.values import dataclass
 
 _NAMED = re.compile(rf"(?P<name>.+)\.{HELD_BACK}-[0-9a-f]{{8}}\Z", re.DOTALL)
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_FOLDERS = 100_000
 _PACKAGES, _GIT, _OBJECTS = "node_modules", "/.git/", "objects"
 
@@ -34,8 +31,9 @@ class HeldBack:
 def move_aside(root: int, path: str) -> HeldBack | None:
     """Move a name of the workspace aside; None if it is gone meanwhile. Follows no link. Raises OSError."""
     above, _, name = path.rpartition("/")
-    folder = reach_folder(root, above)
-    if folder is None:
+    try:
+        folder = open_folder(root, above)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     aside = f"{name}.{HELD_BACK}-{token_hex(4)}"
     try:
@@ -58,7 +56,7 @@ def release(root: int, lies_at: str) -> HeldBack:
     named = _NAMED.match(aside)
     if named is None:
         raise FileNotFoundError(errno.ENOENT, f"is not something that was held back (*.{HELD_BACK}-…)")
-    folder = open_folder(root, above)
+    folder = open_folder(root, above, force=False)
     try:
         os.stat(aside, dir_fd=folder, follow_symlinks=False)
         if _is_there(folder, named["name"]):
@@ -76,7 +74,7 @@ def held_back_at(root: int, lies_at: str) -> HeldBack | None:
     if named is None or ".." in above.split("/"):
         return None
     try:
-        folder = open_folder(root, above)
+        folder = open_folder(root, above, force=False)
     except OSError:
         return None
     try:
@@ -92,49 +90,31 @@ def all_held_back(root: int) -> Iterator[HeldBack]:
     while waiting and looked_at < _MOST_FOLDERS:
         place = waiting.pop()
         looked_at += 1
-        try:
-            folder = open_folder(root, place)
-        except OSError:
-            continue
         prefix = f"{place}/" if place else ""
-        try:
-            with os.scandir(folder) as entries:
-                for entry in sorted(entries, key=lambda one: one.name):
-                    if (named := _NAMED.match(entry.name)) is not None:
-                        yield HeldBack(prefix + named["name"], prefix + entry.name)
-                    elif entry.is_dir(follow_symlinks=False) and not _is_passed_by(prefix, entry.name):
-                        waiting.append(prefix + entry.name)
-        finally:
-            os.close(folder)
+        for name, is_folder in _entries(root, place):
+            if (named := _NAMED.match(name)) is not None:
+                yield HeldBack(prefix + named["name"], prefix + name)
+            elif is_folder and not _is_passed_by(prefix, name):
+                waiting.append(prefix + name)
+
+
+def _entries(root: int, place: str) -> list[tuple[str, bool]]:
+    """The names in a folder, in order, and which of them are folders; none where it cannot be listed."""
+    try:
+        folder = open_folder(root, place, force=False)
+    except OSError:
+        return []
+    try:
+        with os.scandir(f"/proc/self/fd/{folder}") as entries:
+            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    except OSError:
+        return []
+    finally:
+        os.close(folder)
 
 
 def _is_passed_by(prefix: str, name: str) -> bool:
     return name == _PACKAGES or (name == _OBJECTS and _GIT in f"/{prefix}")
-
-
-def open_folder(root: int, path: str) -> int:
-    """A folder of the workspace, reached without following a link. Raises OSError."""
-    here = os.dup(root)
-    try:
-        for part in path.split("/") if path else ():
-            deeper = os.open(part, _FOLDER, dir_fd=here)
-            os.close(here)
-            here = deeper
-    except BaseException:
-        os.close(here)
-        raise
-    return here
-
-
-def restore_link(root: int, path: str, target: str) -> None:
-    """Put a link back where a command has replaced it."""
-    above, _, name = path.rpartition("/")
-    with suppress(OSError):
-        folder = open_folder(root, above)
-        try:
-            os.symlink(target, name, dir_fd=folder)
-        finally:
-            os.close(folder)
 
 
 def _rename(folder: int, name: str, aside: str) -> None:

@@ -8,11 +8,13 @@ beside an idle server.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import field
 from time import monotonic, time_ns
 
+from toolwire.execute.sandbox import git_links
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, is_older, unsafe_in
-from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside, restore_link
+from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside
 from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, look_into_packages, new_names, scan, told_names
 from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
@@ -150,7 +152,8 @@ class NameWatch:
             self._move(one.path)
             target = next((route.links[one.path] for route in self.routes if one.path in route.links), "")
             if target:
-                restore_link(self.root, one.path, target)
+                with suppress(OSError):
+                    git_links.make(self.root, one.path, target)
 
     def _move(self, path: str) -> None:
         self._times[path] += 1

@@ -6,6 +6,7 @@ held back: its `.git` is moved aside, nothing of it is lost, and git passes it b
 """
 
 import os
+import stat
 from collections import deque
 from collections.abc import Collection
 from dataclasses import field
@@ -38,8 +39,8 @@ def find_submodules(
     seen: set[str] = set()
     waiting: deque[tuple[str, str, str]] = deque()
     for each in repositories:
-        above = os.path.relpath(workspace, each.top)
-        waiting.append((each.git, "", "" if above == "." else f"{above}/"))
+        above = "" if each.top == workspace else f"{os.path.relpath(workspace, each.top)}/"
+        waiting.append((each.git, "", above))
     while waiting:
         git, place, above = waiting.popleft()
         links = _links_at(root, workspace, git)
@@ -65,9 +66,8 @@ def is_bare_workspace(root: int) -> bool:
 def git_folder_at(root: int, workspace: str, path: str) -> str:
     """The git folder of a worktree in the workspace, as an absolute path; empty where there is none."""
     git = f"{path}/.git" if path else ".git"
-    opened = open_folder(root, git)
-    if opened is not None:
-        os.close(opened)
+    facts = lstat_beneath(root, git)
+    if facts is not None and stat.S_ISDIR(facts.st_mode):
         return f"{workspace}/{git}"
     text = os.fsdecode(read_beneath(root, git, _LONGEST_POINTER) or b"")
     if not text.startswith("gitdir:"):
@@ -80,8 +80,6 @@ def _links_at(root: int, workspace: str, git: str) -> Links:
     try:
         opened = open_folder(root, place) if place is not None else os.open(git, os.O_PATH | os.O_DIRECTORY)
     except OSError:
-        return Links()
-    if opened is None:
         return Links()
     try:
         return links_of(opened)

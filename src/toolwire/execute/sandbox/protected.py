@@ -25,6 +25,7 @@ from toolwire.execute.sandbox.git_notes import recover, remove_note, write_note
 from toolwire.execute.sandbox.key_hiding import NO_KEYS, Keys, beside_tracked, find_keys
 from toolwire.execute.sandbox.link_routes import Route, place_in, workspace_of
 from toolwire.execute.sandbox.name_watch import NameWatch, look_at_names, watch_names
+from toolwire.execute.sandbox.spare_folders import move_in, move_out
 from toolwire.protocol.key_files import HIDDEN_AT_TOP, is_always_hidden
 from toolwire.protocol.obeyed import VERSION_CONTROL, Obeyed, is_own_state
 from toolwire.protocol.values import dataclass
@@ -185,13 +186,14 @@ def _guard_git(found: Guard, workspace: str, *, sealed: bool, may_set: bool) -> 
 
 def _seal_git(found: Guard, git: GitGuard) -> None:
     """Protect what git obeys, and the name `.git` where there is none."""
-    kind = _kind(found.root, ".git")
-    if kind != stat.S_IFDIR or _is_stand_in(found.root, ".git"):
+    facts = _facts(found.root, ".git")
+    if facts is None or not stat.S_ISDIR(facts.st_mode) or _is_stand_in(found.root, ".git", facts):
         _look(found, [".git"], make=True)
     for seal in git.seals:
-        above = {seal.path[:at] for at, letter in enumerate(seal.path) if letter == "/"} | {seal.path}
+        parts = seal.path.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
         if above.isdisjoint(found.sealed) and above.isdisjoint(found.hidden):
-            _look(found, seal.path.split("/"), make=seal.make, content=seal.content)
+            _look(found, parts, make=seal.make, content=seal.content)
 
 
 def _seal_everywhere(found: Guard, *, make: bool) -> None:
@@ -267,12 +269,13 @@ def _look(found: Guard, parts: list[str], *, make: bool, content: bytes | None =
     try:
         for depth in range(1, len(parts) + 1):
             path, last = "/".join(parts[:depth]), depth == len(parts)
-            kind = _kind(here, parts[depth - 1])
-            if kind is None and not make:
+            facts = _facts(here, parts[depth - 1])
+            kind = None if facts is None else stat.S_IFMT(facts.st_mode)
+            if facts is None and not make:
                 return
-            if kind is None:
+            if facts is None:
                 _stand_in(here, parts[depth - 1], found, content if last else None)
-            if kind is None or _is_stand_in(here, parts[depth - 1]):
+            if facts is None or _is_stand_in(here, parts[depth - 1], facts):
                 _add(found.stand_ins, path)
             if last or kind not in {stat.S_IFDIR, None} or path in found.stand_ins:
                 _add(found.hidden if path in HIDDEN_AT_TOP and kind in {stat.S_IFDIR, None} else found.sealed, path)
@@ -300,14 +303,14 @@ def _home_of(user: int, _as_of: int) -> Path:
     return Path(pwd.getpwuid(user).pw_dir)
 
 
-def _kind(folder: int, name: str) -> int | None:
+def _facts(folder: int, name: str) -> os.stat_result | None:
     try:
-        kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if kind == stat.S_IFLNK:
+    if stat.S_ISLNK(facts.st_mode):
         raise SandboxUnavailable(f"{name!r} is a link, which cannot be protected from what runs in the box")
-    return kind
+    return facts
 
 
 def _is_folder(root: int, path: str) -> bool:
@@ -329,7 +332,8 @@ def _stand_in(folder: int, name: str, found: Guard, content: bytes | None) -> No
         elif content is not None:
             made = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444, dir_fd=folder)
         else:
-            os.mkdir(name, 0o700, dir_fd=folder)
+            if not move_in(folder, name):
+                os.mkdir(name, 0o700, dir_fd=folder)
             made = os.open(name, _FOLDER, dir_fd=folder)
     except FileExistsError:
         return  # another box on the same workspace was faster
@@ -344,9 +348,8 @@ def _stand_in(folder: int, name: str, found: Guard, content: bytes | None) -> No
         os.close(made)
 
 
-def _is_stand_in(folder: int, name: str) -> bool:
+def _is_stand_in(folder: int, name: str, found: os.stat_result) -> bool:
     """Whether a name is of our making; whatever else has this time does no harm where it is."""
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if found.st_mtime != STAND_IN_TIME:
         return False
     if not stat.S_ISREG(found.st_mode):
@@ -357,17 +360,20 @@ def _is_stand_in(folder: int, name: str) -> bool:
 def _take_away(root: int, path: str) -> None:
     """Remove an empty stand-in. One in which something lies, or that is gone, is not ours. Raises OSError."""
     above, _, name = path.rpartition("/")
-    folder = open_folder(root, above)
-    if folder is None:
+    try:
+        folder = open_folder(root, above) if above else root
+    except OSError:
         return
     try:
-        if _is_stand_in(folder, name):
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if _is_stand_in(folder, name, facts) and not (stat.S_ISDIR(facts.st_mode) and move_out(folder, name)):
             remove_beneath(folder, name)
     except OSError as error:
         if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
             raise
     finally:
-        os.close(folder)
+        if folder != root:
+            os.close(folder)
 
 
 def _add(names: list[str], name: str) -> None:

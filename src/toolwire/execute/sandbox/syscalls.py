@@ -32,6 +32,7 @@ _EACH: Mapping[str, tuple[int, int | None]] = {
     "open_by_handle_at": (304, 265), "perf_event_open": (298, 241), "personality": (135, 92),
     "pivot_root": (155, 41), "prctl": (157, 167), "prlimit64": (302, 261), "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271), "ptrace": (101, 117), "quotactl": (179, 60), "reboot": (169, 142),
+    "renameat2": (316, 276),
     "request_key": (249, 218), "setdomainname": (171, 162), "setgroups": (116, 159), "sethostname": (170, 161),
     "setns": (308, 268), "setresgid": (119, 149), "setresuid": (117, 147), "settimeofday": (164, 170),
     "shmctl": (31, 195), "shmget": (29, 194),
