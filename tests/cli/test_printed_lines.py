@@ -118,3 +118,17 @@ def test_T115_an_approval_for_a_turn_that_has_ended_is_refused(
 
     assert (told.code, f"turn '{asked['turn_id']}' has ended" in told.err) == (Exit.FAILED, True), told.err
     assert "granted" not in told.out
+
+
+def test_questions_of_a_turn_that_has_ended_are_not_listed_as_open(stage: Stage, granted: list[str]) -> None:
+    home = Path(granted[1])
+    stage.run("call", "bash", f"command={WRITES}", *granted)
+    [asked] = stage.run("approvals", "--json", "--home", str(home)).json
+    assert stage.run("status", "--json", "--home", str(home)).json["waiting"] == 1
+    asyncio.run(end_turn(home, asked["turn_id"]))
+
+    assert stage.run("approvals", "--json", "--home", str(home)).json == []
+    assert stage.run("status", "--json", "--home", str(home)).json["waiting"] == 0
+    [kept] = stage.run("approvals", "--all", "--json", "--home", str(home)).json
+    assert (kept["id"], kept["state"]) == (asked["id"], "expired")
+    assert "no approvals are pending" in stage.run("approve", "--home", str(home)).err

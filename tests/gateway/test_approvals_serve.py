@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -12,6 +13,8 @@ from tests.gateway.test_approvals import CARD
 from tests.gateway.test_serve import address, first_line
 from toolwire import SqliteStore
 from toolwire.protocol.approvals import ApprovalCard
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import TurnStats
 
 
 @pytest.fixture
@@ -72,6 +75,27 @@ def test_T62_a_gateway_sees_what_waits_in_its_own_project(stage: Stage, project:
     assert asked(url, f"/{CARD.id}").status_code == seen
     assert asked(url, f"/{CARD.id}", granted=True).status_code == seen
     assert len(kept(stage.folder / ".toolwire").answers) == (seen == 200)
+
+
+def test_questions_of_a_turn_that_has_ended_are_not_listed_as_open(stage: Stage) -> None:
+    async def end() -> None:
+        async with await SqliteStore.at(stage.folder / ".toolwire") as store:
+            turn = Turn(CARD.turn_id)
+            await store.begin(turn)
+            await store.end(replace(turn, ending=Ending(EndReason.DEADLINE, "")), TurnStats())
+
+    process = stage.start(
+        "serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN", ANN="a-long-token"
+    )
+    url = address(first_line(process))
+    keep(stage.folder / ".toolwire")
+    before = [one["id"] for one in asked(url).json()["data"]]
+    asyncio.run(end())
+
+    assert (before, asked(url).json()) == ([CARD.id], {"data": []})
+    assert [one["state"] for one in asked(url, "?state=all").json()["data"]] == ["expired"]
+    refused = asked(url, f"/{CARD.id}", granted=True)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "already_decided")
 
 
 def test_a_gateway_without_tokens_knows_nothing_of_approvals(stage: Stage) -> None:

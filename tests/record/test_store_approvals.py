@@ -63,7 +63,36 @@ async def test_T115_a_question_of_a_turn_that_has_ended_cannot_be_answered(store
     for word in (YES, NO):
         with pytest.raises(Fenced, match="turn 'turn-1' has ended"):
             await store.answer("ask-1", word)
-    assert (await store.approval("ask-1")).state is ApprovalState.OPEN
+
+
+async def test_a_question_of_a_turn_that_has_ended_is_not_open(store: Store) -> None:
+    turn, other = Turn("turn-1"), Turn("turn-2")
+    for each in (turn, other):
+        await store.begin(each)
+    await store.ask_people(CARD, ())
+    await store.ask_people(replace(CARD, id="ask-2", turn_id="turn-2"), ())
+    await store.ask_people(replace(CARD, id="ask-3", turn_id="turn-1", call_id="call-3"), ())
+    await store.answer("ask-3", YES)
+    await store.end(replace(turn, ending=Ending(EndReason.DEADLINE, "")), TurnStats())
+    await store.release(other)
+
+    assert [card.id for card in await store.approvals(only_open=True)] == ["ask-2"]
+    assert await store.approvals(turn_id="turn-1", only_open=True) == []
+    states = {card.id: card.state.value for card in await store.approvals()}
+    assert states == {"ask-1": "expired", "ask-2": "open", "ask-3": "granted"}
+    assert (await store.approval("ask-1")).state is ApprovalState.EXPIRED
+
+
+async def test_ended_turns_take_no_place_in_the_list_of_open_questions(store: Store) -> None:
+    await store.begin(Turn("turn-0"))
+    await store.ask_people(replace(CARD, turn_id="turn-0"), ())
+    for number in range(2, 5):
+        turn = Turn(f"turn-{number}")
+        await store.begin(turn)
+        await store.ask_people(replace(CARD, id=f"ask-{number}", turn_id=turn.id), ())
+        await store.end(replace(turn, ending=Ending(EndReason.DEADLINE, "")), TurnStats())
+
+    assert [card.id for card in await store.approvals(only_open=True, limit=1)] == ["ask-1"]
 
 
 async def test_a_quorum_counts_different_people_and_one_refusal_decides(store: Store) -> None:

@@ -283,10 +283,10 @@ class MemoryStore:
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
         card = await self.approval(approval_id)
+        if card.state is ApprovalState.EXPIRED and self._has_ended(card.turn_id):
+            raise refusals.ended_before_answer(card)
         if card.state is not ApprovalState.OPEN:
             raise refusals.decided(card)
-        if (kept := self._turns.get(card.turn_id)) is not None and kept.state == "ended":
-            raise refusals.ended_before_answer(card)
         after = card.answered(answer, self._clock())
         self._approvals.put(after)
         if after.state is not ApprovalState.OPEN:
@@ -298,12 +298,19 @@ class MemoryStore:
         card = self._approvals.get(approval_id)
         if card is None:
             raise refusals.no_approval(approval_id)
-        return card.at(self._asked.date(approval_id))
+        return self._as_of_now(card)
+
+    def _as_of_now(self, card: ApprovalCard) -> ApprovalCard:
+        """A question of a turn that has ended cannot be answered any more, however long it would have stayed open."""
+        return card.at(math.inf if self._has_ended(card.turn_id) else self._asked.date(card.id))
+
+    def _has_ended(self, turn_id: str) -> bool:
+        return (kept := self._turns.get(turn_id)) is not None and kept.state == "ended"
 
     async def approvals(
         self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
     ) -> list[ApprovalCard]:
-        newest = (card.at(self._asked.date(card.id)) for card in self._approvals.newest())
+        newest = map(self._as_of_now, self._approvals.newest())
         wanted = (card for card in newest if turn_id in (None, card.turn_id))
         return list(
             islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any
 
 import orjson
@@ -134,12 +135,15 @@ _SPENT = """
             AND project = ?6
     )
 """
-_APPROVAL = "SELECT body FROM approvals WHERE id = ?"
-_PENDING = "decided = 0 AND expires_at > ?3"
-_NEWEST_APPROVALS = "SELECT body FROM approvals ORDER BY seq DESC LIMIT ?2"
-_PENDING_APPROVALS = f"SELECT body FROM approvals INDEXED BY approvals_open WHERE {_PENDING} ORDER BY seq DESC LIMIT ?2"  # noqa: S608
-_APPROVALS_OF_TURN = "SELECT body FROM approvals WHERE turn_id = ?1 ORDER BY seq DESC LIMIT ?2"
-_PENDING_OF_TURN = f"SELECT body FROM approvals WHERE turn_id = ?1 AND {_PENDING} ORDER BY seq DESC LIMIT ?2"  # noqa: S608
+# A question of a turn that has ended cannot be answered any more, however long it would have stayed open.
+_OF_ENDED_TURN = "EXISTS (SELECT 1 FROM turns WHERE turns.id = approvals.turn_id AND turns.state = 'ended')"
+_QUESTION = f"SELECT body, {_OF_ENDED_TURN} FROM approvals"  # noqa: S608
+_PENDING = f"decided = 0 AND expires_at > ?3 AND NOT {_OF_ENDED_TURN}"
+_APPROVAL = f"{_QUESTION} WHERE id = ?"
+_NEWEST_APPROVALS = f"{_QUESTION} ORDER BY seq DESC LIMIT ?2"
+_PENDING_APPROVALS = f"{_QUESTION} INDEXED BY approvals_open WHERE {_PENDING} ORDER BY seq DESC LIMIT ?2"
+_APPROVALS_OF_TURN = f"{_QUESTION} WHERE turn_id = ?1 ORDER BY seq DESC LIMIT ?2"
+_PENDING_OF_TURN = f"{_QUESTION} WHERE turn_id = ?1 AND {_PENDING} ORDER BY seq DESC LIMIT ?2"
 _STANDING = """
     SELECT body FROM approvals INDEXED BY approvals_standing
     WHERE stands_until > 0 AND stands_until > ? ORDER BY seq DESC LIMIT ?
@@ -265,7 +269,7 @@ def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> App
     row = connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
     if row is None:
         raise refusals.no_approval(approval_id)
-    return read_approval(load(row[0])).at(at)
+    return _approval(*row).at(at)
 
 
 def approvals(
@@ -277,8 +281,13 @@ def approvals(
         wanted = _PENDING_OF_TURN if only_open else _APPROVALS_OF_TURN
     given = (_maybe(turn_id), max(limit, 0), asked.earliest())
     rows = connection.execute(wanted, given if only_open else given[:2])
-    cards = [card.at(asked.date(card.id)) for (body,) in rows for card in (read_approval(load(body)),)]
+    cards = [card.at(asked.date(card.id)) for row in rows for card in (_approval(*row),)]
     return [card for card in cards if not only_open or card.state is ApprovalState.OPEN]
+
+
+def _approval(body: str, turn_has_ended: int) -> ApprovalCard:
+    card = read_approval(load(body))
+    return card.at(inf) if turn_has_ended else card
 
 
 def standing(connection: sqlite3.Connection, limit: int, at: float) -> list[ApprovalCard]:
