@@ -17,11 +17,11 @@ from statistics import median
 
 from benchmarks.task import functions
 from toolwire.define.toolbox import Toolbox
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import UserMessage
 from toolwire.protocol.turns import Turn
 from toolwire.record.sqlite import SqliteStore
-from toolwire.runtime import Runtime
 
 IN_FLIGHT = 64
 CALLS_OF_A_TURN = 10

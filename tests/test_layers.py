@@ -13,20 +13,7 @@ SHAPES = {"define", "wire", "plan"}
 JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models"}
-HUB = {
-    "runtime",
-    "journey",
-    "provenance",
-    "people",
-    "approved_files",
-    "returning",
-    "allowance",
-    "agent",
-    "loop.run",
-    "settings",
-    "toolbox",
-    "testing",
-}
+HUB = {"hub", "agent", "settings", "toolbox", "testing"}
 
 MAY_IMPORT = {
     "protocol": {"protocol"},

@@ -58,7 +58,7 @@ _HOMES = {
     "Turn": "toolwire.protocol.turns",
     "Record": "toolwire.protocol.records",
     "Approval": "toolwire.protocol.approvals",
-    "Runtime": "toolwire.runtime",
+    "Runtime": "toolwire.hub.runtime",
     "MemoryStore": "toolwire.record.memory",
     "SqliteStore": "toolwire.record.sqlite",
     "open_model": "toolwire.models.registry",
@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from toolwire.define.toolbox import Toolbox as Toolbox
     from toolwire.errors import ToolFailure as ToolFailure
     from toolwire.errors import ToolwireError as ToolwireError
+    from toolwire.hub.runtime import Runtime as Runtime
     from toolwire.models.registry import open_model as open_model
     from toolwire.protocol.approvals import Approval as Approval
     from toolwire.protocol.calls import Image as Image
@@ -136,7 +137,6 @@ if TYPE_CHECKING:
     from toolwire.protocol.turns import Turn as Turn
     from toolwire.record.memory import MemoryStore as MemoryStore
     from toolwire.record.sqlite import SqliteStore as SqliteStore
-    from toolwire.runtime import Runtime as Runtime
     from toolwire.wire.reply import StreamParser as StreamParser
     from toolwire.wire.reply import parse_reply as parse_reply
 

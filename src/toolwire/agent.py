@@ -5,14 +5,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, cast
 
-from toolwire.allowance import Allowance, lends
 from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
 from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError
 from toolwire.execute.contract import Executor
-from toolwire.journey import Emit
+from toolwire.hub.allowance import Allowance, lends
+from toolwire.hub.approvals import QUESTIONS, Approve, Tell
+from toolwire.hub.journey import Emit
+from toolwire.hub.runtime import APPROVAL_S, Runtime
+from toolwire.hub.turn_loop import Intervene, Runner, fold
 from toolwire.loop.compaction import (
     QUESTION,
     outgrown,
@@ -21,10 +24,8 @@ from toolwire.loop.compaction import (
     summary_requests,
     told,
 )
-from toolwire.loop.run import Intervene, Runner, fold
 from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
-from toolwire.people import QUESTIONS, Approve, Tell
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.budgets import Budget
@@ -39,7 +40,6 @@ from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
-from toolwire.runtime import APPROVAL_S, Runtime
 
 T = TypeVar("T")
 News = Callable[[Toolbox], Toolbox | None]

@@ -9,8 +9,8 @@ from tests.cli.conftest import Inside
 from tests.toolbox.git_places import started
 from toolwire import Grant, SqliteStore, Tier, Toolbox, ToolCall
 from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.turns import Turn
-from toolwire.runtime import Runtime
 from toolwire.toolbox.git import git
 from toolwire.toolbox.shell import bash_tool
 

@@ -16,12 +16,12 @@ from tests.deliver.escapes import PAYLOADS
 from toolwire import Agent, MemoryStore, SqliteStore, Toolbox, tool
 from toolwire.deliver.old_form import old_form
 from toolwire.deliver.visible import visible
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ErrorText, Image, Resource, Text, ToolCall, ToolOutput, ToolResult
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
 from toolwire.record.contract import Store
-from toolwire.runtime import Runtime
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox import from_store, more_tool
 

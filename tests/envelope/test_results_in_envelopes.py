@@ -10,10 +10,10 @@ from toolwire import Grant, MemoryStore, Tier, Toolbox, tool
 from toolwire.deliver.envelope import Envelope, read
 from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
-from toolwire.runtime import Runtime
 from toolwire.toolbox import from_store, more_tool, read_only
 from toolwire.toolbox.shell import bash_tool
 

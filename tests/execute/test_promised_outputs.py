@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from toolwire import Agent, MemoryStore, Toolbox, tool
 from toolwire.deliver.secrets import Secret, Secrets
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import Text, ToolCall, ToolOutput, ToolResult
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
-from toolwire.runtime import Runtime
 from toolwire.testing import ScriptedModel, call
 
 

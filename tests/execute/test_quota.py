@@ -13,10 +13,10 @@ from toolwire import Grant, MemoryStore, Tier, Toolbox, ToolCall
 from toolwire.execute.quota import QuotaExec, QuotaFiles, ShareExec, share_of
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.used_bytes import used_bytes
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.operations import Command, Listener, Ran, shell
 from toolwire.protocol.turns import Turn
-from toolwire.runtime import Runtime
 from toolwire.toolbox import LocalFiles, edit_tool, write_tool
 
 __all__ = ["inside"]

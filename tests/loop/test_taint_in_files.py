@@ -9,8 +9,8 @@ import pytest
 
 from toolwire import Agent, Effect, Grant, MemoryStore, SqliteStore, Tier, Toolbox, tool
 from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.hub.provenance import MOST_IN_FOLDER, MOST_MARKS
 from toolwire.protocol.policy import Autonomy
-from toolwire.provenance import MOST_IN_FOLDER, MOST_MARKS
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox.git import git

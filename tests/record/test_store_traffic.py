@@ -17,13 +17,13 @@ from toolwire.execute.egress.outward import way_out
 from toolwire.execute.egress.traffic import MOST_HOSTS
 from toolwire.execute.egress.web import Web
 from toolwire.execute.sandbox.engines import local_sandbox
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.events import CallProgress, Event
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
-from toolwire.runtime import Runtime
 from toolwire.toolbox.job_tools import job_tools
 from toolwire.toolbox.jobs import Jobs
 from toolwire.toolbox.shell import bash_tool

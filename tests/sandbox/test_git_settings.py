@@ -9,11 +9,11 @@ from tests.sandbox.conftest import git
 from tests.sandbox.git_place import ORDINARY, place_for
 from toolwire.define.toolbox import Toolbox
 from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.memory import MemoryStore
-from toolwire.runtime import Runtime
 from toolwire.toolbox.shell import bash_tool
 
 

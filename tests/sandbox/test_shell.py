@@ -17,6 +17,7 @@ from toolwire.execute.egress.caps import Audit
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.events import CallProgress, Event
 from toolwire.protocol.operations import Command, Listener, Ran
@@ -24,7 +25,6 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.memory import MemoryStore
-from toolwire.runtime import Runtime
 from toolwire.toolbox.job_tools import job_tools
 from toolwire.toolbox.jobs import Job, Jobs
 from toolwire.toolbox.shell import bash_tool

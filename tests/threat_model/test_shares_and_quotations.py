@@ -19,12 +19,12 @@ from toolwire.execute.threads import Threads
 from toolwire.gateway.faults import Refused
 from toolwire.gateway.guard import check_token
 from toolwire.gateway.settings import Access
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.operations import Command, Listener, Ran
 from toolwire.protocol.turns import Turn
-from toolwire.runtime import Runtime
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox.jobs import Jobs
 

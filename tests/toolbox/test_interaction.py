@@ -13,12 +13,12 @@ from PIL import Image as Pillow
 from toolwire import Agent, MemoryStore, Toolbox
 from toolwire.define.conformance import report
 from toolwire.errors import DefinitionError, ToolFailure
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import Image, ToolCall, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Grant, Tier, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.runtime import Runtime
 from toolwire.testing import MemoryFiles, ScriptedModel
 from toolwire.testing import call as model_calls
 from toolwire.toolbox import (

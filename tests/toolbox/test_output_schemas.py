@@ -8,10 +8,10 @@ import pytest
 
 from toolwire import MemoryStore, Toolbox
 from toolwire.define.schemas import compile_schema
+from toolwire.hub.runtime import Runtime
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.tools import Grant, Tier, Tool
 from toolwire.protocol.turns import Turn
-from toolwire.runtime import Runtime
 from toolwire.toolbox import coding, from_store, grep_text_tool, other_names, standard
 
 PIXEL = base64.b64decode(

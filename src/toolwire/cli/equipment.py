@@ -12,7 +12,7 @@ from toolwire.cli.opening import Asked, Place, choice_for, model_of, toolbox_of,
 from toolwire.cli.person import Person
 from toolwire.define.toolbox import Toolbox
 from toolwire.execute.inprocess import InProcessExecutor
-from toolwire.people import Tell
+from toolwire.hub.approvals import Tell
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass

@@ -6,7 +6,7 @@ from typing import Any
 from toolwire.cli.plain import call_object, plain, reply_object, result_object
 from toolwire.cli.screen import Screen, write_json
 from toolwire.cli.text import arguments_line, duration, on_one_line, one_line
-from toolwire.journey import Emit
+from toolwire.hub.journey import Emit
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
 from toolwire.protocol.events import (

@@ -7,15 +7,16 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Protocol
 
-from toolwire.approved_files import ApprovedFiles, bind_files
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
 from toolwire.execute.contract import Executor, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy, Resources
+from toolwire.hub.approvals import Approve, People, Tell
+from toolwire.hub.approved_files import ApprovedFiles, bind_files
+from toolwire.hub.results import is_plain, returned, scrubbed
 from toolwire.loop.limits import time_left_s
-from toolwire.people import Approve, People, Tell
 from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import strangers
@@ -30,7 +31,6 @@ from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass, making, quick
 from toolwire.record.contract import Store
-from toolwire.returning import is_plain, returned, scrubbed
 
 Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05

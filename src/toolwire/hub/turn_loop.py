@@ -6,12 +6,13 @@ from contextlib import suppress
 from operator import attrgetter
 from time import perf_counter
 
-from toolwire.allowance import Allowance
 from toolwire.define.canonical import digest
 from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import StoreError
-from toolwire.journey import Accepted, Batch, Emit
+from toolwire.hub.allowance import Allowance
+from toolwire.hub.journey import Accepted, Batch, Emit
+from toolwire.hub.runtime import Runtime
 from toolwire.loop.compaction import told
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
@@ -38,7 +39,6 @@ from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, dataclass, making
 from toolwire.record.contract import KeptTurn, TurnStats
-from toolwire.runtime import Runtime
 from toolwire.wire.format_tally import FormatTally, merged, tally
 
 _request = making(Request)

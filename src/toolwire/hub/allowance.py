@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from toolwire.deliver.endings import refused
 from toolwire.errors import BudgetSpent
-from toolwire.journey import Accepted
+from toolwire.hub.journey import Accepted
 from toolwire.loop.limits import amount, day_sentence, used_up, within_budget
 from toolwire.loop.step import last_words
 from toolwire.protocol.budgets import Budget, Spending

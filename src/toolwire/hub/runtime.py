@@ -24,8 +24,9 @@ from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Resources
-from toolwire.journey import Accepted, Batch, Emit, Journey
-from toolwire.people import QUESTIONS, Approve, Tell
+from toolwire.hub.approvals import QUESTIONS, Approve, Tell
+from toolwire.hub.journey import Accepted, Batch, Emit, Journey
+from toolwire.hub.provenance import follow_renames, mark_writes, tell_marked_reads
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.context import Context
@@ -36,7 +37,6 @@ from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
-from toolwire.provenance import follow_renames, mark_writes, tell_marked_reads
 from toolwire.record.contract import Reservation, Store
 
 APPROVAL_S = 86_400.0
