@@ -13,7 +13,7 @@ from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance, lends
 from toolwire.hub.approvals import QUESTIONS, Approve, Tell
-from toolwire.hub.journey import Emit
+from toolwire.hub.event_hub import EventHub
 from toolwire.hub.runtime import APPROVAL_S, Runtime
 from toolwire.hub.turn_loop import Intervene, Runner, fold
 from toolwire.loop.compaction import (
@@ -32,7 +32,7 @@ from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
-from toolwire.protocol.events import Event
+from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
@@ -93,6 +93,7 @@ class Agent:
         approval_s: float = APPROVAL_S,
         questions: int = QUESTIONS,
         secrets: Secrets = NO_SECRETS,
+        events: EventHub | None = None,
         budget: Budget | None = None,
         accounts: Sequence[str] = (),
         intervene: Intervene | None = None,
@@ -116,7 +117,7 @@ class Agent:
         self.store = of_project(_required_store(store), project)
         self.runtime = Runtime(
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
-            approval_s=approval_s, questions=questions, secrets=secrets,
+            approval_s=approval_s, questions=questions, secrets=secrets, events=events,
         )  # fmt: skip
         self._lends = lends(self.toolbox)
         self.system = system
@@ -141,6 +142,11 @@ class Agent:
     @project.setter
     def project(self, project: str) -> None:
         self.store = self.runtime.store = of_project(self.store, project)
+
+    @property
+    def events(self) -> EventHub:
+        """Where watchers of all turns of this agent attach, and of all agents that were given the same one."""
+        return self.runtime.events
 
     def change_tools(self, toolbox: Toolbox) -> None:
         """Offer other tools from the next step on. A call to a tool that is gone is refused."""
@@ -236,8 +242,11 @@ class Agent:
         self, turn: Turn, call: ToolCall, on_event: Emit | None, reserve: Reservation | None = None
     ) -> ToolResult:
         """The result of the one call of a turn, which ends with it."""
+        emit, began = self.runtime.events.emitter(turn, on_event), self.runtime.monotonic()
+        if emit:
+            emit(TurnStarted(turn.id, turn.question, turn.model, (call.name,), resumed=turn.epoch > 1))
         try:
-            result = await self.runtime.execute(call, turn, on_event, reserve)
+            result = await self.runtime.execute(call, turn, emit, reserve)
         except asyncio.CancelledError:
             given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
@@ -248,6 +257,8 @@ class Agent:
             calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
         )
         await self.store.end(done, stats)
+        if emit and done.ending is not None:
+            emit(TurnEnded(turn.id, done.ending, (self.runtime.monotonic() - began) * 1000))
         return result
 
     def _allowance(self, turn: Turn) -> Allowance | None:
@@ -282,11 +293,13 @@ class Agent:
             used = fold(kept, self.runtime).used()
             await allowance.require(changed(used, calls=kept.calls, wall_s=kept.ran_s))
 
-    def _runner(self, emit: Emit | None, turn: Turn) -> Runner:
+    def _runner(self, own: Emit | None, turn: Turn) -> Runner:
+        events = self.runtime.events
         return Runner(
             self.runtime,
             self.model,
-            emit=emit,
+            emit=events.emitter(turn, own),
+            streams=own is not None or events.wants_deltas,
             intervene=self._intervene,
             allowance=self._allowance(turn),
             max_tokens=self._max_tokens,

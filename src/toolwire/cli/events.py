@@ -6,37 +6,23 @@ from typing import Any
 from toolwire.cli.plain import call_object, plain, reply_object, result_object
 from toolwire.cli.screen import Screen, write_json
 from toolwire.cli.text import arguments_line, duration, on_one_line, one_line
-from toolwire.hub.journey import Emit
-from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
     CallProgress,
     CallStarted,
+    Emit,
     Event,
     ModelAsked,
     ModelReplied,
     Noted,
     TurnEnded,
     TurnStarted,
+    TurnWaiting,
 )
-
-_NAMES: dict[type, str] = {
-    TurnStarted: "turn_started",
-    ModelAsked: "model_asked",
-    TextDelta: "text",
-    ReasoningDelta: "reasoning",
-    CallDelta: "call_written",
-    Waiting: "model_waited_for",
-    ModelReplied: "model_replied",
-    ApprovalAsked: "approval_asked",
-    CallStarted: "call_started",
-    CallProgress: "call_progress",
-    CallFinished: "call_finished",
-    Noted: "noted",
-    TurnEnded: "turn_ended",
-}
+from toolwire.wire.event_json import name_of
+from toolwire.wire.stored import write_wait
 
 
 class Relay:
@@ -64,10 +50,10 @@ class Trace:
     def __call__(self, event: Event) -> None:
         at_ms = (perf_counter() - self._began) * 1000
         if self._as_json:
-            write_json({"event": _NAMES[type(event)], "at_ms": round(at_ms, 3), **event_object(event)}, err=True)
+            write_json({"event": name_of(event), "at_ms": round(at_ms, 3), **event_object(event)}, err=True)
         else:
             line = on_one_line(event_line(event))
-            self._screen.tell(f"{at_ms:9.1f} ms  {_NAMES[type(event)]:<14} {line}", "dim")
+            self._screen.tell(f"{at_ms:9.1f} ms  {name_of(event):<14} {line}", "dim")
 
 
 def event_object(event: Event) -> dict[str, Any]:
@@ -75,8 +61,11 @@ def event_object(event: Event) -> dict[str, Any]:
     match event:
         case ModelReplied(iteration, reply, elapsed_ms):
             return {"iteration": iteration, "reply": reply_object(reply), "elapsed_ms": elapsed_ms}
-        case ApprovalAsked(request):
-            return {"request": request_object(request)}
+        case ApprovalAsked(_, tool, arguments, reason, digest):
+            request = {"tool": tool, "arguments": plain(arguments), "reason": reason, "digest": digest}
+            return {"request": request}
+        case TurnWaiting(turn_id, waits):
+            return {"turn_id": turn_id, "waits": [write_wait(wait) for wait in waits]}
         case CallStarted(call):
             return {"call": call_object(call)}
         case CallFinished(call, result, replayed):
@@ -84,13 +73,6 @@ def event_object(event: Event) -> dict[str, Any]:
         case _:
             body: dict[str, Any] = plain(event)
             return body
-
-
-def request_object(request: NeedsApproval) -> dict[str, Any]:
-    """What a person is asked to agree to."""
-    allowed = request.allowed
-    arguments = plain(allowed.arguments)
-    return {"tool": allowed.tool.name, "arguments": arguments, "reason": request.reason, "digest": request.digest}
 
 
 def event_line(event: Event, most: int = 160) -> str:
@@ -105,8 +87,8 @@ def event_line(event: Event, most: int = 160) -> str:
             return f"step {iteration} after {duration(elapsed_ms)}: {said}"
         case Waiting(wait_s, reason):
             return one_line(f"{duration(wait_s * 1000)}: {reason}", most)
-        case ApprovalAsked(request):
-            return one_line(request.reason, most)
+        case ApprovalAsked(reason=reason):
+            return one_line(reason, most)
         case CallStarted(call):
             return f"{call.name}({arguments_line(call.arguments, 100)}) {call.id}"
         case CallProgress(call_id, message, fraction):
@@ -117,5 +99,7 @@ def event_line(event: Event, most: int = 160) -> str:
             return one_line(text, most)
         case CallDelta(position, name, arguments):
             return one_line(f"#{position} {name} {arguments}", most)
+        case TurnWaiting(turn_id, waits):
+            return one_line(f"{turn_id} waits for {' or '.join(map(str, waits))}", most)
         case TurnEnded(turn_id, ending, elapsed_ms):
             return f"{turn_id} {ending.reason.value} after {duration(elapsed_ms)}"

@@ -148,7 +148,12 @@ class People:
         if office.approve is None:
             return ()
         if self._emit:
-            self._emit(ApprovalAsked(request))
+            allowed = request.allowed
+            self._emit(
+                ApprovalAsked(
+                    asked.call_id, allowed.tool.name, allowed.arguments, request.reason, request.digest, request.quorum
+                )
+            )
         self._waits.ask(office.monotonic())
         try:
             return (await office.approve(request),)

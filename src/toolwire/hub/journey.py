@@ -21,7 +21,7 @@ from toolwire.plan.resources import Claim, claims
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import strangers
 from toolwire.protocol.context import Context, Trial, not_noted
-from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Event
+from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED
 from toolwire.protocol.provenance import UntrustedMark
@@ -32,7 +32,6 @@ from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass, making, quick
 from toolwire.record.contract import Store
 
-Emit = Callable[[Event], None]
 _NOTICEABLE_MS = 0.05
 _MOST_NAMED = 5
 _ASKER, _BEFORE = "agent:asking", "tool:before"

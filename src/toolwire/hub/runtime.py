@@ -25,11 +25,13 @@ from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Resources
 from toolwire.hub.approvals import QUESTIONS, Approve, Tell
-from toolwire.hub.journey import Accepted, Batch, Emit, Journey
+from toolwire.hub.event_hub import EventHub
+from toolwire.hub.journey import Accepted, Batch, Journey
 from toolwire.hub.provenance import follow_renames, mark_writes, tell_marked_reads
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.context import Context
+from toolwire.protocol.events import Emit
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
@@ -53,7 +55,8 @@ class Runtime:
     """Takes calls through their journey. Shared by all turns of a process.
 
     Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
-    none takes all threads and boxes from another. `clock` gives dates; what lasts is measured by `monotonic`.
+    none takes all threads and boxes from another. Watchers of `events` see what happens in all turns. `clock` gives
+    dates; what lasts is measured by `monotonic`.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Runtime:
         questions: int = QUESTIONS,
         in_flight: int = IN_FLIGHT,
         secrets: Secrets = NO_SECRETS,
+        events: EventHub | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: str(uuid7()),
@@ -84,6 +88,7 @@ class Runtime:
         self.questions = questions
         self.in_flight = in_flight
         self.secrets = secrets
+        self.events = events or EventHub(clock)
         self.clock = clock
         self.monotonic = monotonic
         self.new_id = new_id
@@ -116,6 +121,7 @@ class Runtime:
             if not running.cancelled():
                 return running.result()
         answer = self._running[key] = asyncio.get_running_loop().create_future()
+        emit = self.events.emitter(turn, emit)
         try:
             result = await self._execute(call, turn, emit, reserve)
             answer.set_result(result)

@@ -11,7 +11,7 @@ from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import StoreError
 from toolwire.hub.allowance import Allowance
-from toolwire.hub.journey import Accepted, Batch, Emit
+from toolwire.hub.journey import Accepted, Batch
 from toolwire.hub.runtime import Runtime
 from toolwire.loop.compaction import told
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
@@ -34,7 +34,7 @@ from toolwire.loop.step import (
 from toolwire.models.waits import waits_end_in, waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
-from toolwire.protocol.events import ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
+from toolwire.protocol.events import Emit, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, dataclass, making
@@ -97,7 +97,7 @@ class _DeadlineOver(Exception):
 
 
 class Runner:
-    """Turns the wheel for one turn."""
+    """Turns the wheel for one turn. Where it `streams`, the model's replies are told letter by letter, too."""
 
     def __init__(
         self,
@@ -105,6 +105,7 @@ class Runner:
         model: ChatModel,
         *,
         emit: Emit | None = None,
+        streams: bool = True,
         intervene: Intervene | None = None,
         allowance: Allowance | None = None,
         max_tokens: int | None = None,
@@ -113,6 +114,7 @@ class Runner:
         self._runtime = runtime
         self._model = model
         self._emit = emit
+        self._deltas = emit if streams else None
         self._intervene = intervene
         self._allowance = allowance
         self._max_tokens = max_tokens
@@ -206,7 +208,7 @@ class Runner:
         )
         began = perf_counter()
         try:
-            answer = self._model.ask(request, self._emit)
+            answer = self._model.ask(request, self._deltas)
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
         except _DeadlineOver:
             return stopped(turn, Ending(EndReason.DEADLINE, last_words(turn) or WITHOUT_ANSWER[EndReason.DEADLINE]))

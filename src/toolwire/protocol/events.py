@@ -1,9 +1,17 @@
-"""What a watcher of a turn is told, as it happens."""
+"""What a watcher of a turn is told, as it happens: values that can be kept, sent and read again.
 
-from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
+`EventEnvelope` says of each event which turn it belongs to and where it stands in it; `wire/event_json.py` writes it as
+JSON. An event holds nothing that only this process can use.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta, Waiting
 from toolwire.protocol.turns import Ending, EndReason
-from toolwire.protocol.values import dataclass
+from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.waits import Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,14 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    request: NeedsApproval
+    """People are asked about a call, with the arguments with which it would run. `digest` binds their answer to it."""
+
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+    digest: str
+    quorum: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,14 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnWaiting:
+    """The turn stops here until something that it waits for has come; then any process can go on with it."""
+
+    turn_id: str
+    waits: tuple[Wait, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     turn_id: str
     ending: Ending
@@ -84,5 +107,30 @@ Event = (
     | CallProgress
     | CallFinished
     | Noted
+    | TurnWaiting
     | TurnEnded
 )
+
+Emit = Callable[[Event], None]
+"""Is told each event of a turn. It runs in the turn's way and must not wait."""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class EventEnvelope:
+    """An event with its place: `seq` counts from 1 each time a process takes the turn up, which is its `epoch`.
+
+    `(epoch, seq)` ascends over the whole life of a turn, whichever processes run it.
+    """
+
+    project: str
+    turn_id: str
+    epoch: int
+    seq: int
+    at: float
+    event: Event
+
+    @property
+    def id(self) -> str:
+        """Its place as text, unique within the turn."""
+        return f"{self.epoch}.{self.seq}"
