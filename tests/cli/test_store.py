@@ -75,9 +75,9 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(inside: Inside, home: 
 
 
 def test_old_turns_go_with_their_calls_and_sums_stay(inside: Inside, home: Path, tmp_path: Path) -> None:
-    settings(tmp_path, "turns_days = 30")
     grow_old(home)
     inside("call", "echo", "message=new")
+    settings(tmp_path, "turns_days = 30")
     before = inside("metrics", "--json").json
 
     said = inside("store", "prune", "--json").json
@@ -123,11 +123,11 @@ def test_open_turns_and_pending_approvals_are_never_pruned(inside: Inside, tmp_p
 
 
 def test_a_pruned_audit_log_proves_the_rest_and_a_signed_cut(inside: Inside, home: Path, tmp_path: Path) -> None:
-    settings(tmp_path, "audit_mb = 0.0007")
     inside("audit", "checkpoint", "--to", "early.jsonl")
     for number in range(3):
         inside("call", "echo", f"message={number}")
     inside("audit", "checkpoint", "--to", "late.jsonl")
+    settings(tmp_path, "audit_mb = 0.0007")
     head = inside("audit", "verify", "--json").json["head"]
 
     said = inside("store", "prune", "--json").json
@@ -236,3 +236,28 @@ def test_a_backup_overwrites_nothing(inside: Inside, home: Path, tmp_path: Path)
 @pytest.mark.parametrize("words", [("prune",), ("vacuum",), ("backup", "copy")])
 def test_without_a_store_that_is_said(inside: Inside, words: tuple[str, ...]) -> None:
     assert inside("store", *words).code == Exit.NOT_FOUND
+
+
+def test_ordinary_commands_prune_by_themselves(inside: Inside, home: Path, tmp_path: Path) -> None:
+    grow_old(home)
+    settings(tmp_path, "turns_days = 30")
+    before = ids(home)
+
+    for _ in range(30):  # a command that ends too early leaves it to a later one
+        assert inside("call", "echo", "message=new").code == Exit.DONE
+        if time.time() - (home / "pruned").stat().st_mtime < DAY_S / 2:
+            break
+        (home / "pruned").unlink()
+
+    assert not set(before) & set(ids(home))
+    assert inside("audit", "verify").code == Exit.DONE
+
+
+def test_commands_that_only_look_prune_nothing(inside: Inside, home: Path, tmp_path: Path) -> None:
+    grow_old(home)
+    settings(tmp_path, "turns_days = 30")
+
+    assert inside("status").code == inside("logs").code == Exit.DONE
+
+    assert len(ids(home)) == 3
+    assert not (home / "pruned").exists()

@@ -1,9 +1,12 @@
 """What a store lets go of, and what it never does."""
 
 import os
+import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from toolwire.record.contract import TurnStats
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
+from toolwire.record.upkeep import MARKER, pruned_in_background
 from toolwire.testing import FrozenClock
 
 START = 1_700_000_000.0
@@ -89,15 +93,24 @@ async def test_what_is_open_or_pending_stays_with_its_audit_rows(store: SqliteSt
     asked = ApprovalCard("ask", "open", call.id, "send", {}, "digest", expires_at=START + 90 * DAY_S)
     await store.ask_people(asked, [])
     await store.release(turn)
-    await talk(store, "asked")
-    await store.ask_people(replace(asked, id="ask-2", turn_id="asked"), [])
     clock.advance(30 * DAY_S)
 
     pruned = await store.prune(A_WEEK)
 
     assert (pruned.turns, pruned.audit_rows) == (0, 0)
     assert (await store.resume("open")).opening.id == "open"
-    assert len(await store.approvals(only_open=True)) == 2
+    assert len(await store.approvals(only_open=True)) == 1
+
+
+async def test_a_question_that_its_turn_has_left_unanswered_goes_with_it(
+    store: SqliteStore, clock: FrozenClock
+) -> None:
+    await talk(store, "asked")
+    await store.ask_people(ApprovalCard("ask", "asked", "c", "send", {}, "d", expires_at=START + 90 * DAY_S), [])
+    clock.advance(30 * DAY_S)
+
+    assert (await store.prune(A_WEEK)).turns == 1
+    assert await store.approvals() == []
 
 
 async def test_an_approval_of_a_pattern_outlives_its_turn(store: SqliteStore, clock: FrozenClock) -> None:
@@ -169,3 +182,62 @@ async def test_other_processes_write_while_a_store_is_pruned(tmp_path: Path, clo
 
     assert heard == ["5 of 5 turns", "5 of 5 audit rows"]
     assert (chain.broken_at, chain.dropped) == (None, 5)
+
+
+def store_at(home: Path, clock: FrozenClock) -> Callable[[], Awaitable[SqliteStore]]:
+    return partial(SqliteStore.at, home, clock=clock)
+
+
+async def never_opened() -> SqliteStore:
+    raise AssertionError("opened")
+
+
+async def test_a_store_with_limits_is_pruned_while_it_is_used_once_a_day(tmp_path: Path, clock: FrozenClock) -> None:
+    home = tmp_path / "home"
+    async with await SqliteStore.at(home, clock=clock) as store:
+        for number in range(45):  # more than are dropped at once
+            await talk(store, f"old-{number}")
+        clock.advance(8 * DAY_S)
+        await talk(store, "new")
+
+        async with pruned_in_background(store_at(home, clock), home, A_WEEK, clock=clock) as done:
+            await done.wait()
+
+        assert [turn.id for turn in await store.turns()] == ["new"]
+        assert [row.event for row in await store.audit_log(limit=1)] == ["pruned"]
+        chain = await store.audit_chain()
+        assert (chain.broken_at, chain.dropped, chain.cut_is_signed) == (None, 45, True)
+
+        clock.advance(DAY_S / 2)
+        async with pruned_in_background(never_opened, home, A_WEEK, clock=clock) as done:
+            await done.wait()
+        clock.advance(7 * DAY_S)
+        async with pruned_in_background(store_at(home, clock), home, A_WEEK, clock=clock) as done:
+            await done.wait()
+        assert await store.turns() == []
+
+
+async def test_without_limits_nothing_is_opened_in_the_background(tmp_path: Path, clock: FrozenClock) -> None:
+    async with pruned_in_background(never_opened, tmp_path, Retention(logs=Keep(days=7)), clock=clock) as done:
+        await done.wait()
+    assert not (tmp_path / MARKER).exists()
+
+
+async def test_a_log_that_is_not_whole_is_not_pruned_in_the_background_and_that_is_logged(
+    tmp_path: Path, clock: FrozenClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = tmp_path / "home"
+    async with await SqliteStore.at(home, clock=clock) as store:
+        for number in range(3):
+            await talk(store, f"old-{number}")
+    with closing(sqlite3.connect(home / "store.db")) as behind_its_back:
+        behind_its_back.execute("DROP TRIGGER audit_is_never_changed")
+        behind_its_back.execute("UPDATE audit SET agent = 'another' WHERE seq = 2")
+        behind_its_back.commit()
+    clock.advance(8 * DAY_S)
+    async with pruned_in_background(store_at(home, clock), home, A_WEEK, clock=clock) as done:
+        await done.wait()
+
+    assert "row 2 of the audit log" in caplog.text
+    async with await SqliteStore.at(home, clock=clock) as store:
+        assert len(await store.audit_log()) == 3

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,9 @@ from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import DEFAULT, ProjectStore, of_project
+from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
+from toolwire.record.upkeep import pruned_in_background
 from toolwire.settings import (
     Layer,
     ModelChoice,
@@ -44,6 +47,7 @@ from toolwire.settings import (
     trust,
     user_folder,
 )
+from toolwire.settings.schema import RetentionSettings
 from toolwire.toolbox import standard
 from toolwire.toolbox.built_in import BUILT_IN, PERMISSIONS
 from toolwire.toolbox.outfits import Workplace, reads_skills, tools_of
@@ -259,8 +263,8 @@ def _search_of(place: Place) -> Any:
 
 
 @asynccontextmanager
-async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[ProjectStore]:
-    """The project's view of the store of the settings, closed at the end.
+async def store_of(place: Place, *, only_reads: bool = False, prunes: bool = True) -> AsyncIterator[ProjectStore]:
+    """The project's view of the store of the settings, closed at the end. What it no longer keeps goes meanwhile.
 
     State that another maker left is opened only to be read.
     """
@@ -269,12 +273,33 @@ async def store_of(place: Place, *, only_reads: bool = False) -> AsyncIterator[P
     if not place.settings.store.lasts:
         yield of_project(MemoryStore(), place.project)
         return
-    far = place.settings.store.kind == "libsql"
-    store = await (_far_store(place) if far else SqliteStore.at(place.home, lease_s=place.settings.store.lease_s))
+    store = await _open_store(place)
+    retention = Retention() if only_reads or not prunes else retention_of(place.settings.retention)
     try:
-        yield of_project(store, place.project)
+        async with pruned_in_background(partial(_open_store, place), place.home, retention):
+            yield of_project(store, place.project)
     finally:
         await store.close_store()
+
+
+async def _open_store(place: Place) -> SqliteStore:
+    if place.settings.store.kind == "libsql":
+        return await _far_store(place)
+    return await SqliteStore.at(place.home, lease_s=place.settings.store.lease_s)
+
+
+def retention_of(chosen: RetentionSettings) -> Retention:
+    """What the settings say about how long the record is kept."""
+    return Retention(
+        turns=_keep(chosen.turns_days, chosen.turns_mb),
+        audit=_keep(chosen.audit_days, chosen.audit_mb),
+        bodies=_keep(chosen.bodies_days, chosen.bodies_mb),
+        logs=_keep(chosen.logs_days, chosen.logs_mb),
+    )
+
+
+def _keep(days: float | None, megabytes: float | None) -> Keep:
+    return Keep(days, None if megabytes is None else int(megabytes * 1_000_000))
 
 
 async def require_own_state(place: Place) -> None:

@@ -12,16 +12,15 @@ from toolwire.agent import run_sync
 from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
-from toolwire.cli.opening import Place, here, store_of
+from toolwire.cli.opening import Place, here, retention_of, store_of
 from toolwire.cli.options import AsJson, Home, NoColor
 from toolwire.cli.own_record import own
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
 from toolwire.errors import NotKept, SettingsError
 from toolwire.record.projects import ProjectStore
-from toolwire.record.retention import Keep, Pruned, Retention
+from toolwire.record.retention import Pruned, Retention
 from toolwire.record.sqlite import SqliteStore
-from toolwire.settings.schema import RetentionSettings
 
 _MB = 1_000_000
 store = typer.Typer(**LOOK, cls=Group, help="Prune, shrink or copy the record.")
@@ -37,7 +36,7 @@ def prune(
     """Remove what the settings under [retention] no longer keep. Nothing goes that is still open or pending."""
     place = _place(home)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    retention = _retention(place.settings.retention)
+    retention = retention_of(place.settings.retention)
     pruned = run_sync(_prune(place, screen, retention, dry_run=dry_run))
     if as_json:
         screen.json({"dry_run": dry_run, **pruned.counts()})
@@ -79,12 +78,12 @@ def backup(
 
 
 async def _prune(place: Place, screen: Screen, retention: Retention, *, dry_run: bool) -> Pruned:
-    async with store_of(place) as opened:
+    async with store_of(place, prunes=False) as opened:
         return await _whole(opened).prune(retention, dry_run=dry_run, tell=_progress(screen))
 
 
 async def _vacuum(place: Place) -> None:
-    async with store_of(place) as opened:
+    async with store_of(place, prunes=False) as opened:
         await _whole(opened).vacuum()
 
 
@@ -103,19 +102,6 @@ def _progress(screen: Screen) -> Callable[[str], None]:
     """Says how far a long work has come, where a person watches."""
     shown = sys.stderr.isatty()
     return lambda sentence: screen.tell(sentence, "dim") if shown else None
-
-
-def _retention(chosen: RetentionSettings) -> Retention:
-    return Retention(
-        turns=_keep(chosen.turns_days, chosen.turns_mb),
-        audit=_keep(chosen.audit_days, chosen.audit_mb),
-        bodies=_keep(chosen.bodies_days, chosen.bodies_mb),
-        logs=_keep(chosen.logs_days, chosen.logs_mb),
-    )
-
-
-def _keep(days: float | None, megabytes: float | None) -> Keep:
-    return Keep(days, None if megabytes is None else int(megabytes * _MB))
 
 
 def _place(home: str | None) -> Place:

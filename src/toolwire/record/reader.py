@@ -35,6 +35,11 @@ class Reader:
             raise StoreUnavailable(f"{self._path} was closed; open the store again") from None
         return await asked
 
+    def interrupt(self) -> None:
+        """Let the question that is being answered fail. Over HTTP it goes on until it is answered."""
+        if isinstance(self._connection, sqlite3.Connection):
+            self._connection.interrupt()
+
     def close(self) -> None:
         """Finish what was asked, then stop. Blocks; harmless when called twice."""
         self._thread.shutdown()

@@ -19,7 +19,7 @@ from toolwire.record.chain import BEGINNING, AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
 from toolwire.record.ownership import is_signed
 from toolwire.record.page import LOOP_SUMS
-from toolwire.record.retention import CUT, newest_cut
+from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
 from toolwire.record.rows import (
     RESULT,
     LeftTurn,
@@ -254,13 +254,13 @@ def audit_log(
     return [read_audit(row) for row in rows][::-1]
 
 
-def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int]) -> AuditChain:
+def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int], pace: Pace = AT_FULL_SPEED) -> AuditChain:
     cut = newest_cut(connection)
     begin, head = (cut.seq, cut.head) if cut else (0, BEGINNING)
     # The store numbers rows from 1 on, so a lower number is somebody else's doing.
     kept = connection.execute("SELECT * FROM audit WHERE seq > ? OR seq < 1 ORDER BY seq", (begin,))
     rows = ((seq, tuple(row), digest) for seq, *row, digest in kept)
-    found = walk(rows, frozenset(seqs), after=(begin, head))
+    found = walk(pace.rows(rows), frozenset(seqs), after=(begin, head))
     found.cut_is_signed = cut is None or is_signed(cut.signature, CUT, CUT, cut.content)
     return found
 

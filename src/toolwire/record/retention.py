@@ -9,21 +9,24 @@ import math
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.record.ownership import FOLDER_FLAGS
 from toolwire.record.page import Page
 
-AT_ONCE = 200
+AT_ONCE, FEW_AT_ONCE = 200, 20
 CUT = "audit cut"
 ROWS_AT_ONCE = 5_000
 DAY_S = 86_400.0
 UNNAMED_DAYS = 7.0  # `te` keeps outputs in the same folder for a week
 _ROW_BYTES = 300
+_ROWS_BEFORE_PAUSE = 500
 _HANDLES = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _LOG = re.compile(r"audit-\d{4}-\d\d-\d\d\.jsonl", re.ASCII)
 _SHELF = re.compile(r"[0-9a-f]{2}", re.ASCII)
@@ -36,7 +39,6 @@ _TURN_SIZES = """
 """
 _OLD_TURNS = """
     SELECT id FROM turns t WHERE state = 'ended' AND updated_at < ?1
-        AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn_id = t.id AND a.decided = 0 AND a.expires_at > ?2)
         AND (thread = '' OR NOT EXISTS (
             SELECT 1 FROM turns o WHERE o.thread = t.thread AND o.project = t.project
                 AND (o.state <> 'ended' OR o.updated_at >= ?1)))
@@ -55,6 +57,8 @@ _NAMED_BY_OPEN = """
     AND turn_id IN (SELECT id FROM turns WHERE state <> 'ended')
 """
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Keep:
@@ -72,6 +76,33 @@ class Retention:
     audit: Keep = Keep()
     bodies: Keep = Keep()
     logs: Keep = Keep()
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast to prune: with pauses, and not beyond a time of the monotonic clock or when it was stopped."""
+
+    until: float = math.inf
+    pause_s: float = 0.005
+    stopped: bool = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def is_over(self) -> bool:
+        return self.stopped or time.monotonic() >= self.until
+
+    def rows(self, rows: Iterator[T]) -> Iterator[T]:
+        """The rows, with a pause every now and then; a part of them where the time is over."""
+        for number, row in enumerate(rows, 1):
+            if number % _ROWS_BEFORE_PAUSE == 0:
+                if self.is_over():
+                    return
+                time.sleep(self.pause_s)
+            yield row
+
+
+AT_FULL_SPEED = Pace(pause_s=0.0)
 
 
 @dataclass(slots=True)
@@ -109,7 +140,7 @@ def old_turns(connection: sqlite3.Connection, keep: Keep, now: float) -> list[st
     cutoff = max(_before(keep, now), _size_cutoff(connection.execute(_TURN_SIZES, (_ROW_BYTES,)), keep.max_bytes))
     if cutoff == -math.inf:
         return []
-    return [turn_id for (turn_id,) in connection.execute(_OLD_TURNS, (cutoff, now))]
+    return [turn_id for (turn_id,) in connection.execute(_OLD_TURNS, (cutoff,))]
 
 
 def calls_of(connection: sqlite3.Connection, turn_ids: Sequence[str]) -> int:

@@ -34,7 +34,7 @@ from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
 from toolwire.record.page import Page
 from toolwire.record.reader import Reader
-from toolwire.record.retention import AuditCut, Keep, Pruned, Retention
+from toolwire.record.retention import AT_FULL_SPEED, AuditCut, Keep, Pace, Pruned, Retention
 from toolwire.record.rows import (
     Row,
     audit_rows,
@@ -350,26 +350,36 @@ class SqliteStore:
         return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
 
     async def prune(
-        self, retention: Retention, *, dry_run: bool = False, tell: Callable[[str], None] = lambda _: None
+        self,
+        retention: Retention,
+        *,
+        dry_run: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+        pace: Pace = AT_FULL_SPEED,
     ) -> Pruned:
         """Let go of what is too old or too large, a little at a time, so that other processes can go on meanwhile.
 
-        With `dry_run` nothing goes, and what would is counted. Raises StoreError for an audit log that is not whole.
+        With `dry_run` nothing goes, and what would is counted; where the time of `pace` is over the rest stays.
+        Raises StoreError for an audit log that is not whole.
         """
         now, pruned = self._clock(), Pruned()
-        await self._prune_turns(retention.turns, now, pruned, dry_run, tell)
-        await self._prune_audit(retention.audit, now, pruned, dry_run, tell)
+        await self._prune_turns(retention.turns, now, pruned, dry_run, tell, pace)
         await self._prune_files(retention, now, pruned, dry_run)
+        await self._prune_audit(retention.audit, now, pruned, dry_run, tell, pace)
         if not dry_run and any(pruned.counts().values()):
             await self.audit([AuditRow(now, "pruned", detail=pruned.counts())])
         return pruned
 
     async def _prune_turns(
-        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None]
+        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: Pace
     ) -> None:
         old = await self._reader.read(pruning.old_turns, keep, now)
-        for begin in range(0, len(old), pruning.AT_ONCE):
-            some = old[begin : begin + pruning.AT_ONCE]
+        at_once = pruning.AT_ONCE if pace is AT_FULL_SPEED else pruning.FEW_AT_ONCE
+        for begin in range(0, len(old), at_once):
+            if pace.is_over():
+                return
+            await asyncio.sleep(pace.pause_s)
+            some = old[begin : begin + at_once]
             pruned.calls += await self._reader.read(pruning.calls_of, some)
             if dry_run:
                 pruned.turns += len(some)
@@ -378,17 +388,19 @@ class SqliteStore:
             tell(f"{begin + len(some):,} of {len(old):,} turns")
 
     async def _prune_audit(
-        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None]
+        self, keep: Keep, now: float, pruned: Pruned, dry_run: bool, tell: Callable[[str], None], pace: Pace
     ) -> None:
         upto, head = await self._reader.read(pruning.audit_cut, keep, now)
-        if upto == 0:
+        if upto == 0 or pace.is_over():
             return
         count = await self._reader.read(pruning.rows_until, upto)
         if dry_run:
             pruned.audit_rows = count
             return
-        if (broken := (await self.audit_chain()).broken_at) is not None:
+        if (broken := (await self._reader.read(reads.audit_chain, (), pace)).broken_at) is not None:
             raise pruning.not_whole(broken)
+        if pace.is_over():
+            return  # perhaps before all of it was looked at
         cut = AuditCut(upto, head, now)
         cut = replace(cut, signature=signature(pruning.CUT, pruning.CUT, cut.content))
         while gone := await self._writer.write(partial(pruning.cut_audit, cut=cut)):
@@ -424,6 +436,10 @@ class SqliteStore:
         await self._on_files(prepared)
         await self._reader.read(_copy_database, target / "store.db", tell)
         await self._on_files(partial(pruning.copy_bodies, self._artifacts.folder, target / "artifacts", tell))
+
+    def interrupt_reads(self) -> None:
+        """Let questions that are being answered fail, for a store that is about to be closed."""
+        self._reader.interrupt()
 
     async def close_store(self) -> None:
         await asyncio.to_thread(self._close_parts)

@@ -373,7 +373,7 @@ class RetentionSettings(Section):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="Days for which `store prune` leaves ended turns.",
+        description="Days for which ended turns are kept.",
     )
     turns_mb: Annotated[float | None, Unlimited] = Field(
         default=None, gt=0, allow_inf_nan=False, description="Megabytes of turns and calls that it leaves."
