@@ -1,7 +1,8 @@
 """Where a text may stop being plain: the patterns that find it, made once for each list of tools."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 from toolwire.wire.offered import Offered, fold_name
 from toolwire.wire.text.marks import END_OF_TURN, any_of
@@ -27,8 +28,7 @@ class Triggers:
 
     __slots__ = ("announced", "here", "line", "quiet", "strong", "tag_beginnings")
 
-    def __init__(self, offered: Offered) -> None:
-        names = [name for name in offered.by_name if name]
+    def __init__(self, names: Collection[str]) -> None:
         folded = dict.fromkeys(map(fold_name, names))
         self.tag_beginnings = frozenset(f"<{name}/"[:size] for name in folded for size in range(1, len(name) + 3))
         tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
@@ -73,8 +73,14 @@ def triggers(offered: Offered) -> Triggers:
     if known is None or known[0] is not offered:
         if len(_triggers) >= _KEPT_LISTS:
             _triggers.pop(next(iter(_triggers)), None)
-        known = _triggers[id(offered)] = (offered, Triggers(offered))
+        known = _triggers[id(offered)] = (offered, _for_names(tuple(offered.by_name)))
     return known[1]
+
+
+@lru_cache(_KEPT_LISTS)
+def _for_names(names: tuple[str, ...]) -> Triggers:
+    """They take milliseconds to make, and each request brings a new list that mostly names the same tools."""
+    return Triggers(names)
 
 
 def end_of_turn(text: str) -> tuple[int, bool]:
