@@ -7,13 +7,15 @@ from typing import Any, TypeVar, cast
 
 from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
+from toolwire.deliver.endings import canceled
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError
+from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance, lends
 from toolwire.hub.approvals import QUESTIONS, Approve, Tell
 from toolwire.hub.event_hub import EventHub
+from toolwire.hub.resuming import require_same_tools
 from toolwire.hub.runtime import APPROVAL_S, Runtime
 from toolwire.hub.turn_loop import Intervene, Runner, fold
 from toolwire.loop.compaction import (
@@ -32,16 +34,18 @@ from toolwire.protocol.budgets import Budget
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
-from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted
+from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
 from toolwire.protocol.values import changed, dataclass, quick
-from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats
+from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, TurnSummary
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
+from toolwire.record.ready import ready_turns
 
 T = TypeVar("T")
+_MOST_CALLS = 10_000
 News = Callable[[Toolbox], Toolbox | None]
 """Given the tools that an agent has, the ones that it shall have; None when they stay. It runs in a thread."""
 
@@ -177,16 +181,46 @@ class Agent:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
         The time in which nobody ran it is not its own: its deadline goes on from where it was. Raises `NotKept` for an
-        unknown turn, `Fenced` when a living process owns it or it has ended, and `BudgetSpent`, which leaves it there.
+        unknown turn, and `Fenced` when a living process owns it or it has ended. `BudgetSpent` and `CannotResume` leave
+        it as it was.
         """
+        left = await self.store.turn(turn_id)
         if self.budget is not None:
-            await self._require_left(await self.store.turn(turn_id))
+            await self._require_left(left)
         await self._look_around()
+        await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
         kept = await self.store.resume(turn_id)
         async with self._kept_free(kept.opening):
             turn = self._with_current_policy(fold(kept, self.runtime))
         turn = changed(turn, running_since=self.runtime.monotonic() - kept.ran_s)
         return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
+
+    async def ready(self, *, limit: int = 20) -> list[TurnSummary]:
+        """Turns that can go on because what they wait for has come, the oldest first."""
+        return await ready_turns(self.store, self.runtime.clock(), limit=limit)
+
+    async def cancel(self, turn_id: str, reason: str = "the turn was canceled") -> None:
+        """End a turn that no process runs; what it had not run yet does not run. Ending one twice changes nothing.
+
+        Raises `NotKept` for an unknown turn and `Fenced` for one that a living process runs.
+        """
+        if (await self.store.turn(turn_id)).state == "ended":
+            return
+        kept = await self.store.resume(turn_id)
+        async with self._kept_free(kept.opening):
+            await self._end_calls(kept.opening)
+            turn = fold(kept, self.runtime)
+            stats = TurnStats(turn.iterations, turn.calls, turn.failed_calls)
+            await self.store.end(stopped(turn, Ending(EndReason.CANCELED, reason)), stats)
+
+    async def _end_calls(self, turn: Turn) -> None:
+        """Give the calls of a turn that have no result one that says that they were canceled."""
+        for card in await self.store.calls(turn_id=turn.id, limit=_MOST_CALLS):
+            if card.result is None:
+                begun = card.attempt > 0
+                await self.runtime.conclude(
+                    changed(card, epoch=turn.epoch), canceled(card.call, begun=begun), ran=begun
+                )
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.
@@ -212,10 +246,12 @@ class Agent:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
 
         Any other call that had begun ends as `outcome_unknown`. Raises `NotKept` for a turn that is no single call
-        and for a call that was never written down, `Fenced` as `resume` does.
+        and for a call that was never written down, `Fenced` and `CannotResume` as `resume` does.
         """
-        if (await self.store.turn(turn_id)).opening.kind is not TurnKind.CALL:
+        opening = (await self.store.turn(turn_id)).opening
+        if opening.kind is not TurnKind.CALL:
             raise NotKept(f"turn {turn_id} is a question, not a single call")
+        await require_same_tools(self.store, opening, self.toolbox, self.spec)
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         async with self._kept_free(turn):
             for card in await self.store.calls(turn_id=turn_id, limit=1):
@@ -229,9 +265,10 @@ class Agent:
         """Release a turn that is left without its end, so that it can be resumed."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            left = changed(turn, waits=error.waits) if isinstance(error, Suspended) else turn
             with suppress(StoreError):  # one that has ended or was taken over is free; the store tries the rest again
-                await asyncio.shield(self.store.release(turn))
+                await asyncio.shield(self.store.release(left))
             raise
 
     def _with_current_policy(self, turn: Turn) -> Turn:
@@ -250,6 +287,10 @@ class Agent:
         except asyncio.CancelledError:
             given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
+            raise
+        except Suspended as waiting:
+            if emit:
+                emit(TurnWaiting(turn.id, waiting.waits))
             raise
         done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
         took_ms = result.elapsed_ms + result.queued_ms

@@ -6,7 +6,8 @@ ToolwireError
 ├── ModelError           a model could not be asked, or did not answer
 │   ├── ModelUnavailable     not reachable, overloaded, or out of retries
 │   └── ModelRefused         the provider refused the request (key, name, content)
-├── Suspended            a turn waits for people's word and can be resumed when they have spoken
+├── Suspended            a turn waits, for an approval or something else, and can be resumed when that has come
+├── CannotResume         a turn cannot go on here as it is; it stays as it was
 ├── BudgetSpent          an agent has used up what it may use in a day
 ├── StoreError           the store cannot keep its promise
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
@@ -19,6 +20,7 @@ ToolwireError
 from typing import Any
 
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.waits import ForApproval, Wait
 
 
 class ToolwireError(Exception):
@@ -46,17 +48,35 @@ class ModelRefused(ModelError):
 
 
 class Suspended(ToolwireError):
-    """A turn waits for people's word. `approvals` are the questions; resume the turn once they are answered."""
+    """A turn waits and can be resumed once something that it waits for has come. `approvals` are pending questions."""
 
-    def __init__(self, turn_id: str, approvals: tuple[str, ...], sentence: str = "") -> None:
-        asked = ", ".join(approvals)
-        super().__init__(sentence or f"turn {turn_id!r} waits for an answer to {asked}; resume it once that is given")
+    def __init__(self, turn_id: str, waits: tuple[Wait, ...], sentence: str = "") -> None:
+        listed = " or ".join(map(str, waits))
+        super().__init__(sentence or f"turn {turn_id!r} waits for {listed}; resume it once that has come")
         self.turn_id = turn_id
-        self.approvals = approvals
+        self.waits = waits
+
+    @property
+    def approvals(self) -> tuple[str, ...]:
+        return tuple(wait.approval_id for wait in self.waits if isinstance(wait, ForApproval))
 
     def saying(self, sentence: str) -> "Suspended":
-        """The same in the words of a door."""
-        return Suspended(self.turn_id, self.approvals, sentence)
+        """The same in the words of an entry point."""
+        return Suspended(self.turn_id, self.waits, sentence)
+
+
+class CannotResume(ToolwireError):
+    """A call that waits in a turn lacks its tool here, or would run another one. Nothing was run; the turn waits on."""
+
+    def __init__(self, turn_id: str, tool: str, approval_id: str, reason: str) -> None:
+        super().__init__(
+            f"turn {turn_id} cannot be resumed here: {tool!r} waits in it, and {reason}. Nothing was run, and approval "
+            f"{approval_id} stays as it is. Resume it with the tools that it began with, or cancel it"
+        )
+        self.turn_id = turn_id
+        self.tool = tool
+        self.approval_id = approval_id
+        self.reason = reason
 
 
 class BudgetSpent(ToolwireError):

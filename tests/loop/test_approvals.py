@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Answer, Approval, Effect, Grant, MemoryStore, SqliteStore, Tier, Toolbox, ToolResult, tool
-from toolwire.errors import Suspended
+from toolwire.errors import CannotResume, Suspended
 from toolwire.protocol.approvals import Scope
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.policy import Rule, Verdict
@@ -231,8 +231,9 @@ async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
     [unlock, look] = doors.toolbox()
     newer = Toolbox.of(replace(unlock, version="2"), look)
     later = Agent(ScriptedModel("No."), newer, store=store, grant=GRANT, suspends=True)
-    answer = await later.resume(waits.value.turn_id)
-    assert "not what people were asked about" in results(answer)[0].text
+    with pytest.raises(CannotResume, match="has version 2 now"):
+        await later.resume(waits.value.turn_id)
+    assert doors.opened == []
 
 
 async def test_whoever_answers_first_decides(agent: Callable[..., Agent], doors: Doors) -> None:

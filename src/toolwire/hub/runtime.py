@@ -39,6 +39,7 @@ from toolwire.protocol.tools import Effect, Grant, Tool
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
+from toolwire.protocol.waits import ForApproval
 from toolwire.record.contract import Reservation, Store
 
 APPROVAL_S = 86_400.0
@@ -279,7 +280,7 @@ class Runtime:
     async def _suspend(self, turn: Turn, journey: Journey) -> NoReturn:
         """Everything that could run has run; the rest waits for people."""
         open_ones = await self.store.approvals(turn_id=turn.id, only_open=True)
-        raise Suspended(turn.id, tuple(card.id for card in open_ones if card.call_id in journey.waiting))
+        raise Suspended(turn.id, tuple(ForApproval(card.id) for card in open_ones if card.call_id in journey.waiting))
 
     def _judge(self, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
         """Decide about calls and make their cards."""

@@ -9,7 +9,7 @@ from time import perf_counter
 from toolwire.define.canonical import digest
 from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
-from toolwire.errors import StoreError
+from toolwire.errors import StoreError, Suspended
 from toolwire.hub.allowance import Allowance
 from toolwire.hub.journey import Accepted, Batch
 from toolwire.hub.runtime import Runtime
@@ -34,7 +34,7 @@ from toolwire.loop.step import (
 from toolwire.models.waits import waits_end_in, waits_told_to
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Note, Reply, Request, ResultsMessage
-from toolwire.protocol.events import Emit, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted
+from toolwire.protocol.events import Emit, ModelAsked, ModelReplied, Noted, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, dataclass, making
@@ -146,9 +146,14 @@ class Runner:
                 self._accepted = await self._runtime.reopen(turn, self._names)
             with waits_told_to(self._emit):
                 return await self._turn_the_wheel(held)
-        except BaseException:  # whatever it was, the turn is given back, so that it can be resumed
+        except BaseException as error:  # whatever it was, the turn is given back, so that it can be resumed
+            left = self._left(held.turn)
+            if isinstance(error, Suspended):
+                left = changed(left, waits=error.waits)
             with suppress(StoreError):  # the store tries again what it cannot do now; a turn taken over is not ours
-                await asyncio.shield(self._runtime.store.release(self._left(held.turn)))
+                await asyncio.shield(self._runtime.store.release(left))
+            if self._emit and isinstance(error, Suspended):
+                self._emit(TurnWaiting(turn.id, error.waits))
             raise
 
     def _left(self, turn: Turn) -> Turn:

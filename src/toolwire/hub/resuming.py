@@ -1,0 +1,47 @@
+"""Whether a turn on record can be resumed here without losing what people have approved.
+
+An approval is for one tool as it was. An agent that lacks that tool, or has another version of it, must not take the
+turn over: the call would end as not found or refused, for good, and the approval would be spent.
+"""
+
+from collections.abc import Iterator
+
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import CannotResume
+from toolwire.protocol.agents import AgentSpec
+from toolwire.protocol.approvals import ApprovalCard, ApprovalState
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.turns import Turn
+from toolwire.record.contract import Store
+
+_MOST_LOOKED_AT = 1_000
+_COUNTS = (ApprovalState.OPEN, ApprovalState.GRANTED)
+
+
+async def approved_calls(store: Store, turn_id: str) -> list[tuple[CallCard, ApprovalCard]]:
+    """The calls of a turn that have no result yet, with the approvals that are pending or given for them."""
+    asked = await store.approvals(turn_id=turn_id, limit=_MOST_LOOKED_AT)
+    approvals = {card.call_id: card for card in asked if card.state in _COUNTS}
+    if not approvals:
+        return []
+    cards = await store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT)
+    return [(card, approvals[card.call.id]) for card in cards if card.result is None and card.call.id in approvals]
+
+
+async def require_same_tools(store: Store, turn: Turn, toolbox: Toolbox, now: AgentSpec | None) -> None:
+    """Raise `CannotResume` where a call that people were asked about lacks its tool here, or would run another one."""
+    for card, approval in await approved_calls(store, turn.id):
+        for wrong in _differences(card, turn, toolbox, now):
+            raise CannotResume(turn.id, card.call.name, approval.id, wrong)
+
+
+def _differences(card: CallCard, turn: Turn, toolbox: Toolbox, now: AgentSpec | None) -> Iterator[str]:
+    tool = toolbox.get(card.call.name)
+    if tool is None:
+        yield "there is no such tool now"
+    elif card.tool_version not in ("", tool.version):
+        yield f"it has version {tool.version} now, and the approval is for version {card.tool_version}"
+    elif tool.skill and turn.spec is not None and now is not None:
+        before, after = ({one.name: one.digest for one in spec.tools.skills} for spec in (turn.spec, now))
+        if before.get(tool.skill, "") != after.get(tool.skill, ""):
+            yield f"the files of skill {tool.skill!r} have changed since the approval was requested"
