@@ -12,7 +12,8 @@ ToolwireError
 ├── StoreError           the store cannot keep its promise
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
 │   ├── NotKept              no turn, call or artifact with that id
-│   └── Fenced               another process owns this turn now; stop all side effects
+│   └── Fenced               another process owns this turn or call now; stop all side effects
+│       └── CallHeld             another claim on the call still lasts; wait for its result
 └── ToolFailure          raised by tool code to fail with a chosen code and sentence
     └── SandboxUnavailable   the sandbox that a command must run in is missing or does not hold
 """
@@ -96,7 +97,19 @@ class NotKept(StoreError):
 
 
 class Fenced(StoreError):
-    """Another process owns this turn now. Whoever sees this must stop all side effects."""
+    """Another process owns this turn or call now. Whoever sees this must stop all side effects."""
+
+
+class CallHeld(Fenced):
+    """Another claim on this call still lasts: `until` a date, or for as long as its owner is alive.
+
+    Nothing was changed. Wait for the result of the holder, or for the end of its lease.
+    """
+
+    def __init__(self, sentence: str, owner: str = "", until: float | None = None) -> None:
+        super().__init__(sentence)
+        self.owner = owner
+        self.until = until
 
 
 class ToolFailure(ToolwireError):

@@ -28,7 +28,7 @@ async def test_everything_is_there_after_the_store_was_closed_and_opened_again(o
     store = await open_sqlite()
     await store.begin(turn)
     await store.replied(turn, Reply("Let me look.", calls=(call,)), [a_card(call, turn)], [a_row("accepted")])
-    await store.start(a_card(call, turn), [a_row("started")])
+    await store.claim(a_card(call, turn), [a_row("started")])
     await store.close(a_card(call, turn), success(call, elapsed_ms=3.0), [a_row("finished")])
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "21")), TurnStats(iterations=2))
     handle = await store.keep(b"large")

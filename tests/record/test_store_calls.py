@@ -11,6 +11,7 @@ from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
 
+from .conftest import NOW
 from .samples import a_call, a_card, a_row, a_turn, failure, success
 
 
@@ -32,7 +33,7 @@ async def test_a_call_opened_twice_is_one_call_and_keeps_its_first_card(store: S
 @pytest.mark.requirement("record.idempotent")
 async def test_a_call_opened_again_after_it_ended_comes_back_with_its_result(store: Store) -> None:
     card = await store.open(a_card(), [])
-    await store.start(card, [])
+    await store.claim(card, [])
     await store.close(card, success(), [])
 
     again = await store.open(a_card(), [])
@@ -102,30 +103,30 @@ async def test_one_refused_change_does_not_harm_those_made_at_the_same_moment(st
     assert len(await store.calls()) == 11
 
 
-async def test_each_start_raises_the_attempt_that_later_readers_see(store: Store) -> None:
+async def test_each_claim_raises_the_attempt_that_later_readers_see(store: Store) -> None:
     card = await store.open(a_card(), [])
 
-    assert (await store.start(card, [a_row("started")])).attempt == 1
-    assert (await store.start(card, [a_row("started")])).attempt == 2
+    assert (await store.claim(card, [a_row("started")], until=NOW)).attempt == 1
+    assert (await store.claim(card, [a_row("started")], until=NOW)).attempt == 2
     assert (await store.open(a_card(), [])).attempt == 2
     assert (await store.calls())[0].attempt == 2
     assert await events(store) == ["started", "started"]
 
 
-async def test_a_call_may_be_opened_as_started(store: Store) -> None:
+async def test_a_call_may_be_opened_as_claimed(store: Store) -> None:
     """We chose it: a call that starts at once needs one write less."""
     card = await store.open(a_card(attempt=1), [])
 
-    assert card.attempt == 1
-    assert (await store.start(card, [])).attempt == 2
-    assert (await store.calls())[0].attempt == 2
+    assert (card.attempt, card.token) == (1, card.record_id)
+    assert (await store.claim(card, [])).attempt == 1
+    assert (await store.calls())[0].attempt == 1
 
 
 async def test_a_call_that_ended_is_not_started_again(store: Store) -> None:
     card = await store.open(a_card(), [])
     await store.close(card, success(), [])
 
-    started = await store.start(card, [a_row("started")])
+    started = await store.claim(card, [a_row("started")])
 
     assert (started.result, started.attempt) == (success(), 0)
     assert await events(store) == []
@@ -143,7 +144,7 @@ async def test_a_card_given_with_a_result_is_closed_at_once(store: Store) -> Non
 
 async def test_a_call_that_was_never_opened_can_neither_start_nor_end(store: Store) -> None:
     with pytest.raises(NotKept):
-        await store.start(a_card(), [])
+        await store.claim(a_card(), [])
     with pytest.raises(NotKept):
         await store.close(a_card(), success(), [])
 
@@ -160,14 +161,14 @@ async def test_whoever_lost_the_turn_can_change_none_of_its_calls(store: Store) 
 
     for change in (
         store.open(a_card(a_call("another"), turn), [a_row("accepted")]),
-        store.start(mine, [a_row("started")]),
+        store.claim(mine, [a_row("started")]),
         store.close(mine, success(), [a_row("result")]),
     ):
         with pytest.raises(Fenced, match="taken over"):
             await change
 
     assert await store.calls() == before
-    assert await events(store) == []
+    assert await events(store) == ["late_result"]
     assert (await store.metrics())[0] == []
 
 
@@ -175,7 +176,7 @@ async def test_whoever_lost_the_turn_can_change_none_of_its_calls(store: Store) 
 async def test_the_new_owner_ends_a_call_that_the_old_one_opened(store: Store) -> None:
     turn = a_turn()
     await store.begin(turn)
-    await store.start(await store.open(a_card(turn=turn), []), [])
+    await store.claim(await store.open(a_card(turn=turn), []), [])
     await store.release(turn)
     taken = (await store.resume(turn.id)).opening
 

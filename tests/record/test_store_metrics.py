@@ -100,7 +100,7 @@ async def test_every_step_of_a_call_is_audited_in_order_and_with_its_words(store
     card = a_card()
     accepted = a_row("accepted", rule="allowed by grant", args_digest="d", detail={"note": "hot \ud800", "n": 10**30})
     await store.open(card, [accepted])
-    await store.start(card, [a_row("started")])
+    await store.claim(card, [a_row("started")])
     await store.close(card, success(), [a_row("finished", status="success", elapsed_ms=2.5)])
     await store.audit([a_row("looked at"), a_row("exported")])
 

@@ -72,7 +72,7 @@ async def test_rows_of_calls_are_written_while_the_store_is_open(tmp_path: Path)
 async def test_a_refused_change_leaves_no_warm_row(tmp_path: Path) -> None:
     async with await SqliteStore.at(tmp_path / "home", clock=lambda: NOW) as store:
         with pytest.raises(Exception, match="open it before"):
-            await store.start(a_card(), [a_row("started")])
+            await store.claim(a_card(), [a_row("started")])
 
     assert not (tmp_path / "home" / "logs").exists()
 

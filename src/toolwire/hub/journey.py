@@ -161,6 +161,7 @@ class Journey:
 
     # Few steps need more than the defaults, and one journey is made for each step.
     _announced: frozenset[str] = frozenset()
+    _claimed: Mapping[str, CallCard] = MappingProxyType({})
     _files: Mapping[str, ApprovedFiles] = MappingProxyType({})
     _people: People | None = None
     _tainted_by: tuple[str, ...] = ()
@@ -184,11 +185,13 @@ class Journey:
                 outcome = await self._outcome(one)
             except asyncio.CancelledError:
                 begun = one.left or card.call.id in self._begun
-                await asyncio.shield(self._hub.conclude(card, canceled(card.call, begun=begun), ran=begun))
+                held = self._claimed.get(card.call.id, card)
+                await asyncio.shield(self._hub.conclude(held, canceled(card.call, begun=begun), ran=begun))
                 raise
             if outcome is None:
                 return None
-            result = await self._hub.conclude(card, *outcome, ran=one.left or card.call.id in self._begun)
+            held = self._claimed.get(card.call.id, card)
+            result = await self._hub.conclude(held, *outcome, ran=one.left or card.call.id in self._begun)
         if self._emit:
             replayed = card.result is not None and not isinstance(one.decision, Denied)
             self._emit(CallFinished(card.call, result, replayed))
@@ -280,7 +283,8 @@ class Journey:
             if trial is not None:
                 await hub.store.audit([AuditRow.about(card, "started", hub.clock(), rule="trial")])
             elif one.left or card.attempt == 0:
-                card = await hub.store.start(card, [AuditRow.about(card, "started", hub.clock())], begins=False)
+                card = await hub.store.claim(card, [AuditRow.about(card, "started", hub.clock())], begins=False)
+                self._claimed = {**self._claimed, card.call.id: card}
             queued_ms = (perf_counter() - asked) * 1000
             if self._emit and card.call.id not in self._announced:
                 self._emit(CallStarted(card.call))
@@ -339,7 +343,7 @@ class Journey:
 
     async def _start_again(self, card: CallCard) -> None:
         """This process slept through its lease. Raises Fenced when another one has taken the turn over meanwhile."""
-        await self._hub.store.start(card, [AuditRow.about(card, "started", self._hub.clock())])
+        await self._hub.store.renew(card)
 
     async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         """Run the call with its secrets in place, and let none of them out."""

@@ -299,14 +299,15 @@ class Runtime:
         return _accepted(self._card(turn, call, decision, alone=False), decision)
 
     def _card(self, turn: Turn, call: ToolCall, decision: Decision, *, alone: bool) -> CallCard:
-        """A call that is alone starts at once, so its card is opened as started: one write less."""
+        """A call that is alone starts at once, so its card is opened as claimed: one write less."""
         tool = decision.tool if isinstance(decision, Allowed) else self.toolbox.get(call.name)
         effect, version = (tool.effect, tool.version) if tool else (Effect.UNSAFE, "")
         attempt = int(alone and isinstance(decision, Allowed))
         result = refused(decision) if isinstance(decision, Denied) else None
+        record_id = self.new_id()
         return _card(
-            self.new_id(), turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
-            effect, version, self.clock(), attempt, result,
+            record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
+            effect, version, self.clock(), attempt, result, record_id if attempt else "",
         )  # fmt: skip
 
     def _decided(self, one: Accepted) -> AuditRow:

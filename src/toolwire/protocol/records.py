@@ -37,7 +37,11 @@ class Record:
 class CallCard:
     """What is written down before a tool runs. `(turn_id, call.id)` is its identity; `result` is set once it ended.
 
-    `attempt` counts how often a process began to run it; `args_digest` is the SHA-256 of the canonical arguments.
+    `attempt` counts how often a process claimed it, to run it; `args_digest` is the SHA-256 of the canonical arguments.
+
+    Of the newest claim, `token` is known to its holder alone, and to whom the holder gives it. A claim lasts `until` a
+    date; without one, for as long as its `owner` is alive; and without both, for as long as its turn is run by the
+    process that claimed it, under the same epoch. A card that is opened as claimed has its `record_id` for a token.
     """
 
     record_id: str
@@ -52,6 +56,9 @@ class CallCard:
     created_at: float = 0.0
     attempt: int = 0
     result: ToolResult | None = None
+    token: str = ""
+    owner: str = ""
+    until: float | None = None
 
 
 @quick

@@ -5,7 +5,6 @@ and the audit row about it, are kept all the same.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
@@ -14,15 +13,16 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import dataclass, quick
-from toolwire.record import refusals
+from toolwire.record import ledger
 from toolwire.record.asked import Asked
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
+from toolwire.record.ledger import Alive, Answered, Claim, Step
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
-from toolwire.record.page import LOOP_SUMS, Page
+from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS, Page
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reserving import reserved
-from toolwire.record.rows import CALL, RESULT, Row, audit_rows, card_row, column, identity, result_row, waits_json
+from toolwire.record.rows import Row, audit_rows, card_row, column, identity, read_card, result_row, waits_json
 from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
@@ -63,24 +63,17 @@ _END = """
     WHERE id = ? AND epoch = ? AND state <> 'ended'
 """
 _CHARGED = "DELETE FROM charges WHERE turn_id = ?"
-_START = """
-    INSERT INTO starts (turn_id, call_id, starts) VALUES (?, ?, 1)
-    ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + 1
+_UNFINISHED = f"""
+    {CARD_COLUMNS}
+    FROM records c LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
+    LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    WHERE c.turn_id = ? AND c.schema_name = 'tool.call' AND r.id IS NULL
 """
-_WITHOUT_RESULT = """
-    SELECT c.call_id, json_extract(c.context, '$.attempt') FROM records c
-    WHERE c.turn_id = ? AND c.schema_name = 'tool.call' AND NOT EXISTS (
-        SELECT 1 FROM records r WHERE r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
-    )
+_NOT_STARTED = """
+    INSERT OR REPLACE INTO starts (turn_id, call_id, starts)
+    SELECT turn_id, call_id, -coalesce(json_extract(context, '$.attempt'), 0) FROM records
+    WHERE turn_id = ? AND call_id = ? AND schema_name = 'tool.call'
 """
-_STARTED = """
-    SELECT c.call_id FROM records c LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
-    WHERE c.turn_id = ? AND c.schema_name = 'tool.call'
-        AND coalesce(json_extract(c.context, '$.attempt'), 0) + coalesce(s.starts, 0) > 0 AND NOT EXISTS (
-        SELECT 1 FROM records r WHERE r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
-    )
-"""
-_NOT_STARTED = "INSERT OR REPLACE INTO starts (turn_id, call_id, starts) VALUES (?, ?, ?)"
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _SPEND = """
@@ -102,11 +95,20 @@ Begun = Callable[[str], "Collection[bytes] | None"]
 """The keys of the calls that an owner had begun; None where that is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Now:
+    """When a change is made, by which store, and who is alive."""
+
+    at: float
+    store: str
+    alive: Alive
+
+
 def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
-    if page.turn(turn_id):
-        return refusals.already_begun(turn_id)
+    if refusal := ledger.begin(turn_id, page.turn(turn_id)):
+        return refusal
     page.connection.execute(_BEGIN, row)
-    page.set_turn(turn_id, row[5], "running")
+    page.set_turn(turn_id, row[5], ledger.RUNNING, row[6])
     page.known.here.add(turn_id)
     return None
 
@@ -119,22 +121,18 @@ def resume(
     Calls that its owner had not begun are as before it. The notes about all others pass to the new owner.
     """
     known = page.turn(turn_id)
-    if known is None:
-        return refusals.no_turn(turn_id)
-    epoch, state = known
-    if state == "ended":
-        return refusals.ended(turn_id)
-    (before,) = page.connection.execute("SELECT owner FROM turns WHERE id = ?", (turn_id,)).fetchone()
-    if before is not None and taken(before, turn_id):
-        return refusals.owned(turn_id)
-    if before is not None:
-        _forget_starts(page, turn_id, owners.begun(before))
-    for (call_id,) in page.connection.execute(_STARTED, (turn_id,)).fetchall():
-        owners.mark(turn_id, call_id)
+    epoch = ledger.resume(turn_id, known, lambda before: taken(before, turn_id))
+    if isinstance(epoch, StoreError) or known is None:
+        return epoch
+    if known.owner is not None:
+        _forget_starts(page, turn_id, owners.begun(known.owner))
+    for card in _unfinished(page, turn_id):
+        if card.attempt:
+            owners.mark(turn_id, identity(card)[1])
     (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
-    page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, epoch))
-    page.set_turn(turn_id, epoch + 1, "running")
-    return int(epoch) + 1
+    page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, known.epoch))
+    page.set_turn(turn_id, epoch, ledger.RUNNING, owner)
+    return epoch
 
 
 def say(
@@ -144,24 +142,27 @@ def say(
     cards: Sequence["OpenCard"],
     audit: Sequence[Row],
     sums: Row,
-    at: float,
+    now: Now,
     ran_s: float | None,
     reserve: Reservation | None = None,
 ) -> Sequence["OpenCard"] | StoreError:
     """A reply or a note, the cards that come with it, and what the turn has used by then."""
-    if refusal := _not_held(page, turn):
+    known = page.turn(column(turn.id))
+    if refusal := ledger.change_turn(turn, known):
         return refusal
-    for card in cards:
-        if (found := card.found(page)) is not None and isinstance(kept := card.checked(page, found), StoreError):
-            return kept
-    wanted = sum(card.card.result is None for card in cards)
-    charged = wanted if reserve is None else 0
-    page.connection.execute(_TOUCH, (at, ran_s, charged, *sums, column(turn.id), turn.epoch))
-    if reserve is not None and wanted:
-        cards, audit = _reserved(page, reserve, cards, audit, at)
+    steps = [ledger.add_call(one.card, page.call(one.key), known, now.at, now.alive, now.store) for one in cards]
+    for step in steps:
+        if isinstance(step.answer, StoreError):
+            page.audit.extend(audit_rows(step.audit))
+            return step.answer
+    charged = sum([step.charge for step in steps]) if reserve is None else 0
+    page.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, column(turn.id), turn.epoch))
+    if reserve is not None and any(one.card.result is None for one in cards):
+        cards, audit = _reserved(page, reserve, cards, audit, now.at)
+        steps = [ledger.add_call(one.card, page.call(one.key), known, now.at, now.alive, now.store) for one in cards]
     page.records.append(row)
-    for card in cards:
-        card.put(page)
+    for one, step in zip(cards, steps, strict=True):
+        one.put(page, step)
     page.audit.extend(audit)
     return cards
 
@@ -178,7 +179,7 @@ def _reserved(
     outcome = reserved(reserve, [one.card for one in cards], spent)
     kept, rows = list(cards), list(audit)
     for place, row in outcome.denied.items():
-        kept[place] = open_card(outcome.cards[place], (), at)
+        kept[place] = open_card(outcome.cards[place], (), cards[place].now)
         rows[place : place + 1] = audit_rows([row])
     page.charge(column(of.turn_id), outcome.charged)
     return kept, rows
@@ -194,99 +195,100 @@ class OpenCard:
     row: Row
     result_row: Row | None
     audit: Sequence[Row]
-    at: float
+    now: Now
     reserve: Reservation | None = None
 
     def __call__(self, page: Page) -> CallCard | StoreError:
-        if refusal := _stale(page, self.card, self.key[0]):
-            return refusal
-        found = self.found(page)
-        if found is None:
-            return self._new(page)
-        checked = self.checked(page, found)
-        if isinstance(checked, StoreError) or checked.result is not None or self.card.result is None:
-            return checked
-        self.put(page)
-        if not checked.attempt:  # it was reserved, and is refused now
-            page.charge(self.key[0], -1)
-        return replace(checked, result=self.card.result)
+        now, turn, kept = self.now, page.turn(self.key[0]), page.call(self.key)
+        step = ledger.open_call(self.card, kept, turn, now.at, now.alive, now.store)
+        if kept is None and step.kept is not None:
+            return self._new(page, step)
+        page.audit.extend(audit_rows(step.audit))
+        self.put(page, step)
+        page.charge(self.key[0], step.charge)
+        return _card(step)
 
-    def _new(self, page: Page) -> CallCard:
-        one, audit = self, self.audit
-        if self.card.result is None:
-            if self.reserve is None:
-                page.charge(self.key[0], 1)
-            else:
-                [one], audit = _reserved(page, self.reserve, [self], audit, self.at)
+    def _new(self, page: Page, step: Step) -> CallCard | StoreError:
+        one, audit, now = self, self.audit, self.now
+        if self.reserve is None:
+            page.charge(self.key[0], step.charge)
+        elif self.card.result is None:
+            [one], audit = _reserved(page, self.reserve, [self], audit, now.at)
+            step = ledger.add_call(one.card, None, page.turn(self.key[0]), now.at, now.alive, now.store)
         page.audit.extend(audit)
-        one.put(page)
-        return one.card
+        one.put(page, step)
+        return _card(step)
 
-    def found(self, page: Page) -> CallCard | None:
-        return page.card(self.key) if CALL in page.kept(self.key) else None
-
-    def checked(self, page: Page, found: CallCard) -> CallCard | StoreError:
-        """The card kept first, under the caller's epoch, if it is for the same arguments."""
-        if found.args_digest == self.card.args_digest:
-            return replace(found, epoch=self.card.epoch)
-        page.audit.extend(audit_rows([refusals.conflict_row(self.card, self.at)]))
-        return refusals.conflict(self.card)
-
-    def put(self, page: Page) -> None:
-        kinds = page.kept(self.key)
-        if CALL not in kinds:
-            page.records.append(self.row)
-            kinds.add(CALL)
-        if self.card.result is not None and self.result_row is not None and RESULT not in kinds:
-            page.add_result(kinds, self.card.result, self.result_row, self.at)
+    def put(self, page: Page, step: Step) -> None:
+        """Write down what the rule says."""
+        card = step.kept
+        if card is None:
+            return
+        if page.call(self.key) is None:
+            page.add_call(self.key, card, self.row)
+        if card.result is not None and self.result_row is not None:
+            page.end_call(self.key, card.result, self.result_row, self.now.at)
 
 
-def open_card(card: CallCard, audit: Sequence[AuditRow], at: float, reserve: Reservation | None = None) -> OpenCard:
-    result = None if card.result is None else result_row(card, card.result, at)
+def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Reservation | None = None) -> OpenCard:
+    result = None if card.result is None else result_row(card, card.result, now.at)
     row = card_row(card)
-    return OpenCard(card, (row[7], row[8]), row, result, audit_rows(audit), at, reserve)
+    return OpenCard(card, (row[7], row[8]), row, result, audit_rows(audit), now, reserve)
 
 
-def start(page: Page, card: CallCard, audit: Sequence[Row]) -> CallCard | StoreError:
+def claim(page: Page, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
     key = identity(card)
-    if refusal := _stale(page, card, key[0]):
-        return refusal
-    kinds = page.kept(key)
-    if CALL not in kinds:
-        return refusals.no_call(card)
-    if RESULT not in kinds:
-        page.connection.execute(_START, key)
+    kept = page.call(key)
+    step = ledger.claim_call(card, kept, page.turn(key[0]), now.at, now.alive, claim)
+    if step.kept is not None and kept is not None:
+        page.claim_call(key, step.kept, more=step.kept.attempt - kept.attempt)
         page.audit.extend(audit)
-    return replace(page.card(key), epoch=card.epoch)
+    return _card(step)
+
+
+def renew(page: Page, card: CallCard, store: str, until: float | None) -> CallCard | StoreError:
+    key = identity(card)
+    step = ledger.renew_call(card, page.call(key), page.turn(key[0]), store, until)
+    if step.kept is not None:
+        page.claim_call(key, step.kept, more=0)
+    return _card(step)
 
 
 def close(
-    page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], at: float, *, ran: bool
+    page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
 ) -> ToolResult | StoreError:
     key = (row[7], row[8])
-    if refusal := _stale(page, card, key[0]):
-        return refusal
-    kinds = page.kept(key)
-    if CALL not in kinds:
-        return refusals.no_call(card)
-    if RESULT in kinds and (first := page.card(key).result) is not None:
-        page.audit.extend(audit_rows([refusals.late_result(card, result, at)]))
-        return first
-    page.add_result(kinds, result, row, at)
-    if not ran:
-        page.charge(key[0], -1)
+    step = ledger.close_call(card, result, page.call(key), page.turn(key[0]), now.at, now.alive, now.store, ran=ran)
+    if step.kept is None:
+        page.audit.extend(audit_rows(step.audit))
+        return step.answer if isinstance(step.answer, ToolResult | StoreError) else result
+    page.end_call(key, result, row, now.at)
+    if step.charge:
+        page.charge(key[0], step.charge)
     page.audit.extend(audit)
     return result
 
 
+def _card(step: Step) -> CallCard | StoreError:
+    """What the caller of a change of a call is told."""
+    assert not isinstance(step.answer, ToolResult)
+    return step.answer
+
+
+def _unfinished(page: Page, turn_id: str) -> list[CallCard]:
+    """The calls of a turn that have no result."""
+    page.flush()
+    return [read_card(row) for row in page.connection.execute(_UNFINISHED, (turn_id,)).fetchall()]
+
+
 def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> StoreError | None:
-    if refusal := _not_held(page, turn):
+    if refusal := ledger.change_turn(turn, page.turn(column(turn.id))):
         return refusal
     kept = dump({"reason": ending.reason.value, "answer": ending.answer})
     page.write_charges()
     page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
     page.connection.execute(_CHARGED, (column(turn.id),))
-    page.set_turn(column(turn.id), turn.epoch, "ended")
+    page.set_turn(column(turn.id), turn.epoch, ledger.ENDED)
     whose = column(turn.project)
     sums = page.connection.execute(LOOP_SUMS, (whose,)).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
@@ -310,19 +312,19 @@ def _forget_starts(page: Page, turn_id: str, begun: Collection[bytes] | None) ->
     """Calls without a result that were written down as started, and that nobody had begun, have not been started."""
     if begun is None:
         return
-    for call_id, opened_as in page.connection.execute(_WITHOUT_RESULT, (turn_id,)).fetchall():
-        if mark_key(turn_id, call_id) not in begun:
-            page.connection.execute(_NOT_STARTED, (turn_id, call_id, -(opened_as or 0)))
+    for card in ledger.not_begun(_unfinished(page, turn_id), ledger.is_begun(begun, mark_key)):
+        page.connection.execute(_NOT_STARTED, identity(card))
+        page.known.calls.pop(identity(card), None)
 
 
 def release(
     page: Page, turn: Turn, at: float, ran_s: float | None, begun: Collection[bytes] | None
 ) -> StoreError | None:
-    if refusal := _not_held(page, turn):
+    if refusal := ledger.change_turn(turn, page.turn(column(turn.id))):
         return refusal
     _forget_starts(page, column(turn.id), begun)
     page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch, waits_json(turn.waits)))
-    page.set_turn(column(turn.id), turn.epoch, "interrupted")
+    page.set_turn(column(turn.id), turn.epoch, ledger.INTERRUPTED)
     return None
 
 
@@ -332,7 +334,7 @@ def release_unrun(page: Page, owner: str, runs: Callable[[str], bool], begun: Be
         if not runs(turn_id):
             _forget_starts(page, turn_id, begun(owner))
             page.connection.execute(_LET_GO, (turn_id, epoch))
-            page.set_turn(turn_id, epoch, "interrupted")
+            page.set_turn(turn_id, epoch, ledger.INTERRUPTED)
 
 
 def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard:
@@ -347,55 +349,32 @@ def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Aske
 
 
 def answer(page: Page, approval_id: str, answer: Approval, at: float, asked: Asked) -> ApprovalCard | StoreError:
-    known = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
-    if known is None:
-        return refusals.no_approval(approval_id)
-    card = read_approval(load(known[0])).at(asked.date(approval_id))
-    if card.state is not ApprovalState.OPEN:
-        return refusals.decided(card)
-    turn = page.turn(column(card.turn_id))
-    if turn is not None and turn[1] == "ended":
-        return refusals.ended_before_answer(card)
-    after = card.answered(answer, at)
-    _keep_answers(page, after)
-    page.audit.extend(audit_rows([refusals.answer_row(card, answer, at)]))
-    return after
+    card = _approval(page, approval_id)
+    turn = None if card is None else page.turn(column(card.turn_id))
+    return _keep_answer(
+        page, ledger.answer(approval_id, card, turn, answer, at=at, date=asked.date(approval_id))
+    )  # fmt: skip
 
 
-def revoke(page: Page, approval_id: str, by: str, at: float) -> ApprovalCard | StoreError:
-    known = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
-    if known is None:
-        return refusals.no_approval(approval_id)
-    card = read_approval(load(known[0])).at(at)
-    if card.stands_until <= at:
-        return refusals.stands_no_more(card)
-    _keep_answers(page, card.revoked())
-    page.audit.extend(audit_rows([refusals.revoked_row(card, by, at)]))
-    return card.revoked()
+def revoke(page: Page, approval_id: str, by: str, at: float, asked: Asked) -> ApprovalCard | StoreError:
+    card = _approval(page, approval_id)
+    return _keep_answer(page, ledger.revoke(approval_id, card, by, at, asked.date(approval_id)))
 
 
-def _keep_answers(page: Page, card: ApprovalCard) -> None:
+def _approval(page: Page, approval_id: str) -> ApprovalCard | None:
+    row = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
+    return None if row is None else read_approval(load(row[0]))
+
+
+def _keep_answer(page: Page, done: Answered | StoreError) -> ApprovalCard | StoreError:
+    if isinstance(done, StoreError):
+        return done
+    card = done.card
     decided = int(card.state is not ApprovalState.OPEN)
     page.connection.execute(_ANSWER, (dump(write_approval(card)), decided, card.stands_until, column(card.id)))
+    page.audit.extend(audit_rows([done.audit]))
+    return card
 
 
 def append(page: Page, audit: Sequence[Row]) -> None:
     page.audit.extend(audit)
-
-
-def _not_held(page: Page, turn: Turn) -> StoreError | None:
-    """Why this epoch may not change the turn any more, if so."""
-    known = page.turn(column(turn.id))
-    if known is None:
-        return refusals.no_turn(turn.id)
-    current, state = known
-    if current != turn.epoch:
-        return refusals.taken_over(turn.id, turn.epoch, current)
-    return refusals.ended(turn.id) if state == "ended" else None
-
-
-def _stale(page: Page, card: CallCard, turn_id: str) -> StoreError | None:
-    known = page.turn(turn_id)
-    if known is None or known[0] == card.epoch:
-        return None
-    return refusals.taken_over(card.turn_id, card.epoch, known[0])

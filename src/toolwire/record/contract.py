@@ -132,7 +132,8 @@ class Store(Protocol):
 
     Every change of a turn carries its epoch and changes nothing, raising `Fenced`, when that is no longer the
     current one; replies, notes, endings and releases also when the turn has ended. A card whose turn was never begun
-    stands alone and has no epoch to check. All methods raise `StoreUnavailable` when the store cannot be reached or
+    stands alone and has no epoch to check. A call has a lease of its own: one claim holds it at a time, by a token.
+    `ledger.py` has the rules. All methods raise `StoreUnavailable` when the store cannot be reached or
     written.
     """
 
@@ -175,24 +176,43 @@ class Store(Protocol):
         A new card counts and may be refused as in `replied`.
 
         The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
-        caller's epoch. A card may be opened as started, with an attempt of 1; one with a result given is closed at
-        once. The audit rows are kept only with a new card.
+        caller's epoch and without the token of its holder. A card may be opened as claimed, with an attempt of 1 and
+        its record id for a token; one with a result given is closed at once. The audit rows are kept only with
+        a new card.
         Raises `StoreError` when the same identity was kept with other arguments, and audits `idempotency_conflict`.
         """
         ...
 
-    async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
-        """Mark, before the effect begins, that a process starts to run the call: its attempt rises by one.
+    async def claim(
+        self,
+        card: CallCard,
+        audit: Sequence[AuditRow],
+        *,
+        owner: str = "",
+        until: float | None = None,
+        begins: bool = True,
+    ) -> CallCard:
+        """Hold a call, before anything of it begins: gives it back with a token, and one attempt more.
 
-        Unless it `begins` at once, it counts as begun only after the method of that name was asked. A call that has
-        ended comes back with its result and is not marked. Raises `NotKept` for one never opened.
+        The lease lasts `until` a date; without one, for as long as its `owner` is alive, and unless one is named, for
+        as long as this process runs the turn. Unless the call `begins` at once, it counts as begun only after the
+        method of that name was asked.
+        A call that has ended comes back with its result and is not held. Its holder, who shows the token, holds on.
+        Raises `CallHeld` while another claim lasts, `Fenced` when the turn was taken over, and `NotKept`.
+        """
+        ...
+
+    async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
+        """Hold a call for longer, by the token of its claim.
+
+        A call that has ended comes back with its result. Raises `Fenced` when the claim is lost, and `NotKept`.
         """
         ...
 
     def holds(self, turn_id: str) -> bool:
         """Whether this process has given signs of life all the time since it took the turn.
 
-        If it has not, another one may have taken the turn over: whoever begins a call of it must `start` that first.
+        If it has not, another one may have taken the turn over: whoever begins a call of it must `renew` that first.
         """
         ...
 
@@ -209,6 +229,9 @@ class Store(Protocol):
     ) -> ToolResult:
         """Keep how a call ended, once: gives back the first result, and audits a later one as `late_result`.
 
+        The result of the holder, who shows its token, is kept whatever has become of the turn. Without a token it is
+        the turn's own write. Raises `Fenced` when the claim, or without a token the turn, belongs to another; the log
+        hears of that result, too. Raises `CallHeld`, without a token, while a lease lasts that is not the turn's own.
         A call that never `ran` costs nothing: what was reserved for it is given back.
         """
         ...

@@ -11,8 +11,9 @@ from dataclasses import field
 from itertools import islice, repeat
 from operator import attrgetter
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
+from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Lent, Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -21,10 +22,11 @@ from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
-from toolwire.record import refusals, story
+from toolwire.record import ledger, refusals, story
 from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.ledger import Step
 from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
     MAX_BYTES,
@@ -36,6 +38,7 @@ from toolwire.record.memory_limits import (
     named_bodies,
 )
 from toolwire.record.reserving import reserved
+from toolwire.record.rows import new_id
 from toolwire.record.tally import (
     NEWEST_RESULTS,
     ToolTally,
@@ -50,15 +53,19 @@ from toolwire.record.weights import weigh_card, weigh_cards, weigh_replies
 from toolwire.wire.format_tally import FormatTally, merged
 
 _result_of = attrgetter("result")
-_ended = changing(CallCard, "result")
+_shown = changing(CallCard, "token")
+T = TypeVar("T")
+_NO_CARDS: dict[str, CallCard] = {}
 _log = logging.getLogger(__name__)
 _POINTER = 8
 _LARGE_BYTES = 1 << 20
+_STORE = "memory"
+"""The one owner there is."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A turn in memory. Its opening carries the current epoch.
+    """A turn in memory. Its opening carries the current epoch, too.
 
     On the monotonic clock, `since` is when it would have begun had it run at a stretch, and `ran_at` when it last ran.
     In its thread there were `spoken` messages when it began.
@@ -71,7 +78,9 @@ class _Kept:
     ran_at: float = 0.0
     waited_s: float = 0.0
     calls: int = 0
-    state: str = "running"
+    epoch: int = 1
+    state: str = ledger.RUNNING
+    owner: str | None = _STORE
     said: list[story.Said] = field(default_factory=list)
     ending: Ending | None = None
 
@@ -148,22 +157,19 @@ class MemoryStore:
         await self.close_store()
 
     async def begin(self, turn: Turn) -> None:
-        if turn.id in self._turns:
-            raise refusals.already_begun(turn.id)
+        _raise(ledger.begin(turn.id, self._turns.get(turn.id)))
         now = self._clock()
         began = self._monotonic()
-        kept = _Kept(turn, began, now, self._threads.length(*_thread_of(turn)), began)
+        spoken = self._threads.length(*_thread_of(turn))
+        kept = _Kept(turn, began, now, spoken, began, epoch=turn.epoch)
         self._turns[turn.id] = self._open[turn.id] = kept
 
     async def resume(self, turn_id: str) -> KeptTurn:
-        kept = self._find(turn_id)
-        if kept.state == "ended":
-            raise refusals.ended(turn_id)
-        if kept.state == "running":
-            raise refusals.owned(turn_id)
-        kept.opening = changed(kept.opening, epoch=kept.opening.epoch + 1)
+        epoch = _raise(ledger.resume(turn_id, self._turns.get(turn_id), _is_alive))
+        kept = self._turns[turn_id]
+        kept.opening, kept.epoch, kept.owner = changed(kept.opening, epoch=epoch), epoch, _STORE
         kept.since, kept.waited_s = self._monotonic() - kept.ran_s, 0.0
-        self._touch(kept, "running")
+        self._touch(kept, ledger.RUNNING)
         return self._tell(kept)
 
     async def replied(
@@ -174,15 +180,18 @@ class MemoryStore:
         audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Sequence[CallCard]:
-        kept = self._held(turn)
-        for card in cards if turn.id in self._cards else ():
-            self._check_conflict(card)
+        kept, known = self._held(turn), self._cards.get(turn.id, _NO_CARDS)
+        for card in cards if known else ():
+            if card.call.id in known:
+                self._raise_refusal(self._added(card, kept))
         kept.said.append(reply)
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
         if reserve is not None:
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
-            self._put(card)
+            step = ledger.add_call(card, known.get(card.call.id), kept, kept.updated_at, _is_alive, _STORE)
+            if step.kept is not None:
+                self._keep(step.kept, step.charge)
         self._audit.extend(audit)
         return cards
 
@@ -201,24 +210,35 @@ class MemoryStore:
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
-        self._check_epoch(card)
-        self._check_conflict(card)
-        if card.call.id not in self._cards.get(card.turn_id, {}):
+        kept, turn = self._kept(card), self._turns.get(card.turn_id)
+        step = ledger.open_call(card, kept, turn, self._clock(), _is_alive, _STORE)
+        self._raise_refusal(step)
+        if kept is None:
             if reserve is not None:
                 [card], audit = self._reserved(reserve, [card], audit)
+                step = self._added(card, turn)
             self._audit.extend(audit)
-        return changed(self._put(card), epoch=card.epoch)
+        return self._apply(step)
 
-    async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
-        self._check_epoch(card)
-        if begins:
+    async def claim(
+        self,
+        card: CallCard,
+        audit: Sequence[AuditRow],
+        *,
+        owner: str = "",
+        until: float | None = None,
+        begins: bool = True,
+    ) -> CallCard:
+        kept, turn = self._kept(card), self._turns.get(card.turn_id)
+        claim = ledger.Claim(new_id(), _STORE, owner, until)
+        mine = self._apply(ledger.claim_call(card, kept, turn, self._clock(), _is_alive, claim), audit)
+        if begins and mine.result is None:
             self.begins(card.turn_id, card.call.id)
-        kept = self._card(card)
-        if kept.result is None:
-            kept = changed(kept, attempt=kept.attempt + 1)
-            self._cards[card.turn_id][card.call.id] = kept
-            self._audit.extend(audit)
-        return changed(kept, epoch=card.epoch)
+        return mine
+
+    async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
+        step = ledger.renew_call(card, self._kept(card), self._turns.get(card.turn_id), _STORE, until)
+        return self._apply(step)
 
     def holds(self, turn_id: str) -> bool:  # noqa: ARG002 -- no other process can take anything over
         return True
@@ -229,14 +249,15 @@ class MemoryStore:
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
-        self._check_epoch(card)
-        kept = self._card(card)
-        if kept.result is not None:
-            self._audit.extend([refusals.late_result(card, result, self._clock())])
-            return kept.result
-        self._end_call(kept, result)
-        if not ran:
-            self._charge(card.turn_id, -1)
+        kept, turn = self._kept(card), self._turns.get(card.turn_id)
+        step = ledger.close_call(card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran)
+        if step.kept is None:
+            self._raise_refusal(step)
+            self._audit.extend(step.audit)
+            return kept.result if kept is not None and kept.result is not None else result
+        self._end_call(step.kept, result)
+        if step.charge:
+            self._charge(card.turn_id, step.charge)
         self._audit.extend(audit)
         return result
 
@@ -254,7 +275,8 @@ class MemoryStore:
         self._spent[key] = spending(self._spent.get(key, Spending()), stats, kept.calls)
         self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
         self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
-        self._touch(kept, "ended")
+        kept.owner = None
+        self._touch(kept, ledger.ENDED)
         if turn.thread:
             self._keep_thread(kept)
         self._keep_past(self._past_of(kept))
@@ -262,11 +284,12 @@ class MemoryStore:
     async def release(self, turn: Turn) -> None:
         kept = self._held(turn)
         cards = self._cards.get(turn.id, {})
-        for card in [one for one in cards.values() if one.result is None and (turn.id, one.call.id) not in self._begun]:
-            cards[card.call.id] = changed(card, attempt=0)
+        for card in ledger.not_begun(cards.values(), lambda card: (turn.id, card.call.id) in self._begun):
+            cards[card.call.id] = card
         if kept.opening.waits != turn.waits:
             kept.opening = changed(kept.opening, waits=turn.waits)
-        self._touch(kept, "interrupted")
+        kept.owner = None
+        self._touch(kept, ledger.INTERRUPTED)
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         self._audit.extend(rows)
@@ -282,17 +305,15 @@ class MemoryStore:
         return card
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
-        card = await self.approval(approval_id)
-        if card.state is ApprovalState.EXPIRED and self._has_ended(card.turn_id):
-            raise refusals.ended_before_answer(card)
-        if card.state is not ApprovalState.OPEN:
-            raise refusals.decided(card)
-        after = card.answered(answer, self._clock())
-        self._approvals.put(after)
-        if after.state is not ApprovalState.OPEN:
+        card = self._approvals.get(approval_id)
+        turn = None if card is None else self._turns.get(card.turn_id)
+        date = self._asked.date(approval_id)
+        done = _raise(ledger.answer(approval_id, card, turn, answer, at=self._clock(), date=date))
+        self._approvals.put(done.card)
+        if done.card.state is not ApprovalState.OPEN:
             self._asked.forget(approval_id)
-        self._audit.extend([refusals.answer_row(card, answer, self._clock())])
-        return after
+        self._audit.extend([done.audit])
+        return done.card
 
     async def approval(self, approval_id: str) -> ApprovalCard:
         card = self._approvals.get(approval_id)
@@ -332,12 +353,11 @@ class MemoryStore:
         return list(islice(newest, max(limit, 0)))
 
     async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
-        card = await self.approval(approval_id)
-        if card.stands_until <= self._clock():
-            raise refusals.stands_no_more(card)
-        self._approvals.put(card.revoked())
-        self._audit.extend([refusals.revoked_row(card, by, self._clock())])
-        return card.revoked()
+        card, date = self._approvals.get(approval_id), self._asked.date(approval_id)
+        done = _raise(ledger.revoke(approval_id, card, by, self._clock(), date))
+        self._approvals.put(done.card)
+        self._audit.extend([done.audit])
+        return done.card
 
     async def turn(self, turn_id: str) -> KeptTurn:
         return self._tell(self._find(turn_id))
@@ -367,7 +387,8 @@ class MemoryStore:
             cards = (self._cards[turn][call] for turn, call in reversed(self._card_order))
         else:
             cards = iter(self._cards.get(turn_id, {}).values())
-        return list(islice((card for card in cards if tool in (None, card.call.name)), max(limit, 0)))
+        wanted = (card for card in cards if tool in (None, card.call.name))
+        return [_shown(card, "") if card.token else card for card in islice(wanted, max(limit, 0))]
 
     async def audit_log(
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
@@ -436,55 +457,46 @@ class MemoryStore:
     def _held(self, turn: Turn) -> _Kept:
         """The kept turn, if this very epoch may still change it."""
         kept = self._turns.get(turn.id)
-        if kept is None:
-            raise refusals.no_turn(turn.id)
-        if kept.opening.epoch != turn.epoch:
-            raise refusals.taken_over(turn.id, turn.epoch, kept.opening.epoch)
-        if kept.state == "ended":
-            raise refusals.ended(turn.id)
+        if (refusal := ledger.change_turn(turn, kept)) is not None or kept is None:
+            raise refusal or refusals.no_turn(turn.id)
         kept.waited_s = turn.waited_s
         return kept
 
-    def _check_epoch(self, card: CallCard) -> None:
-        kept = self._turns.get(card.turn_id)
-        if kept is not None and kept.opening.epoch != card.epoch:
-            raise refusals.taken_over(card.turn_id, card.epoch, kept.opening.epoch)
+    def _kept(self, card: CallCard) -> CallCard | None:
+        return self._cards.get(card.turn_id, _NO_CARDS).get(card.call.id)
 
-    def _check_conflict(self, card: CallCard) -> None:
-        kept = self._cards.get(card.turn_id, {}).get(card.call.id)
-        if kept is not None and kept.args_digest != card.args_digest:
-            self._audit.extend([refusals.conflict_row(card, self._clock())])
-            raise refusals.conflict(card)
+    def _added(self, card: CallCard, turn: _Kept | None) -> Step:
+        return ledger.add_call(card, self._kept(card), turn, self._clock(), _is_alive, _STORE)
 
-    def _card(self, card: CallCard) -> CallCard:
-        kept = self._cards.get(card.turn_id, {}).get(card.call.id)
-        if kept is None:
-            raise refusals.no_call(card)
-        return kept
+    def _raise_refusal(self, step: Step) -> None:
+        if isinstance(step.answer, StoreError):
+            self._audit.extend(step.audit)
+            raise step.answer
 
-    def _put(self, card: CallCard) -> CallCard:
-        """Keep the card unless its identity is taken; give back the kept one."""
-        turn_id, call_id, result = card.turn_id, card.call.id, card.result
+    def _apply(self, step: Step, audit: Sequence[AuditRow] = ()) -> CallCard:
+        """Keep what has become of a call, and give back what its caller sees."""
+        self._raise_refusal(step)
+        if step.kept is not None:
+            self._keep(step.kept, step.charge)
+            self._audit.extend(audit)
+        assert isinstance(step.answer, CallCard)
+        return step.answer
+
+    def _keep(self, card: CallCard, charge: int) -> None:
+        turn_id, call_id = card.turn_id, card.call.id
         cards = self._cards.get(turn_id)
         if cards is None:
             cards = self._cards[turn_id] = {}
         if call_id not in cards:
             self._card_order[turn_id, call_id] = None
-            cards[call_id] = card
-            if result is None:
-                if (kept := self._turns.get(turn_id)) is not None:
-                    kept.calls += 1
-                return card
-            cards[call_id] = changed(card, result=None)
-        elif result is not None and cards[call_id].result is None and not cards[call_id].attempt:
-            self._charge(turn_id, -1)  # it was reserved, and is refused now
-        if result is not None and cards[call_id].result is None:
-            self._end_call(card, result)
-        return cards[call_id]
+        cards[call_id] = card
+        if charge:
+            self._charge(turn_id, charge)
+        if card.result is not None:
+            self._end_call(card, card.result)
 
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
-        cards, call_id = self._cards[card.turn_id], card.call.id
-        ended = cards[call_id] = _ended(cards[call_id], result)
+        self._cards[card.turn_id][card.call.id] = card
         counted = (card.project, counted_as(card))
         tool = self._tools.get(counted)
         if tool is None:
@@ -493,7 +505,7 @@ class MemoryStore:
         if result.handle:
             self._bodies.hold(named_bodies((result,)))
         if card.turn_id not in self._turns:
-            self._keep_past(self._past_call(ended))
+            self._keep_past(self._past_call(card))
 
     def _keep_thread(self, kept: _Kept) -> None:
         in_use = frozenset((one.opening.project, one.opening.thread) for one in self._open.values())
@@ -581,6 +593,17 @@ class MemoryStore:
             calls=len(self._cards.get(turn.id, {})),
             waits=turn.waits,
         )
+
+
+def _is_alive(_owner: str) -> bool:
+    """Whatever is kept in memory is owned by this process."""
+    return True
+
+
+def _raise(outcome: T | StoreError) -> T:
+    if isinstance(outcome, StoreError):
+        raise outcome
+    return outcome
 
 
 def _used(kept: _Kept) -> Spending:

@@ -2,24 +2,33 @@
 
 import sqlite3
 from dataclasses import field
+from typing import Final, NamedTuple
 
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.values import dataclass
 from toolwire.record.chain import BEGINNING, link
-from toolwire.record.rows import RESULT, Row, column, read_card
+from toolwire.record.rows import Row, column, read_card
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
 
-_TURN = "SELECT epoch, state FROM turns WHERE id = ?"
-_KINDS = "SELECT schema_name FROM records WHERE turn_id = ? AND call_id = ?"
-_CARD = """
-    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, r.context
+_TURN = "SELECT epoch, state, owner FROM turns WHERE id = ?"
+CARD_COLUMNS = """
+    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, s.owner, s.until, s.epoch,
+           s.token, r.context
+"""
+_CARD = f"""
+    {CARD_COLUMNS}
     FROM records c
     LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
     LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     WHERE c.turn_id = ? AND c.call_id = ? AND c.schema_name = 'tool.call'
+"""
+_CLAIMED = """
+    INSERT INTO starts (turn_id, call_id, starts, owner, until, epoch, token) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (turn_id, call_id) DO UPDATE SET starts = starts + excluded.starts, owner = excluded.owner,
+        until = excluded.until, epoch = excluded.epoch, token = excluded.token
 """
 LOOP_SUMS = """
     SELECT turns, answered, iterations, total_ms, batches, max_concurrency, saved_ms, with_failures, recovered,
@@ -58,6 +67,21 @@ _ADD_METRICS = """
 """
 
 
+class TurnRow(NamedTuple):
+    """What the rules ask about a kept turn."""
+
+    epoch: int
+    state: str
+    owner: str | None
+
+
+class _Ended:
+    """In the place of a call that has ended, which may be large."""
+
+
+_ENDED: Final = _Ended()
+
+
 @dataclass(slots=True)
 class Known:
     """What a connection has learned: true as long as its transactions succeed and nobody else commits.
@@ -66,15 +90,15 @@ class Known:
     """
 
     version: int = -1
-    turns: dict[str, tuple[int, str] | None] = field(default_factory=dict)
+    turns: dict[str, TurnRow | None] = field(default_factory=dict)
     here: set[str] = field(default_factory=set)
-    kinds: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    calls: dict[tuple[str, str], CallCard | _Ended | None] = field(default_factory=dict)
     head: str | None = None
 
     def still_true(self, connection: sqlite3.Connection) -> "Known":
         """What is known, or nothing once another connection has committed. Asked inside a transaction."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
-        if version == self.version and len(self.turns) + len(self.kinds) < MAX_KNOWN:
+        if version == self.version and len(self.turns) + len(self.calls) < MAX_KNOWN:
             return self
         return Known(version)
 
@@ -91,33 +115,46 @@ class Page:
     tallies: dict[tuple[str, str], ToolTally] = field(default_factory=dict)
     charges: dict[str, int] = field(default_factory=dict)
 
-    def turn(self, turn_id: str) -> tuple[int, str] | None:
-        """The current epoch and the state of a turn, if it is kept."""
+    def turn(self, turn_id: str) -> TurnRow | None:
+        """The current epoch, the state and the owner of a turn, if it is kept."""
         turns = self.known.turns
         if turn_id not in turns:
-            turns[turn_id] = self.connection.execute(_TURN, (turn_id,)).fetchone()
+            row = self.connection.execute(_TURN, (turn_id,)).fetchone()
+            turns[turn_id] = None if row is None else TurnRow(*row)
         return turns[turn_id]
 
-    def set_turn(self, turn_id: str, epoch: int, state: str) -> None:
-        self.known.turns[turn_id] = (epoch, state)
+    def set_turn(self, turn_id: str, epoch: int, state: str, owner: str | None = None) -> None:
+        self.known.turns[turn_id] = TurnRow(epoch, state, owner)
 
-    def kept(self, key: tuple[str, str]) -> set[str]:
-        """The schema names of what is kept about a call."""
-        kinds = self.known.kinds
-        if key not in kinds:
-            new = key[0] in self.known.here
-            kinds[key] = set() if new else {kind for (kind,) in self.connection.execute(_KINDS, key)}
-        return kinds[key]
-
-    def card(self, key: tuple[str, str]) -> CallCard:
-        """The kept card, complete, including what this transaction has added."""
+    def call(self, key: tuple[str, str]) -> CallCard | None:
+        """A kept call, with its token and result, and including what this transaction has added."""
+        calls = self.known.calls
+        if key not in calls and key[0] in self.known.here:
+            calls[key] = None
+        known = calls.get(key, _ENDED)
+        if not isinstance(known, _Ended):
+            return known
         self.flush()
-        return read_card(self.connection.execute(_CARD, key).fetchone())
+        row = self.connection.execute(_CARD, key).fetchone()
+        card = None if row is None else read_card(row)
+        calls[key] = card if card is None or card.result is None else _ENDED
+        return card
 
-    def add_result(self, kinds: set[str], result: ToolResult, row: Row, at: float) -> None:
+    def add_call(self, key: tuple[str, str], card: CallCard, row: Row) -> None:
+        self.records.append(row)
+        self.known.calls[key] = card
+        if card.owner:
+            self.claim_call(key, card, more=0)
+
+    def claim_call(self, key: tuple[str, str], card: CallCard, *, more: int) -> None:
+        """Keep who holds a call; so many attempts more than before."""
+        self.known.calls[key] = card
+        self.connection.execute(_CLAIMED, (*key, more, card.owner, card.until, card.epoch, card.token))
+
+    def end_call(self, key: tuple[str, str], result: ToolResult, row: Row, at: float) -> None:
         """Keep how a call ended, and count it under the project and the title of its row."""
         self.records.append(row)
-        kinds.add(RESULT)
+        self.known.calls[key] = _ENDED
         counted = (row[1], row[3])
         tally = self.tallies.get(counted)
         if tally is None:

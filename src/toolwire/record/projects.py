@@ -51,8 +51,8 @@ class ProjectStore:
         self.whole = whole
         self.project = project
         # Every call comes through these, so they are the whole store's own.
-        self.replied, self.open, self.start, self.close = whole.replied, whole.open, whole.start, whole.close
-        self.holds, self.begins = whole.holds, whole.begins
+        self.replied, self.open, self.claim, self.close = whole.replied, whole.open, whole.claim, whole.close
+        self.renew, self.holds, self.begins = whole.renew, whole.holds, whole.begins
 
     def begin(self, turn: Turn) -> Doing[None]:
         return self.whole.begin(turn)

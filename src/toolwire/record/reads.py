@@ -12,13 +12,13 @@ from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.values import dataclass
+from toolwire.protocol.values import changed, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.asked import Asked
 from toolwire.record.chain import BEGINNING, AuditChain, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
 from toolwire.record.ownership import is_signed
-from toolwire.record.page import LOOP_SUMS
+from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS
 from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
 from toolwire.record.rows import (
     RESULT,
@@ -83,24 +83,27 @@ _LEFT_TURNS = """
 _TURNS_UNTIL = "SELECT count(*) FROM turns WHERE thread = ? AND ended <= ? AND project = ?"
 _NEWEST = (1 << 63) - 1
 
-_CARD_COLUMNS = """
-    SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, r.context
+_CARDS = """
+    {columns}
     FROM ({cards}) c
     LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
     LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
     ORDER BY c.seq {order}
 """
-_CALLS_OF_TURN = _CARD_COLUMNS.format(
+_CALLS_OF_TURN = _CARDS.format(
+    columns=CARD_COLUMNS,
     cards="""SELECT * FROM records INDEXED BY records_by_call
              WHERE turn_id = ?1 AND schema_name = 'tool.call' AND (?2 IS NULL OR title = ?2)
              ORDER BY seq LIMIT ?3""",
     order="ASC",
 )
-_CALLS_OF_TOOL = _CARD_COLUMNS.format(
+_CALLS_OF_TOOL = _CARDS.format(
+    columns=CARD_COLUMNS,
     cards="SELECT * FROM records WHERE schema_name = 'tool.call' AND title = ?2 ORDER BY seq DESC LIMIT ?3",
     order="DESC",
 )
-_NEWEST_CALLS = _CARD_COLUMNS.format(
+_NEWEST_CALLS = _CARDS.format(
+    columns=CARD_COLUMNS,
     cards="SELECT * FROM records NOT INDEXED WHERE schema_name = 'tool.call' ORDER BY seq DESC LIMIT ?3",
     order="DESC",
 )
@@ -237,7 +240,7 @@ def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None,
         case _:
             wanted = _CALLS_OF_TURN
     rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), max(limit, 0)))
-    return [read_card(row) for row in rows]
+    return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
 
 
 def audit_log(

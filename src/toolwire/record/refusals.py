@@ -1,6 +1,6 @@
 """The sentences with which every store says no, and the audit rows that go with them."""
 
-from toolwire.errors import Fenced, NotKept, StoreError
+from toolwire.errors import CallHeld, Fenced, NotKept, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
@@ -75,6 +75,24 @@ def owned(turn_id: str) -> Fenced:
 
 def taken_over(turn_id: str, epoch: int, current: int) -> Fenced:
     return Fenced(f"turn {turn_id!r} was taken over (epoch {current}, not {epoch}); stop working on it")
+
+
+def held(card: CallCard) -> CallHeld:
+    """A call that a living claim is on; `card` is the kept one."""
+    lasts = "while its process is alive" if card.until is None else f"until {card.until:.3f} (Unix time)"
+    return CallHeld(
+        f"call {card.call.id!r} of turn {card.turn_id!r} is held by another claim (attempt {card.attempt}, {lasts}); "
+        "wait for its result, or for the end of its lease",
+        card.owner,
+        card.until,
+    )
+
+
+def claim_lost(card: CallCard) -> Fenced:
+    return Fenced(
+        f"call {card.call.id!r} of turn {card.turn_id!r} is not held under this token: it was never claimed "
+        "with it, or another process has claimed it since; stop working on it"
+    )
 
 
 def conflict(card: CallCard) -> StoreError:

@@ -161,6 +161,7 @@ def drop_turns(page: Page, turn_ids: Sequence[str], now: float) -> int:
         page.connection.execute("DELETE FROM approvals WHERE turn_id = ? AND stands_until <= ?", (turn_id, now))
         page.known.turns.pop(turn_id, None)
         page.known.here.discard(turn_id)
+        page.known.calls.clear()
         dropped += 1
     return dropped
 

@@ -72,6 +72,8 @@ def card_row(card: CallCard) -> Row:
     }
     if card.attempt:
         context["attempt"] = card.attempt
+        if card.token and card.token != card.record_id:
+            context["token"] = card.token
     record_id, project, name, agent, turn_id, call_id = columns(
         card.record_id, card.project, card.call.name, card.agent, card.turn_id, card.call.id
     )
@@ -83,14 +85,14 @@ def result_row(card: CallCard, result: ToolResult, at: float) -> Row:
     project, name, agent, turn_id, call_id = columns(
         card.project, counted_as(card), card.agent, card.turn_id, card.call.id
     )
-    return _new_id(), project, RESULT, name, dump(write_result(result)), agent, at, turn_id, call_id
+    return new_id(), project, RESULT, name, dump(write_result(result)), agent, at, turn_id, call_id
 
 
 def said_row(turn: Turn, message: Reply | Note, at: float) -> Row:
     schema_name, context = (
         (REPLY, write_reply(message)) if isinstance(message, Reply) else (NOTE, {"text": message.text})
     )
-    names = columns(_new_id(), turn.project, schema_name, "")
+    names = columns(new_id(), turn.project, schema_name, "")
     return (*names, dump(context), column(turn.agent), at, column(turn.id), None)
 
 
@@ -123,13 +125,14 @@ def read_audit(row: Row) -> AuditRow:
 
 
 def read_card(row: Row) -> CallCard:
-    """A call card from its own row, its attempts and its result."""
-    record_id, turn_id, project, agent, created_at, context, starts, result = row
+    """A call card from its own row, its newest claim and its result."""
+    record_id, turn_id, project, agent, created_at, context, starts, owner, until, epoch, token, result = row
     kept = load(context)
+    attempt, ended = kept.get("attempt", 0) + (starts or 0), result is not None
     return CallCard(
         record_id=record_id,
         turn_id=turn_id,
-        epoch=kept["epoch"],
+        epoch=kept["epoch"] if epoch is None else epoch,
         call=read_call(kept["call"]),
         args_digest=kept["args_digest"],
         project=project,
@@ -137,8 +140,11 @@ def read_card(row: Row) -> CallCard:
         effect=kept.get("effect", "unsafe"),
         tool_version=kept.get("tool_version", ""),
         created_at=created_at,
-        attempt=kept.get("attempt", 0) + (starts or 0),
-        result=None if result is None else read_result(load(result)),
+        attempt=attempt,
+        result=read_result(load(result)) if ended else None,
+        token="" if ended or not attempt else token or kept.get("token", record_id),
+        owner=owner or "",
+        until=until,
     )
 
 
@@ -225,5 +231,5 @@ def read_waits(data: str) -> tuple[Wait, ...]:
     return tuple(map(read_wait, load(data))) if data else ()
 
 
-def _new_id() -> str:
+def new_id() -> str:
     return str(uuid_utils.uuid7())

@@ -343,9 +343,18 @@ _CHARGES = ("CREATE TABLE charges (turn_id TEXT NOT NULL PRIMARY KEY, calls INTE
 # What a turn waits for that no process runs: found with the interrupted ones.
 _WAITS = ("ALTER TABLE turns ADD COLUMN waits TEXT NOT NULL DEFAULT ''",)
 
+# Who holds a call: its newest claim, beside how often it was claimed. A claim that came with its card, of the process
+# that runs the turn, needs no row: the turn says who that is.
+_LEASES = (
+    "ALTER TABLE starts ADD COLUMN owner TEXT",
+    "ALTER TABLE starts ADD COLUMN until REAL",
+    "ALTER TABLE starts ADD COLUMN epoch INTEGER",
+    "ALTER TABLE starts ADD COLUMN token TEXT",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS,
+    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES,
 )  # fmt: skip
 
 

@@ -26,9 +26,10 @@ from toolwire.record import retention as pruning
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
-from toolwire.record.changes import OpenCard, open_card
+from toolwire.record.changes import Now, OpenCard, open_card
 from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
+from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
@@ -42,6 +43,7 @@ from toolwire.record.rows import (
     history_json,
     history_of,
     left_json,
+    new_id,
     opening_json,
     read_audit,
     result_row,
@@ -212,19 +214,37 @@ class SqliteStore:
         await self._say(turn, note, (), ())
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
-        return await self._writer.write(open_card(card, audit, self._clock(), reserve), _whose(card))
+        return await self._writer.write(open_card(card, audit, self._now(), reserve), _whose(card))
 
-    async def start(self, card: CallCard, audit: Sequence[AuditRow], *, begins: bool = True) -> CallCard:
-        if begins:
+    async def claim(
+        self,
+        card: CallCard,
+        audit: Sequence[AuditRow],
+        *,
+        owner: str = "",
+        until: float | None = None,
+        begins: bool = True,
+    ) -> CallCard:
+        claim = Claim(new_id(), self._owners.name, owner, until)
+        change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
+        mine = await self._writer.write(change, _whose(card))
+        if begins and mine.result is None:
             self.begins(card.turn_id, card.call.id)
-        return await self._writer.write(partial(changes.start, card=card, audit=audit_rows(audit)), _whose(card))
+        return mine
+
+    async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
+        change = partial(changes.renew, card=card, store=self._owners.name, until=until)
+        return await self._writer.write(change, _whose(card))
+
+    def _now(self) -> Now:
+        return Now(self._clock(), self._owners.name, self._owners.alive)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
-        at = self._clock()
-        row = result_row(card, result, at)
-        change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), at=at, ran=ran)
+        now = self._now()
+        row = result_row(card, result, now.at)
+        change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), now=now, ran=ran)
         try:
             first = await self._now_or_later(change, _whose(card))
         except Fenced:
@@ -299,7 +319,9 @@ class SqliteStore:
         return await self._reader.read(reads.standing, limit, self._clock())
 
     async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
-        return await self._writer.write(partial(changes.revoke, approval_id=approval_id, by=by, at=self._clock()))
+        return await self._writer.write(
+            partial(changes.revoke, approval_id=approval_id, by=by, at=self._clock(), asked=self._asked)
+        )
 
     async def turn(self, turn_id: str) -> KeptTurn:
         return await self._reader.read(reads.turn, turn_id, self._owners.alive)
@@ -473,10 +495,11 @@ class SqliteStore:
         audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Sequence[OpenCard]:
-        at = self._clock()
-        row, sums, new = said_row(turn, message, at), sums_with(turn, message), [open_card(c, (), at) for c in cards]
+        now = self._now()
+        row, sums = said_row(turn, message, now.at), sums_with(turn, message)
+        new = [open_card(card, (), now) for card in cards]
         say = partial(
-            changes.say, turn=turn, row=row, cards=new, audit=audit_rows(audit), sums=sums, at=at,
+            changes.say, turn=turn, row=row, cards=new, audit=audit_rows(audit), sums=sums, now=now,
             ran_s=self._ran_s(turn), reserve=reserve,
         )  # fmt: skip
         return await self._writer.write(say, _whose(turn))

@@ -1,0 +1,296 @@
+"""The rules of every store: what a change means, given what is kept. Pure, so that they are written and tested once.
+
+A store reads what is kept, asks the rule, and writes what the rule says, all in one transaction; it adds no rule of its
+own. A change that must not happen comes back as the exception to raise, with what the audit log says about it, so that
+other changes of the same transaction are made all the same.
+
+**Turns.** A turn belongs to one owner under one epoch. Replies, notes, endings and releases carry that epoch and are
+refused under any other. Whoever takes the turn over raises it.
+
+**Calls.** A call is opened once, under `(turn, call id)`. To run it a process claims it, and holds it while its lease
+lasts; there is one holder at a time. It is closed once: a holder closes it by its token, whatever has become of the
+turn meanwhile. Everything else that closes calls (refusals, cancellations, outcomes that stay unknown) is the turn's
+own write: it carries the epoch, and waits for leases that are not the turn's own.
+
+**Approvals.** A request is kept once for each call. The first answers that decide it count, until its time is over or
+its turn has ended.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
+
+from toolwire.errors import StoreError
+from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Turn
+from toolwire.protocol.values import changed, changing, dataclass, making, quick
+from toolwire.record import refusals
+
+RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
+
+Alive = Callable[[str], bool]
+"""Whether an owner gives signs of life."""
+
+_as_seen = changing(CallCard, "epoch", "token")
+_with_result = changing(CallCard, "result", "token")
+
+
+class TurnState(Protocol):
+    """What the rules ask about a kept turn."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def owner(self) -> str | None: ...
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a change of a call comes to.
+
+    `answer` is for the caller. `kept` is the card as it is kept from now on; None when nothing of it changes. `audit`
+    is what the log says besides, or instead of, the caller's own rows, which count where the card changes. The day of
+    the turn's agent is charged with so many calls.
+    """
+
+    answer: CallCard | ToolResult | StoreError
+    kept: CallCard | None = None
+    audit: Sequence[AuditRow] = ()
+    charge: int = 0
+
+
+_step = making(Step)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody claims a call with: a new token, and how long the lease lasts; see `CallCard`.
+
+    `store` is the name of the store that is asked, which owns the claim unless another owner is named.
+    """
+
+    token: str
+    store: str
+    owner: str = ""
+    until: float | None = None
+
+
+# Turns
+
+
+def begin(turn_id: str, kept: TurnState | None) -> StoreError | None:
+    return refusals.already_begun(turn_id) if kept else None
+
+
+def resume(turn_id: str, kept: TurnState | None, is_run: Callable[[str], bool]) -> StoreError | int:
+    """The new epoch of a turn, unless it has ended or its owner still runs it."""
+    if kept is None:
+        return refusals.no_turn(turn_id)
+    if kept.state == ENDED:
+        return refusals.ended(turn_id)
+    if kept.owner is not None and is_run(kept.owner):
+        return refusals.owned(turn_id)
+    return kept.epoch + 1
+
+
+def change_turn(turn: Turn, kept: TurnState | None) -> StoreError | None:
+    """Why this epoch may not change the turn any more, if so: for replies, notes, endings and releases."""
+    if kept is None:
+        return refusals.no_turn(turn.id)
+    if kept.epoch != turn.epoch:
+        return refusals.taken_over(turn.id, turn.epoch, kept.epoch)
+    return refusals.ended(turn.id) if kept.state == ENDED else None
+
+
+def not_begun(kept: Iterable[CallCard], begun: Callable[[CallCard], bool]) -> list[CallCard]:
+    """The cards, as they are kept from now on, of calls that were claimed by the turn's owner and had not begun.
+
+    Leases that last until a date, or with an owner of their own, are not the turn's business.
+    """
+    return [
+        changed(card, attempt=0, token="")
+        for card in kept
+        if card.attempt and card.result is None and card.until is None and not card.owner and not begun(card)
+    ]
+
+
+# Calls
+
+
+def is_held(kept: CallCard, turn: TurnState | None, at: float, alive: Alive) -> bool:
+    """Whether somebody holds a call now."""
+    if kept.result is not None or not kept.attempt:
+        return False
+    if kept.until is not None:
+        return at < kept.until
+    if kept.owner:
+        return alive(kept.owner)
+    return _is_run(kept, turn) and turn is not None and turn.owner is not None and alive(turn.owner)
+
+
+def open_call(
+    card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, store: str
+) -> Step:
+    """Write a call down, or give back what is kept under its identity. A card with a result is closed at once."""
+    if turn is not None and turn.epoch != card.epoch:
+        return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch))
+    return add_call(card, kept, turn, at, alive, store)
+
+
+def add_call(
+    card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, store: str
+) -> Step:
+    """The same for a call that comes with a reply, whose turn was looked at already."""
+    if kept is None:
+        if card.attempt and not (card.token and turn is not None and turn.owner == store):
+            card = changed(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
+        return _step(card, card, (), 1 if card.result is None else 0)
+    if kept.args_digest != card.args_digest:
+        return Step(refusals.conflict(card), None, (refusals.conflict_row(card, at),))
+    seen = _seen(kept, card)
+    if kept.result is not None or card.result is None or is_held(kept, turn, at, alive):
+        return Step(seen)
+    # It was reserved for a day, and is refused now.
+    return Step(changed(seen, result=card.result), _with_result(kept, card.result, ""), (), 0 if kept.attempt else -1)
+
+
+def claim_call(
+    card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, claim: Claim
+) -> Step:
+    """Hold a call from now on, before anything of it begins. One that has ended comes back with its result.
+
+    A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise.
+    """
+    if kept is None:
+        return Step(refusals.no_call(card))
+    if turn is not None and turn.epoch != card.epoch:
+        return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch))
+    if kept.result is not None:
+        return Step(_seen(kept, card))
+    if _is_holder(card, kept):
+        return renew_call(card, kept, turn, claim.store, claim.until)
+    if is_held(kept, turn, at, alive):
+        return Step(refusals.held(kept))
+    owner = claim.owner or _owner_of_lease(turn, claim.store, claim.until)
+    mine = changed(
+        kept, attempt=kept.attempt + 1, epoch=card.epoch, token=claim.token, owner=owner, until=claim.until
+    )  # fmt: skip
+    return Step(mine, mine)
+
+
+def renew_call(card: CallCard, kept: CallCard | None, turn: TurnState | None, store: str, until: float | None) -> Step:
+    """Hold a call for longer, by its token. A lease that ran out is as good as new if nobody has claimed the call.
+
+    A lease that lasts as long as its turn is run ends with that; given a date, it becomes one of its own.
+    """
+    if kept is None:
+        return Step(refusals.no_call(card))
+    if kept.result is not None:
+        return Step(_seen(kept, card))
+    if not _is_holder(card, kept):
+        return Step(refusals.claim_lost(card))
+    if kept.until is None and not kept.owner and not _is_run(kept, turn):
+        return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch if turn else 0))
+    if until is None or until == kept.until:
+        return Step(kept)
+    longer = changed(kept, owner=kept.owner or store, until=until)
+    return Step(longer, longer)
+
+
+def close_call(
+    card: CallCard,
+    result: ToolResult,
+    kept: CallCard | None,
+    turn: TurnState | None,
+    at: float,
+    alive: Alive,
+    store: str,
+    *,
+    ran: bool,
+) -> Step:
+    """Keep how a call ended, once. The log hears of every other result.
+
+    With the token of its newest claim it is the holder's result, and kept whatever has become of the turn. Without
+    one it is the turn's own write, and waits for a living lease that is not the turn's (or this `store`'s, for a call
+    that has no turn).
+    """
+    if kept is None:
+        return Step(refusals.no_call(card))
+    if kept.result is not None:
+        return Step(kept.result, None, (refusals.late_result(card, result, at),))
+    if not card.token:
+        if turn is not None and turn.epoch != card.epoch:
+            late = (refusals.late_result(card, result, at),)
+            return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, late)
+        if (kept.until is not None or kept.owner not in ("", store)) and is_held(kept, turn, at, alive):
+            return Step(refusals.held(kept))
+    elif card.token != kept.token:
+        return Step(refusals.claim_lost(card), None, (refusals.late_result(card, result, at),))
+    return _step(result, _with_result(kept, result, ""), (), 0 if ran else -1)
+
+
+def _seen(kept: CallCard, card: CallCard) -> CallCard:
+    """A kept card as its caller sees it: under the caller's epoch, and with the token only for who knows it."""
+    return _as_seen(kept, card.epoch, card.token if card.token == kept.token else "")
+
+
+def _is_holder(card: CallCard, kept: CallCard) -> bool:
+    return bool(card.token) and card.token == kept.token and kept.attempt > 0
+
+
+def _is_run(kept: CallCard, turn: TurnState | None) -> bool:
+    """Whether a turn is run under the epoch in which its call was claimed."""
+    return turn is not None and turn.epoch == kept.epoch and turn.state == RUNNING
+
+
+def _owner_of_lease(turn: TurnState | None, store: str, until: float | None) -> str:
+    """Who keeps a lease alive; nobody but the turn where the claim is that of the process that runs it."""
+    if until is None and turn is not None and turn.state == RUNNING and turn.owner == store:
+        return ""
+    return store
+
+
+# Approvals
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An approval as it is kept from now on, and what the log says."""
+
+    card: ApprovalCard
+    audit: AuditRow
+
+
+def answer(
+    approval_id: str, kept: ApprovalCard | None, turn: TurnState | None, word: Approval, *, at: float, date: float
+) -> Answered | StoreError:
+    """One more answer, at a time; `date` is what the request itself goes by."""
+    if kept is None:
+        return refusals.no_approval(approval_id)
+    card = kept.at(date)
+    if turn is not None and turn.state == ENDED and card.state in (ApprovalState.OPEN, ApprovalState.EXPIRED):
+        return refusals.ended_before_answer(card)
+    if card.state is not ApprovalState.OPEN:
+        return refusals.decided(card)
+    return Answered(card.answered(word, at), refusals.answer_row(card, word, at))
+
+
+def revoke(approval_id: str, kept: ApprovalCard | None, by: str, at: float, date: float) -> Answered | StoreError:
+    """Take back an approval of a pattern."""
+    if kept is None:
+        return refusals.no_approval(approval_id)
+    card = kept.at(date)
+    if card.stands_until <= at:
+        return refusals.stands_no_more(card)
+    return Answered(card.revoked(), refusals.revoked_row(card, by, at))
+
+
+def is_begun(keys: Collection[bytes] | None, key: Callable[[str, str], bytes]) -> Callable[[CallCard], bool]:
+    """Says whether a call had begun, going by the notes of its owner; without notes every claimed call had."""
+    return lambda card: keys is None or key(card.turn_id, card.call.id) in keys
