@@ -6,7 +6,8 @@ import pytest
 
 from toolwire import Agent, SqliteStore, Tool, tool
 from toolwire.deliver.url_passwords import withhold
-from toolwire.protocol.chat import Reply
+from toolwire.protocol.chat import Reply, ResultsMessage
+from toolwire.protocol.outcomes import Status
 from toolwire.testing import ScriptedModel, call
 
 PASSWORD = "hunter-2-swordfish"
@@ -95,3 +96,35 @@ async def test_another_tool_or_process_cannot_have_the_password() -> None:
 )
 def test_an_address_without_a_password_stays_as_it_is(text: str) -> None:
     assert withhold({"url": text}, "dial", b"x") == ({"url": text}, [])
+
+
+def nested(depth: int) -> list[object]:
+    inner: list[object] = ["https://ann:sesame@example.test"]
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("depth", [100, 1_000, 5_000])
+async def test_arguments_nested_too_deeply_are_refused_by_call_and_by_reply(depth: int) -> None:
+    @tool
+    def take(value: list[object]) -> str:
+        """Take anything."""
+        return "taken"
+
+    result = await Agent(ScriptedModel(), [take]).call("take", {"value": nested(depth)})
+    answer = await Agent(ScriptedModel(call("take", value=nested(depth)), "done"), [take]).ask("go")
+
+    [told] = [one for message in answer.turn.messages if isinstance(message, ResultsMessage) for one in message.results]
+    for one in (result, told):
+        assert one.status is Status.FAILED
+        assert "64 levels" in one.text
+
+
+async def test_a_huge_number_among_arguments_is_no_password() -> None:
+    @tool
+    def count(number: int) -> str:
+        """Count."""
+        return "counted"
+
+    assert (await Agent(ScriptedModel(), [count]).call("count", {"number": 10**5000})).text

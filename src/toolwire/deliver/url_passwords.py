@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 NAME = "URL_PASSWORD_"
 _SHORTEST_TOKEN = 20
 _DEEPEST = 64
+_FLAT = frozenset({str, int, float, bool, type(None)})
+_is_text = str.__instancecheck__
 # `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be somebody's name.
 _WITH_PASSWORD = re.compile(
     r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
@@ -28,8 +30,9 @@ class UrlPassword(NamedTuple):
 
 def has_url_password(arguments: Mapping[str, Any]) -> bool:
     """Whether any text of the arguments may hold an address with a password; quick where none does."""
-    # Every call passes here, and few have such a sign: a text and what is shown of a list or object keep theirs.
-    if "@" not in "".join(map(str, arguments.values())):
+    # Every call passes here. Most have flat arguments without such a sign, and need no walk through them.
+    values = arguments.values()
+    if "@" not in "".join(filter(_is_text, values)) and _FLAT.issuperset(map(type, values)):
         return False
     return any(map(_WITH_PASSWORD.search, _texts(arguments, 0)))
 

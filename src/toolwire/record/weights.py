@@ -21,18 +21,25 @@ _content, _text, _stderr, _reasoning, _carry = map(attrgetter, ("content", "text
 
 
 def weigh(value: Any) -> int:
-    """About how many bytes a plain value takes."""
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return _ITEM + len(value)
-    if kind is dict:
-        weight, items = 2 * _ITEM * (1 + len(value)), value.values()
-        if _FLAT.issuperset(map(type, items)):  # as the arguments of most calls are: texts have a length, numbers none
-            return weight + sum(map(length_hint, items))
-        return weight + sum(map(weigh, items))
-    if kind is list or kind is tuple:
-        return _ITEM + sum(map(weigh, value))
-    return _ITEM // 2
+    """About how many bytes a plain value takes, however deep it is."""
+    weight, left = 0, [value]
+    for one in left:  # grows while it is walked through
+        kind = type(one)
+        if kind is str or kind is bytes:
+            weight += _ITEM + len(one)
+        elif kind is dict:
+            weight += 2 * _ITEM * (1 + len(one))
+            items = one.values()
+            if _FLAT.issuperset(map(type, items)):  # texts have a length, numbers none
+                weight += sum(map(length_hint, items))
+            else:
+                left += items
+        elif kind is list or kind is tuple:
+            weight += _ITEM
+            left += one
+        else:
+            weight += _ITEM // 2
+    return weight
 
 
 def weigh_result(result: ToolResult) -> int:
