@@ -7,16 +7,16 @@ from typing import Any, TypeVar, cast
 
 from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
-from toolwire.deliver.endings import canceled
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
 from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance, lends
-from toolwire.hub.approvals import QUESTIONS, Approve, Tell
 from toolwire.hub.event_hub import EventHub
+from toolwire.hub.judging import withhold_password
 from toolwire.hub.resuming import require_same_tools
-from toolwire.hub.runtime import APPROVAL_S, Runtime
+from toolwire.hub.runtime import Runtime
+from toolwire.hub.services import APPROVAL_S, QUESTIONS, Approve, Tell
 from toolwire.hub.turn_loop import Intervene, Runner, fold
 from toolwire.loop.compaction import (
     QUESTION,
@@ -217,10 +217,7 @@ class Agent:
         """Give the calls of a turn that have no result one that says that they were canceled."""
         for card in await self.store.calls(turn_id=turn.id, limit=_MOST_CALLS):
             if card.result is None:
-                begun = card.attempt > 0
-                await self.runtime.conclude(
-                    changed(card, epoch=turn.epoch), canceled(card.call, begun=begun), ran=begun
-                )
+                await self.runtime.cancel_call(changed(card, epoch=turn.epoch), begun=card.attempt > 0)
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.
@@ -233,7 +230,7 @@ class Agent:
         """Take one call through the whole journey, without a model."""
         _require_text("the name of a tool", name)
         _require_dict(arguments)
-        asked = self.runtime.withhold_password(ToolCall(name, arguments, format="direct"))
+        asked = withhold_password(self.runtime, ToolCall(name, arguments, format="direct"))
         turn = await self._begin(f"call {name}", "", asked)
         call = changed(turn.pending[0], id=f"call_{turn.id[-12:]}_1_1")
         async with self._kept_free(turn):

@@ -377,7 +377,7 @@ async def test_with_nobody_to_ask_the_call_is_refused_with_advice(store: Store) 
 
     answer = await Agent(ScriptedModel(call("launch"), "ok"), [launch], store=store).ask("go")
     [result] = results_of(answer.turn)
-    assert "Nobody is there to ask" in result.text
+    assert "No approver is present" in result.text
 
 
 @pytest.mark.feature("F040")

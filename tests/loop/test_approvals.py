@@ -140,7 +140,7 @@ async def test_an_approval_past_its_time_is_a_no(doors: Doors) -> None:
     now[0] += 61
     later = Agent(ScriptedModel("Too late."), doors.toolbox(), store=store, grant=GRANT, suspends=True)
     answer = await later.resume(waits.value.turn_id)
-    assert "Nobody answered in time" in results(answer)[0].text
+    assert "No one approved 'unlock' in time" in results(answer)[0].text
     assert doors.opened == []
 
 
@@ -254,5 +254,5 @@ async def test_without_anyone_to_ask_and_no_waiting_a_call_is_refused_at_once(
 ) -> None:
     store = MemoryStore()
     answer = await agent(store, call("unlock", door=1), "No.", suspends=False).ask("Open")
-    assert "Nobody is there to ask" in results(answer)[0].text
+    assert "No approver is present" in results(answer)[0].text
     assert await store.approvals() == []

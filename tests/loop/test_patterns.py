@@ -224,7 +224,7 @@ async def test_T65_people_are_asked_only_so_often_in_a_turn(at_once: bool) -> No
 
     told = [result.text for message in answer.turn.messages for result in getattr(message, "results", ())]
     assert len(shell.asked) == 3
-    assert sum("asked 3 times in this turn" in text for text in told) == (3 if at_once else 0)
+    assert sum("its limit of 3 approval requests" in text for text in told) == (3 if at_once else 0)
 
 
 async def test_T65_control_without_a_limit_people_are_asked_as_often_as_the_model_likes() -> None:
@@ -242,5 +242,5 @@ async def test_T65_an_agent_leaves_only_so_many_questions_open() -> None:
             await shell.agent(store, *commits(f"rm {number}"), approve=None, suspends=True, questions=2).ask("Clean")
     answer = await shell.agent(store, *commits("rm 3"), approve=None, suspends=True, questions=2).ask("Clean")
 
-    assert "2 questions of this agent wait" in str(answer.turn.messages)
+    assert "2 pending approval requests" in str(answer.turn.messages)
     assert len(await store.approvals(only_open=True)) == 2

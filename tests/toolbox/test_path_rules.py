@@ -16,7 +16,7 @@ from toolwire.toolbox.far_end import answer
 from toolwire.toolbox.far_files import FarFiles
 from toolwire.toolbox.files import read_tool
 from toolwire.toolbox.local_files import LocalFiles
-from toolwire.toolbox.registry import ToolDependencies, tools_of
+from toolwire.toolbox.outfits import Workplace, tools_of
 
 MARK = "TOP-SECRET-MARK"
 READ = "deny read where path is secrets/*"
@@ -50,7 +50,7 @@ async def call(
 ) -> ToolResult:
     spoken = tuple(map(Rule.parse, rules))
     grant = Grant(Tier.RUN, PERMISSIONS, roots=(str(folder),), autonomy=autonomy, rules=spoken)
-    tools = tools_of(GROUPS, ToolDependencies(home=folder.parent / "home"))
+    tools = tools_of(GROUPS, Workplace(home=folder.parent / "home"))
     async with asyncio.timeout(60), Agent(ScriptedModel(), tools, grant=grant, **more) as agent:
         return await agent.call(tool, arguments)
 
@@ -298,7 +298,7 @@ async def test_a_file_that_a_rule_asks_about_is_asked_about_by_its_own_name_and_
 async def test_T91_a_patch_to_a_file_that_a_rule_about_another_tool_asks_about_is_asked_about(project: Path) -> None:
     patch = {"patch": ADD.format("Update", "-before\n+after\n")}
     result = await call(project, "apply_patch", patch, "ask write where path is *.lock")
-    assert "Nobody is there to ask" in result.text
+    assert "No approver is present" in result.text
     assert (project / "uv.lock").read_text(encoding="utf-8") == "before\n"
 
 

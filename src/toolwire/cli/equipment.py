@@ -12,13 +12,12 @@ from toolwire.cli.opening import Asked, Place, choice_for, model_of, toolbox_of,
 from toolwire.cli.person import Person
 from toolwire.define.toolbox import Toolbox
 from toolwire.execute.inprocess import InProcessExecutor
-from toolwire.hub.approvals import Tell
+from toolwire.hub.services import Tell
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
-from toolwire.toolbox.registry import GROUPS
 
 GENERAL = "general"
 
@@ -35,15 +34,14 @@ class Company:
 
 
 @asynccontextmanager
-async def equipped(place: Place, company: Company, *, only: str = "") -> AsyncIterator[Toolbox]:
-    """The tools of a place with all that they hold, closed at the end. `only` names the one that is called."""
+async def equipped(place: Place, company: Company) -> AsyncIterator[Toolbox]:
+    """The tools of a place with all that they hold, closed at the end."""
     person = company.person
     async with AsyncExitStack() as closing:
         team = _Team(place, company, closing)
         usual = workplace_of(place, company.store)
         ask = person.answer if person.present else None
-        given = replace(usual, ask=ask, crew=team.crew, closing=closing)
-        team.toolbox = toolbox_of(place, given, only="" if only in GROUPS["teamwork"] else only)
+        team.toolbox = toolbox_of(place, replace(usual, ask=ask, crew=team.crew, closing=closing))
         yield team.toolbox
 
 

@@ -10,7 +10,7 @@ from toolwire.cli.terminal_input import discard_typed_ahead, someone_is_there, t
 from toolwire.cli.text import clean, distinct_line, one_line
 from toolwire.decide.patterns import pattern_scope
 from toolwire.errors import ToolFailure
-from toolwire.hub.approvals import Approve
+from toolwire.hub.services import Approve
 from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.outcomes import Code

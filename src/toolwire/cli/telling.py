@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolwire.cli.opening import Place
 from toolwire.deliver.questions import announced
 from toolwire.errors import SettingsError
-from toolwire.hub.approvals import Tell
+from toolwire.hub.services import Tell
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.wire.outbound import to_json
 

@@ -26,14 +26,6 @@ def visible_result(result: ToolResult) -> ToolResult:
     return changed(result, content=content, structured=after, stderr=stderr, error=error)
 
 
-def is_plain_line(result: ToolResult, most_chars: int) -> bool:
-    """Whether it is what most results are, a short line: a quick look spares them everything else."""
-    if result.structured is not None or result.stderr or len(result.content) != 1:
-        return False
-    only = result.content[0]
-    return type(only) is Text and len(only.text) <= most_chars and only.text.isascii() and only.text.isprintable()
-
-
 def _holds_only_plain_text(value: Any) -> bool:
     """Whether nothing has to be taken out of a value, seen by its JSON, which is quicker than walking through it."""
     if isinstance(value, (int, float)):

@@ -17,7 +17,8 @@ class Executor(Protocol):
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         """Give exactly one result within the allowed time plus a small margin.
 
-        Whatever the tool does is a result. Only the caller's own cancellation passes through.
+        Whatever the tool does is a result. Only the caller's own cancellation passes through, and `Suspended` from a
+        tool that waits for another turn.
         """
         ...
 

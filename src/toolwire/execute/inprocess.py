@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from toolwire.errors import ToolFailure
+from toolwire.errors import Suspended, ToolFailure
 from toolwire.execute.loop_watch import BLOCKED_S, WATCH, Stretches, watched
 from toolwire.execute.threads import Left, Threads
 from toolwire.execute.values import LARGE_CHARS, OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
@@ -62,7 +62,7 @@ class InProcessExecutor:
         stretches: Stretches | None = None
         content: tuple[Block, ...]
         try:
-            if self._runs_at_once(target):
+            if (self._at_once.get(id(target)) or self._look_at(target))[1]:
                 value = _run_at_once(target, allowed, context, started)
             else:
                 stretches = Stretches(call.name)
@@ -78,6 +78,8 @@ class InProcessExecutor:
         except _OutOfTime:
             result, took_s = _timed_out(allowed, _ms(started), is_async=target.is_async), perf_counter() - started
         except _Raised as raised:
+            if isinstance(raised.error, Suspended):  # it has set another agent to work, whose turn waits
+                raise raised.error from None
             result, took_s = _raised(allowed, raised.error, _ms(started)), perf_counter() - started
         except NotPresentable as odd:
             return ToolResult.failed(call, Code.EXECUTION_FAILED, str(odd), elapsed_ms=_ms(started))
@@ -112,11 +114,10 @@ class InProcessExecutor:
             given_up.append(True)
             raise
 
-    def _runs_at_once(self, target: InProcess) -> bool:
-        known = self._at_once.get(id(target))
-        if known is None:
-            known = self._at_once[id(target)] = (target, target.is_async and _cannot_wait(target.function))
-        return known[1]
+    def _look_at(self, target: InProcess) -> tuple[InProcess, bool]:
+        """Remember whether a function can be run at once."""
+        known = self._at_once[id(target)] = (target, target.is_async and _cannot_wait(target.function))
+        return known
 
     async def _bounded(self, target: InProcess, allowed: Allowed, context: Context, stretches: Stretches) -> Any:
         """Run the function in a task of its own, so that one which ignores its cancellation can be left behind."""

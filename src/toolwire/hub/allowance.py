@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from toolwire.deliver.endings import refused
 from toolwire.errors import BudgetSpent
-from toolwire.hub.journey import Accepted
+from toolwire.hub.calls import Accepted
 from toolwire.loop.limits import amount, day_sentence, used_up, within_budget
 from toolwire.loop.step import last_words
 from toolwire.protocol.budgets import Budget, Spending
@@ -137,4 +137,4 @@ def lends(tools: Iterable[Tool]) -> bool:
 
 def _refused(one: Accepted, sentence: str) -> Accepted:
     call = one.card.call
-    return Accepted(one.card, Denied(call, Code.PERMISSION_DENIED, sentence, "budget"), one.left)
+    return Accepted(one.card, Denied(call, Code.PERMISSION_DENIED, sentence, "budget"), one.interrupted)

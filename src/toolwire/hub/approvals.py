@@ -1,99 +1,76 @@
-"""Asking people about a call: the question is kept, an answer is bound to it, and the wait costs no deadline."""
+"""Approval of a call: the request is kept, an answer is bound to it, and the time until it comes is not the turn's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from toolwire.decide.patterns import standing_yes
 from toolwire.deliver.endings import rejected
 from toolwire.errors import Fenced
+from toolwire.hub.calls import Waiting
+from toolwire.hub.judging import judge_again
+from toolwire.hub.services import Services
+from toolwire.hub.slots import Slots
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
-from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
-from toolwire.protocol.events import ApprovalAsked, Event
+from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolCall
+from toolwire.protocol.events import ApprovalAsked, Emit
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed
-from toolwire.record.contract import Store
-
-QUESTIONS = 20
-"""How many questions a turn may put to people, and an agent may leave open."""
-
-Approve = Callable[[NeedsApproval], Awaitable[Approval]]
-Tell = Callable[[ApprovalCard], None]
-"""Hears of each question that opens. It must neither wait nor raise."""
+from toolwire.protocol.waits import ForApproval
 
 _MOST_LOOKED_AT = 1_000
 
 
-class Office(Protocol):
-    """What asking needs of the runtime."""
+class ApprovalGate:
+    """Decides about a call of one turn that needs approval. The request is kept, and an answer is bound to it."""
 
-    store: Store
-    approve: Approve | None
-    suspends: bool
-    tell: Tell | None
-    approval_s: float
-    questions: int
-    clock: Callable[[], float]
-    monotonic: Callable[[], float]
-    new_id: Callable[[], str]
-
-    def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
-
-
-class Waits(Protocol):
-    """Hears when people are waited for and when no longer."""
-
-    def ask(self, now: float) -> None: ...
-
-    def heard(self, now: float) -> None: ...
-
-
-class People:
-    """Whoever may say yes or no to the calls of one turn."""
-
-    def __init__(self, office: Office, turn: Turn, waits: Waits, emit: Callable[[Event], None] | None) -> None:
-        self._office = office
+    def __init__(self, services: Services, turn: Turn, slots: Slots, emit: Emit | None) -> None:
+        self._services = services
         self._turn = turn
-        self._waits = waits
+        self._slots = slots
         self._emit = emit
-        self._counting = asyncio.Lock()
 
-    async def were_asked(self, card: CallCard, request: NeedsApproval) -> bool:
-        """Whether people have been asked about this call before, or have approved calls like it."""
-        if await self._said_before(request):
+    async def knows(self, card: CallCard, request: NeedsApproval) -> bool:
+        """Whether approval of this call was requested before, or calls like it are approved."""
+        if await self._earlier_approval(request):
             return True
-        kept = await self._office.store.approvals(turn_id=self._turn.id, limit=_MOST_LOOKED_AT)
+        kept = await self._services.store.approvals(turn_id=self._turn.id, limit=_MOST_LOOKED_AT)
         return any(one.call_id == card.call.id for one in kept)
 
-    async def asked(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied | None:
-        """What people say; None while too few have spoken."""
-        office, call = self._office, card.call
-        standing = await self._said_before(request)
-        if not standing and office.approve is None and not office.suspends:
-            return rejected(call, f"{request.reason} Nobody is there to ask; tell the user what you wanted to do.")
+    async def decide(self, card: CallCard, request: NeedsApproval) -> Allowed | Denied | Waiting:
+        """Request approval, unless an earlier one is for this call too, and say what it comes to."""
+        services, call = self._services, card.call
+        earlier = await self._earlier_approval(request)
+        if not earlier and services.approve is None and not services.suspends:
+            return rejected(call, f"{request.reason} No approver is present; tell the user what you wanted to do.")
         question = self._question(card, request)
-        async with self._counting:  # calls of one step ask together, and all of them count
-            if not standing and (weary := await self._weary(call)):
-                return rejected(call, weary)
-            asked = await office.store.ask_people(question, self._row(card, request))
+        async with self._counting():  # calls of one step ask together, and all of them count
+            if not earlier and (limit := await self._approval_limit(call)):
+                return rejected(call, limit)
+            asked = await services.store.ask_people(question, self._row(card, request))
         if asked.digest != request.digest:
             return rejected(
-                call, "Tool, arguments, policy or files are not what people were asked about; make a new call."
+                call, "Tool, arguments, policy or files have changed since approval was requested; make a new call."
             )
         if asked.state is ApprovalState.OPEN:
-            for word in standing or await self._words(asked, request, is_new=asked.id == question.id):
-                asked = await self._answered(asked, word)
+            for answer in earlier or await self._answers(asked, request, is_new=asked.id == question.id):
+                asked = await self._keep_answer(asked, answer)
         return self._outcome(call, request, asked)
+
+    def _counting(self) -> asyncio.Lock:
+        """One request of a step at a time is counted and kept."""
+        if self._slots.asking is None:
+            self._slots.asking = asyncio.Lock()
+        return self._slots.asking
 
     def _row(self, card: CallCard, request: NeedsApproval) -> Sequence[AuditRow]:
         """What the audit log says about a question that a trial came before; others are in it already."""
         if not request.tries:
             return ()
         said = {"reason": request.reason}
-        return [AuditRow.about(card, "awaiting_approval", self._office.clock(), rule="confirmation", detail=said)]
+        return [AuditRow.about(card, "awaiting_approval", self._services.clock(), rule="confirmation", detail=said)]
 
-    def _outcome(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied | None:
+    def _outcome(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied | Waiting:
         match asked.state:
             case ApprovalState.GRANTED:
                 return self._granted(call, request, asked)
@@ -101,14 +78,14 @@ class People:
                 reason = asked.word.reason
                 return rejected(call, f"The user did not allow {call.name!r}{': ' + reason if reason else '.'}")
             case ApprovalState.EXPIRED:
-                return rejected(call, f"Nobody answered in time whether {call.name!r} may run, so it may not.")
-        if self._office.suspends:
-            return None
+                return rejected(call, f"No one approved {call.name!r} in time, so it did not run.")
+        if self._services.suspends:
+            return Waiting((ForApproval(asked.id),))
         return rejected(call, f"More people must agree before {call.name!r} may run.")
 
-    async def _said_before(self, request: NeedsApproval) -> Sequence[Approval]:
+    async def _earlier_approval(self, request: NeedsApproval) -> Sequence[Approval]:
         """The words of an earlier yes that is for this call too: for the whole turn, or for a pattern."""
-        store, turn, tool = self._office.store, self._turn, request.allowed.tool
+        store, turn, tool = self._services.store, self._turn, request.allowed.tool
         for card in await store.approvals(turn_id=turn.id, limit=_MOST_LOOKED_AT):
             same = card.tool == tool.name and card.policy == request.policy
             if same and card.whole_turn:
@@ -117,35 +94,35 @@ class People:
         found = standing_yes(cards, tool, request.allowed.arguments, request.policy) if cards else None
         return () if found is None else _repeated(found, f"allowed by pattern: {found.pattern}")
 
-    async def _weary(self, call: ToolCall) -> str:
-        """Why people are not asked again, where they were asked too often: nobody reads the hundredth question."""
-        most, turn = self._office.questions, self._turn
-        cards = await self._office.store.approvals(turn_id=turn.id, limit=_MOST_LOOKED_AT)
+    async def _approval_limit(self, call: ToolCall) -> str:
+        """Why no approval is requested, where there were too many: a person does not read the hundredth request."""
+        most, turn = self._services.questions, self._turn
+        cards = await self._services.store.approvals(turn_id=turn.id, limit=_MOST_LOOKED_AT)
         put = [card for card in cards if _was_put(card)]
         if any(card.call_id == call.id for card in put):
             return ""
         if len(put) >= most:
-            return f"People were asked {most} times in this turn, which is as often as they are. Go on without."
-        waiting = await self._office.store.approvals(only_open=True, limit=_MOST_LOOKED_AT)
+            return f"This turn has reached its limit of {most} approval requests. Continue without this call."
+        waiting = await self._services.store.approvals(only_open=True, limit=_MOST_LOOKED_AT)
         if sum((card.project, card.agent) == (turn.project, turn.agent) for card in waiting) >= most:
-            return f"{most} questions of this agent wait for an answer already; no more are asked until some have one."
+            return f"This agent has {most} pending approval requests already. Continue without this call."
         return ""
 
     def _question(self, card: CallCard, request: NeedsApproval) -> ApprovalCard:
-        office, allowed = self._office, request.allowed
-        now = office.clock()
+        services, allowed = self._services, request.allowed
+        now = services.clock()
         return ApprovalCard(
-            office.new_id(), card.turn_id, card.call.id, allowed.tool.name, allowed.arguments, request.digest,
-            request.reason, card.agent, now, now + office.approval_s, request.quorum,
+            services.new_id(), card.turn_id, card.call.id, allowed.tool.name, allowed.arguments, request.digest,
+            request.reason, card.agent, now, now + services.approval_s, request.quorum,
             project=card.project, policy=request.policy,
         )  # fmt: skip
 
-    async def _words(self, asked: ApprovalCard, request: NeedsApproval, *, is_new: bool) -> Sequence[Approval]:
+    async def _answers(self, asked: ApprovalCard, request: NeedsApproval, *, is_new: bool) -> Sequence[Approval]:
         """What the one who is there says; nothing where nobody is."""
-        office = self._office
-        if is_new and office.tell is not None:
-            office.tell(asked)
-        if office.approve is None:
+        services = self._services
+        if is_new and services.tell is not None:
+            services.tell(asked)
+        if services.approve is None:
             return ()
         if self._emit:
             allowed = request.allowed
@@ -154,20 +131,20 @@ class People:
                     asked.call_id, allowed.tool.name, allowed.arguments, request.reason, request.digest, request.quorum
                 )
             )
-        self._waits.ask(office.monotonic())
+        self._slots.ask(services.monotonic())
         try:
-            return (await office.approve(request),)
+            return (await services.approve(request),)
         except Exception as error:  # the approver is a door: its failure is an answer to the model, not the turn's end
             failed = f"asking failed ({type(error).__name__}: {error})"
             return (Approval(granted=False, by="nobody", reason=failed),)
         finally:
-            self._waits.heard(office.monotonic())
+            self._slots.heard(services.monotonic())
 
-    async def _answered(self, asked: ApprovalCard, word: Approval) -> ApprovalCard:
+    async def _keep_answer(self, asked: ApprovalCard, answer: Approval) -> ApprovalCard:
         try:
-            return await self._office.store.answer(asked.id, word)
+            return await self._services.store.answer(asked.id, answer)
         except Fenced:  # somebody else has answered meanwhile, and the first answer counts
-            return await self._office.store.approval(asked.id)
+            return await self._services.store.approval(asked.id)
 
     def _granted(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied:
         """The call as it was approved: other arguments are judged like any, and need no second approval.
@@ -177,7 +154,7 @@ class People:
         arguments = asked.word.arguments
         if arguments is None:
             return request.allowed
-        decision = self._office.judge_anew(self._turn, changed(call, arguments=arguments))
+        decision = judge_again(self._services, self._turn, changed(call, arguments=arguments))
         if isinstance(decision, Denied):
             return decision
         if isinstance(decision, NeedsApproval) and decision.refusal:

@@ -1,241 +1,172 @@
-"""The last leg of an accepted call: approval, waiting its turn, running, and its one result on record."""
+"""The journey of one accepted call: approval, a free slot, a claim, the run, and its one result on record.
+
+`finish` tells it from end to end. Whatever happens on the way, an accepted call has one result or waits: a refusal, a
+failure and a cancellation are results too.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable
 from itertools import islice
 from time import perf_counter
-from types import MappingProxyType
-from typing import Protocol
 
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
-from toolwire.deliver.secrets import NO_SECRETS, NotYours, Secrets
-from toolwire.execute.contract import Executor, LeavesWork
+from toolwire.deliver.secrets import NO_SECRETS, NotYours
+from toolwire.errors import CallHeld, Suspended
+from toolwire.execute.contract import LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
-from toolwire.execute.resources import Busy, Resources
-from toolwire.hub.approvals import Approve, People, Tell
+from toolwire.execute.resources import Busy
+from toolwire.hub.approvals import ApprovalGate
 from toolwire.hub.approved_files import ApprovedFiles, bind_files
-from toolwire.hub.results import is_plain, returned, scrubbed
+from toolwire.hub.calls import Accepted, Outcome, Refused, Waiting
+from toolwire.hub.results import is_plain, show_result, without_secrets
+from toolwire.hub.services import Services
+from toolwire.hub.slots import Slots
 from toolwire.loop.limits import time_left_s
-from toolwire.plan.resources import Claim, claims
-from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall, ToolResult
+from toolwire.plan.resources import claims
+from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import strangers
 from toolwire.protocol.context import Context, Trial, not_noted
 from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED
-from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Delivery, Effect
+from toolwire.protocol.tools import Delivery
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, dataclass, making, quick
-from toolwire.record.contract import Store
+from toolwire.protocol.values import changed, making
+from toolwire.protocol.waits import ForResult, ForTurn
 
 _NOTICEABLE_MS = 0.05
 _MOST_NAMED = 5
 _ASKER, _BEFORE = "agent:asking", "tool:before"
 _context = making(Context)
-_RUN_AGAIN = {Effect.PURE, Effect.IDEMPOTENT}
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A call that is on record, with our decision. `left` marks one that a process began and never finished."""
-
-    card: CallCard
-    decision: Decision
-    left: bool = False
-
-
-def _may_run_again(one: Accepted) -> bool:
-    """Whether a call that a dead process began may run again: it does no harm, or its tool's journal sees to it."""
-    decision = one.decision
-    tool = decision.allowed.tool if isinstance(decision, NeedsApproval) else getattr(decision, "tool", None)
-    journaled = tool is not None and tool.journaled and one.card.effect == Effect.TRANSACTIONAL
-    return journaled or one.card.effect in _RUN_AGAIN
-
-
-class Batch:
-    """Calls that run, of one step or of one agent: how many at once, and how long people were waited for."""
-
-    __slots__ = ("_asked", "_asked_since", "_free", "_running", "_waiting", "peak", "waited_s")
-
-    def __init__(self, parallel: int) -> None:
-        self.peak = self._asked = self._running = 0
-        self.waited_s = self._asked_since = 0.0
-        self._free = parallel
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def ask(self, now: float) -> None:
-        """A person is being asked. Time counts as waited for while anyone is, however many are asked at once."""
-        if self._asked == 0:
-            self._asked_since = now
-        self._asked += 1
-
-    def heard(self, now: float) -> None:
-        self._asked -= 1
-        if self._asked == 0:
-            self.waited_s += now - self._asked_since
-
-    def place(self) -> "asyncio.Future[None] | None":
-        """Take a free place; when there is none, what to wait for. Places are given in the order of asking."""
-        if self._free > 0:
-            self._free -= 1
-            self._running += 1
-            if self._running > self.peak:
-                self.peak = self._running
-            return None
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        return waiting
-
-    async def wait(self, place: "asyncio.Future[None]") -> None:
-        try:
-            await place
-        except asyncio.CancelledError:
-            self._give_up(place)
-            raise
-        self._running += 1
-        self.peak = max(self.peak, self._running)
-
-    @property
-    def busy(self) -> bool:
-        """Whether any call runs or waits."""
-        return self._running > 0 or bool(self._waiting)
-
-    def leave(self) -> None:
-        self._running -= 1
-        if self._waiting:
-            self._pass_on()
-        else:
-            self._free += 1
-
-    def _give_up(self, place: "asyncio.Future[None]") -> None:
-        if place in self._waiting:
-            self._waiting.remove(place)
-        elif not place.cancelled():
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        while self._waiting:
-            place = self._waiting.pop(0)
-            if not place.done():
-                place.set_result(None)
-                return
-        self._free += 1
-
-
-class Hub(Protocol):
-    """What a journey needs of the runtime."""
-
-    store: Store
-    executor: Executor
-    notes_begin: bool
-    resources: Resources
-    approve: Approve | None
-    suspends: bool
-    tell: Tell | None
-    approval_s: float
-    questions: int
-    secrets: Secrets
-    seal: bytes
-    clock: Callable[[], float]
-    monotonic: Callable[[], float]
-    new_id: Callable[[], str]
-
-    async def conclude(self, card: CallCard, result: ToolResult, rule: str = "", *, ran: bool) -> ToolResult: ...
-
-    async def record_told(self, context: Context, tool: str) -> None: ...
-
-    async def marks(self, project: str) -> Sequence[UntrustedMark]: ...
-
-    def judge_anew(self, turn: Turn, call: ToolCall) -> Decision: ...
-
-    def share(self, turn: Turn) -> Batch: ...
 
 
 class Journey:
-    """Sees the calls of one step of a turn to their results."""
+    """Sees one call of a step to its result."""
 
-    # Few steps need more than the defaults, and one journey is made for each step.
-    _announced: frozenset[str] = frozenset()
-    _claimed: Mapping[str, CallCard] = MappingProxyType({})
-    _files: Mapping[str, ApprovedFiles] = MappingProxyType({})
-    _people: People | None = None
-    _tainted_by: tuple[str, ...] = ()
+    # Few calls need more than the defaults, and a journey is made for each.
+    _alone = False
+    _announced = False
+    _begun = False
+    _files: ApprovedFiles | None = None
 
-    def __init__(self, hub: Hub, turn: Turn, batch: Batch, emit: Emit | None) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        services: Services,
+        turn: Turn,
+        slots: Slots,
+        emit: Emit | None,
+        one: Accepted,
+        alone: bool = False,
+    ) -> None:
+        self._services = services
         self._turn = turn
-        self._batch = batch
+        self._slots = slots
         self._emit = emit
-        self._begun: set[str] = set()
-        if turn.tainted or turn.grant.rules:
-            self._tainted_by = _tainted_by(turn)
-        self.waiting: list[str] = []
+        self._one = one
+        self._card = one.card
+        if alone:
+            self._alone = True
 
-    async def finish(self, one: Accepted) -> ToolResult | None:
-        """The one result of an accepted call, whatever happens on the way; None while it waits for people."""
-        card = one.card
-        result = card.result
-        if result is None:
-            try:
-                outcome = await self._outcome(one)
-            except asyncio.CancelledError:
-                begun = one.left or card.call.id in self._begun
-                held = self._claimed.get(card.call.id, card)
-                await asyncio.shield(self._hub.conclude(held, canceled(card.call, begun=begun), ran=begun))
-                raise
-            if outcome is None:
-                return None
-            held = self._claimed.get(card.call.id, card)
-            result = await self._hub.conclude(held, *outcome, ran=one.left or card.call.id in self._begun)
-        if self._emit:
-            replayed = card.result is not None and not isinstance(one.decision, Denied)
-            self._emit(CallFinished(card.call, result, replayed))
-        return result
+    async def finish(self) -> ToolResult | Waiting:
+        """The one result of the call, whatever happens on the way, or what it waits for."""
+        one, services = self._one, self._services
+        if one.card.result is not None:  # it was answered before: the record wins
+            return self._tell_finished(one.card.result, replayed=not isinstance(one.decision, Denied))
+        try:
+            outcome = await self._outcome()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._cancel())
+            raise
+        rule = ""
+        if type(outcome) is not ToolResult:
+            match outcome:
+                case Waiting():
+                    return outcome
+                case Refused(denied):
+                    outcome, rule = refused(denied), denied.rule
+        if self._card.result is None:
+            result = await close_call(services, self._card, outcome, rule, one.interrupted or self._begun)
+        else:
+            result = self._card.result  # another process has finished it meanwhile
+        return result if self._emit is None else self._tell_finished(result)
 
-    async def share(self, one: Accepted, first: "asyncio.Task[ToolResult | None]") -> ToolResult | None:
-        """The result of a call that repeats another one of the same reply, id and all: it takes effect once."""
-        if one.card.result is not None:
-            return one.card.result
-        result = await asyncio.shield(first)
-        if result is None:
-            return None
-        repeated = changed(result, call_id=one.card.call.id)
-        return await self._hub.conclude(one.card, repeated, "repeated", ran=False)
+    async def repeat(self, first: "asyncio.Task[ToolResult | Waiting]") -> ToolResult | Waiting:
+        """The result of a call that repeats the first one of the same reply, id and all: it takes effect once."""
+        card = self._one.card
+        if card.result is not None:
+            return card.result
+        outcome = await asyncio.shield(first)
+        if isinstance(outcome, Waiting):
+            return outcome
+        return await close_call(self._services, card, changed(outcome, call_id=card.call.id), "repeated", ran=False)
 
-    async def _outcome(self, one: Accepted) -> tuple[ToolResult, str] | None:
-        """What came of the call, and the rule that stopped it if one did; None while it waits for people."""
-        decision: Decision | ToolResult | None = one.decision
-        if one.left and not _may_run_again(one):
-            return unknown(one.card), ""
-        if isinstance(decision, NeedsApproval):
-            decision = await self._tried_and_asked(one, decision)
-        if isinstance(decision, ToolResult):
-            return decision, ""
-        if decision is None:
-            self.waiting.append(one.card.call.id)
-            return None
-        if isinstance(decision, Denied):
-            return refused(decision), decision.rule
-        asked = perf_counter()
-        tool = decision.tool
-        if not tool.reads and not tool.writes:
-            return await self._run(one, decision, asked), ""
-        touched = claims(tool, decision.arguments, next(iter(self._turn.grant.roots), ""))
-        return await self._run_holding(touched, one, decision, asked), ""
+    def _outcome(self) -> Awaitable[Outcome]:
+        """What comes of the call: it runs, is refused, or waits."""
+        one, decision = self._one, self._one.decision
+        if one.interrupted and not one.may_run_again:
+            return self._give_up()
+        match decision:
+            case Allowed():
+                touches = decision.tool.reads or decision.tool.writes
+                return self._run_holding(decision) if touches else self._run(decision)
+            case NeedsApproval():
+                return self._approve_and_run(decision)
+            case Denied():
+                return _refuse(decision)
 
-    async def _run_holding(self, touched: Sequence[Claim], one: Accepted, allowed: Allowed, asked: float) -> ToolResult:
+    async def _give_up(self) -> ToolResult | Waiting:
+        """A dead process began this call, and it must not be run blindly again. A living one may still finish it."""
+        return unknown(self._card)
+
+    # Approval
+
+    async def _approve_and_run(self, request: NeedsApproval) -> Outcome:
+        """Try the call where it can do no harm, if it may be tried; request approval; run it once that is given."""
+        gate = ApprovalGate(self._services, self._turn, self._slots, self._emit)
+        if request.tries and not await gate.knows(self._card, request):
+            match await self._try(request):
+                case NeedsApproval() as wanted:
+                    request = wanted
+                case outcome:
+                    return outcome
+        request, self._files = await bind_files(request, self._turn.grant)
+        match await gate.decide(self._card, request):
+            case Allowed() as allowed:
+                touches = allowed.tool.reads or allowed.tool.writes
+                return await (self._run_holding(allowed) if touches else self._run(allowed))
+            case Denied() as denied:
+                return Refused(denied)
+            case Waiting() as waiting:
+                return waiting
+
+    async def _try(self, request: NeedsApproval) -> Outcome | NeedsApproval:
+        """The result of a call that needs no more than a trial gives; otherwise what to do with it.
+
+        A trial has no effects, so the call is not claimed for it: after a crash it is simply tried again.
+        """
+        trial = Trial()
+        result = await self._run(request.allowed, trial=trial)
+        if trial.wanted is None:
+            self._begun = True
+            return result
+        if request.refusal:
+            return Refused(Denied(self._card.call, Code.PERMISSION_DENIED, request.refusal, "policy"))
+        return changed(request, reason=f"{request.reason} {trial.wanted}".rstrip())
+
+    # The run
+
+    async def _run_holding(self, allowed: Allowed) -> Outcome:
         """Run a call that touches something. What it touches stays held while any of its work goes on."""
-        call, executor = one.card.call, self._hub.executor
+        call, executor, asked = self._card.call, self._services.executor, perf_counter()
+        touched = claims(allowed.tool, allowed.arguments, next(iter(self._turn.grant.roots), ""))
         patience_s = self._before_the_deadline(allowed).timeout_s
         try:
-            async with self._hub.resources.holding(touched, f"{call.name!r} ({call.id})", patience_s) as ticket:
+            async with self._services.resources.holding(touched, f"{call.name!r} ({call.id})", patience_s) as ticket:
                 try:
-                    return await self._run(one, allowed, asked)
+                    return await self._run(allowed, asked)
                 finally:
                     if isinstance(executor, LeavesWork):
                         ticket.until = executor.leftover(Context(call.id, self._turn.id).idempotency_key)
@@ -243,89 +174,93 @@ class Journey:
             result = busy(call, lost.resource, lost.holder, patience_s)
             return changed(result, queued_ms=(perf_counter() - asked) * 1000)
 
-    async def _tried_and_asked(self, one: Accepted, request: NeedsApproval) -> ToolResult | Allowed | Denied | None:
-        """What came of a call that may be tried, or what people say about it; None while they have not."""
-        if self._people is None:
-            self._people = People(self._hub, self._turn, self._batch, self._emit)
-        if request.tries and not await self._people.were_asked(one.card, request):
-            tried = await self._tried(one, request)
-            if not isinstance(tried, NeedsApproval):
-                return tried
-            request = tried
-        request, files = await bind_files(request, self._turn.grant)
-        if files is not None:
-            self._files = {**self._files, one.card.call.id: files}
-        return await self._people.asked(one.card, request)
-
-    async def _tried(self, one: Accepted, request: NeedsApproval) -> ToolResult | NeedsApproval | Denied:
-        """The result of a call that needs no more than a trial gives; otherwise what to do with it.
-
-        A trial has no effects, so the card is not marked as started: after a crash the call is simply tried again.
-        """
-        trial = Trial()
-        result = await self._run(one, request.allowed, perf_counter(), trial)
-        if trial.wanted is None:
-            self._begun.add(one.card.call.id)
-            return result
-        if request.refusal:
-            return Denied(one.card.call, Code.PERMISSION_DENIED, request.refusal, "policy")
-        return changed(request, reason=f"{request.reason} {trial.wanted}".rstrip())
-
-    async def _run(self, one: Accepted, allowed: Allowed, asked: float, trial: Trial | None = None) -> ToolResult:
-        """Wait for a free place, mark the call as started unless it is only tried, and run it."""
-        hub, card = self._hub, one.card
-        if (place := self._batch.place()) is not None:
-            await self._batch.wait(place)
-        share = hub.share(self._turn)
-        if (place := share.place()) is not None:
-            await self._wait_for_share(share, place)
+    async def _run(self, allowed: Allowed, asked: float = 0.0, trial: Trial | None = None) -> Outcome:
+        """Wait for a slot, claim the call unless it is only tried, and run it. It was `asked` for at some time."""
+        services, turn, slots = self._services, self._turn, self._slots
+        agent_slots = services.agent_slots(turn)
+        if self._alone:
+            slots.peak = slots.peak or 1
+        elif not slots.take():
+            asked = asked or perf_counter()
+            await slots.wait()
         try:
-            if trial is not None:
-                await hub.store.audit([AuditRow.about(card, "started", hub.clock(), rule="trial")])
-            elif one.left or card.attempt == 0:
-                card = await hub.store.claim(card, [AuditRow.about(card, "started", hub.clock())], begins=False)
-                self._claimed = {**self._claimed, card.call.id: card}
-            queued_ms = (perf_counter() - asked) * 1000
-            if self._emit and card.call.id not in self._announced:
-                self._emit(CallStarted(card.call))
-            if self._turn.limits.deadline_s is not None:
-                allowed = self._before_the_deadline(allowed)
-            context = self._context(card, allowed)
-            if trial is not None:
-                self._announced |= {card.call.id}
-                context = changed(context, trial=trial, begins=not_noted)  # a trial has no effects
+            if not agent_slots.take():
+                asked = asked or perf_counter()
+                await agent_slots.wait()
             try:
-                if self._files and (stale := await self._stale(allowed)) is not None:
-                    return stale
-                if trial is None:
-                    if not hub.store.holds(card.turn_id):
-                        await self._start_again(card)
-                    self._begun.add(card.call.id)  # from now on it may take effect
-                if hub.secrets is NO_SECRETS:
-                    if not hub.notes_begin:
-                        context.begins(context.turn_id, context.call_id)
-                    result = await hub.executor.execute(allowed, context)
-                else:
-                    result = await self._executed(allowed, context)
-            except asyncio.CancelledError:
-                await asyncio.shield(hub.record_told(context, allowed.tool.name))
-                raise
+                if self._one.interrupted or not self._card.attempt or trial is not None:
+                    asked = asked or perf_counter()
+                    if (stop := await self._claim(trial)) is not None:
+                        return stop
+                queued_ms = (perf_counter() - asked) * 1000 if asked else 0.0
+                result = await self._execute(allowed, trial)
+            finally:
+                agent_slots.leave()
         finally:
-            self._batch.leave()
-            share.leave()
-        if context.told or allowed.tool.untrusted:
-            await hub.record_told(context, allowed.tool.name)
-            result = _as_told(result, allowed, context, hub.secrets)
+            if not self._alone:
+                slots.leave()
+        if type(result) is not ToolResult:
+            return result
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
         if allowed.tool.delivery is not Delivery.MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
-        limits = self._turn.limits
-        return result if is_plain(result, limits) else await returned(hub, limits, allowed, result)
+        return result if is_plain(result, turn.limits) else await show_result(services, turn.limits, allowed, result)
+
+    async def _claim(self, trial: Trial | None) -> ToolResult | Waiting | None:
+        """Hold the call from now on, so that no other process runs it; gives back why it is not to be run."""
+        services, card = self._services, self._card
+        if trial is not None:
+            await services.store.audit([AuditRow.about(card, "started", services.clock(), rule="trial")])
+            return None
+        try:
+            row = AuditRow.about(card, "started", services.clock())
+            self._card = await services.store.claim(card, [row], begins=False)
+        except CallHeld as held:
+            return Waiting((ForResult(card.call.id, held.until),))
+        return self._card.result
+
+    async def _execute(self, allowed: Allowed, trial: Trial | None) -> Outcome:
+        """Hand the call to its executor. From then on it may take effect."""
+        services, card = self._services, self._card
+        if self._emit and not self._announced:
+            self._emit(CallStarted(card.call))
+            self._announced = True
+        if self._turn.limits.deadline_s is not None:
+            allowed = self._before_the_deadline(allowed)
+        context = self._context(allowed)
+        if trial is not None:
+            context = changed(context, trial=trial, begins=not_noted)
+        try:
+            if self._files is not None and (stale := await self._stale(allowed)) is not None:
+                return stale
+            if services.secrets is not NO_SECRETS:
+                try:
+                    allowed, context = self._with_secrets(allowed, context)
+                except NotYours as reason:
+                    return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
+            if trial is None:
+                if not services.store.holds(card.turn_id):  # this process slept through its lease
+                    await services.store.renew(card)
+                self._begun = True
+                if not services.notes_begin:
+                    context.begins(context.turn_id, context.call_id)
+            result = await services.executor.execute(allowed, context)
+        except Suspended as child:
+            return Waiting((ForTurn(child.turn_id), *child.waits))
+        except asyncio.CancelledError:
+            await asyncio.shield(services.recorder.record_told(context, allowed.tool.name))
+            raise
+        if services.secrets is not NO_SECRETS:
+            result = await without_secrets(services, result)
+        if context.told or allowed.tool.untrusted:
+            await services.recorder.record_told(context, allowed.tool.name)
+            result = _with_told(result, allowed, context, services)
+        return result
 
     async def _stale(self, allowed: Allowed) -> ToolResult | None:
-        """The refusal of a command one of whose files has changed since the question about it was asked."""
-        files = self._files.get(allowed.call.id)
+        """The refusal of a command one of whose files has changed since approval of it was requested."""
+        files = self._files
         if files is None or files.command != allowed.arguments.get("command"):  # the user chose another command
             return None
         path = await files.difference()
@@ -334,57 +269,66 @@ class Journey:
         said = f"{path!r} has changed since this command was approved, so the approval does not count. Call it again."
         return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, said)
 
-    async def _wait_for_share(self, share: Batch, place: "asyncio.Future[None]") -> None:
-        try:
-            await share.wait(place)
-        except BaseException:
-            self._batch.leave()
-            raise
-
-    async def _start_again(self, card: CallCard) -> None:
-        """This process slept through its lease. Raises Fenced when another one has taken the turn over meanwhile."""
-        await self._hub.store.renew(card)
-
-    async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
-        """Run the call with its secrets in place, and let none of them out."""
-        secrets = self._hub.secrets
-        try:
-            revealed = secrets.revealed(allowed)
-        except NotYours as reason:
-            return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
+    def _with_secrets(self, allowed: Allowed, context: Context) -> tuple[Allowed, Context]:
+        """The call with its secrets in place, which reaches no host that one of them is not for. Raises NotYours."""
+        secrets = self._services.secrets
         if limits := secrets.limits(allowed):
-            grant = changed(context.grant, network=(*context.grant.network, *limits))
-            context = changed(context, grant=grant)
-        if not self._hub.notes_begin:
-            context.begins(context.turn_id, context.call_id)
-        return await scrubbed(secrets, await self._hub.executor.execute(revealed, context))
+            context = changed(context, grant=changed(context.grant, network=(*context.grant.network, *limits)))
+        return secrets.revealed(allowed), context
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
-        """The call with no more time than its turn has left. Time spent on people's approvals is not the turn's."""
+        """The call with no more time than its turn has left. Time in which approvals were pending is not the turn's."""
         if self._turn.limits.deadline_s is None:
             return allowed
-        turn = changed(self._turn, waited_s=self._turn.waited_s + self._batch.waited_s)
-        left_s = time_left_s(turn, self._hub.monotonic()) or 0.0
+        turn = changed(self._turn, waited_s=self._turn.waited_s + self._slots.waited_s)
+        left_s = time_left_s(turn, self._services.monotonic()) or 0.0
         if left_s >= allowed.timeout_s:
             return allowed
         return changed(allowed, timeout_s=left_s, notes=(*allowed.notes, DEADLINE_NOTE))
 
-    def _context(self, card: CallCard, allowed: Allowed) -> Context:
-        turn, emit = self._turn, self._emit
+    def _context(self, allowed: Allowed) -> Context:
+        turn, emit, services, card = self._turn, self._emit, self._services, self._card
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
-            thread=turn.thread, tainted_by=self._tainted_by, recorder=self._hub,
-            approved=True, begins=self._hub.store.begins,
+            thread=turn.thread, recorder=services.recorder, approved=True, begins=services.store.begins,
+            tainted_by=_tainted_by(turn) if turn.tainted or turn.grant.rules else (),
         )  # fmt: skip
         if emit is None:
             return context
-        loop, call_id, secrets = asyncio.get_running_loop(), card.call.id, self._hub.secrets
+        loop, call_id, clean = asyncio.get_running_loop(), card.call.id, services.clean
 
         def report(message: str, fraction: float | None) -> None:
             """Tools in threads report too, so the watcher is told on the loop."""
-            loop.call_soon_threadsafe(emit, CallProgress(call_id, secrets.clean(message), fraction))
+            loop.call_soon_threadsafe(emit, CallProgress(call_id, clean(message), fraction))
 
         return changed(context, report=report)
+
+    # The end
+
+    def _cancel(self) -> Awaitable[ToolResult]:
+        begun = self._one.interrupted or self._begun
+        return close_call(self._services, self._card, canceled(self._card.call, begun=begun), ran=begun)
+
+    def _tell_finished(self, result: ToolResult, *, replayed: bool = False) -> ToolResult:
+        if self._emit:
+            self._emit(CallFinished(self._card.call, result, replayed))
+        return result
+
+
+def close_call(
+    services: Services,
+    card: CallCard,
+    result: ToolResult,
+    rule: str = "",
+    ran: bool = True,
+) -> Awaitable[ToolResult]:
+    """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
+    row = AuditRow.about(card, "finished", services.clock(), rule=rule, result=result)
+    return services.store.close(card, result, [row], ran=ran)
+
+
+async def _refuse(denied: Denied) -> Refused:
+    return Refused(denied)
 
 
 def _tainted_by(turn: Turn) -> tuple[str, ...]:
@@ -395,14 +339,18 @@ def _tainted_by(turn: Turn) -> tuple[str, ...]:
     return tuple(islice(dict.fromkeys(places), _MOST_NAMED)) or (_BEFORE,)
 
 
-def _as_told(result: ToolResult, allowed: Allowed, context: Context, secrets: Secrets) -> ToolResult:
-    """The result with the sandbox that its tool has told of and, if others may have written it, where it was read."""
+def _with_told(result: ToolResult, allowed: Allowed, context: Context, services: Services) -> ToolResult:
+    """The result with the sandbox that its tool has told of and, if it is untrusted, where it was read.
+
+    What the executor itself has said about both is kept: it may be on another machine.
+    """
     boxes = [one for one in context.told if isinstance(one, tuple)]
-    engine, profile = boxes[-1] if boxes else ("", "")
-    result = changed(result, engine=engine, profile=profile)
+    if boxes:
+        engine, profile = boxes[-1]
+        result = changed(result, engine=engine, profile=profile)
     read = [one for one in context.told if isinstance(one, str)]
     read += [host for one in context.told if isinstance(one, Traffic) for host in one.origins]
-    if not (read or allowed.tool.untrusted):
+    if not (read or allowed.tool.untrusted or result.untrusted):
         return result
-    read = list(map(secrets.clean, read))
-    return changed(result, untrusted=True, origins=origins(read, allowed.arguments))
+    found = origins(list(map(services.clean, read)), allowed.arguments)
+    return changed(result, untrusted=True, origins=tuple(dict.fromkeys((*result.origins, *found))))

@@ -10,11 +10,12 @@ import asyncio
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from toolwire.execute.changed_files import changed_files, version_of
 from toolwire.protocol.context import Context
 from toolwire.protocol.provenance import FILE, FOLDER, Touched, UntrustedMark
+from toolwire.protocol.records import AuditRow
+from toolwire.protocol.traffic import Traffic
 from toolwire.record.contract import Store
 
 MOST_IN_FOLDER = 100
@@ -26,62 +27,89 @@ MOST_MARKS = 5_000
 _MOST_ORIGINS = 5
 
 
-class Hub(Protocol):
-    """What marking needs of the runtime."""
+class ContextRecorder:
+    """Puts on record what calls tell in their contexts; see `Recorder`. `clean` takes secrets out of a text."""
 
-    store: Store
-    clock: Callable[[], float]
+    def __init__(self, store: Store, clock: Callable[[], float], clean: Callable[[str], str]) -> None:
+        self._store = store
+        self._clock = clock
+        self._clean = clean
+
+    async def record_told(self, context: Context, tool: str) -> None:
+        """Write down where a call went on the network, and what it wrote if it had read anything untrusted."""
+        traffic = [one.cleaned(self._clean) for one in context.told if isinstance(one, Traffic)]
+        if traffic:
+            await self._store.audit([self._network_row(context, tool, one) for one in traffic])
+        await self._tell_marked_reads(context)
+        read = [one for one in context.told if isinstance(one, str)]
+        read += [host for one in traffic for host in one.origins]
+        if read or context.tainted_by:
+            await self._mark_writes(context, [*map(self._clean, read), *context.tainted_by])
+        else:
+            await self._follow_renames(context)
+
+    async def marks(self, project: str) -> Sequence[UntrustedMark]:
+        """What turns of a project wrote after they had read untrusted content."""
+        return await self._store.untrusted(project)
+
+    def _network_row(self, context: Context, tool: str, traffic: Traffic) -> AuditRow:
+        return AuditRow(
+            at=self._clock(),
+            event="network",
+            project=context.project,
+            agent=context.agent,
+            turn_id=context.turn_id,
+            call_id=context.call_id,
+            tool=tool,
+            detail=traffic.detail(),
+        )
+
+    async def _tell_marked_reads(self, context: Context) -> None:
+        """Where the call has read what an untrusted turn wrote, say so in the context."""
+        read = {one for one in context.told if isinstance(one, Touched) and not one.writes}
+        if not read:
+            return
+        marks = await self._store.untrusted(context.project)
+        if marks:
+            for mark in await asyncio.to_thread(_marked, marks, read):
+                _tell(context, mark)
+
+    async def _mark_writes(self, context: Context, origins: Sequence[str]) -> None:
+        """Mark what the call has written, since it was made by a turn that had read `origins`."""
+        written = [one for one in context.told if isinstance(one, Touched) and one.writes]
+        if written:
+            known = await self._store.untrusted(context.project)
+            named = tuple(dict.fromkeys(origins))[:_MOST_ORIGINS]
+            marks = await asyncio.to_thread(_marks, written, named, self._clock())
+            await self._keep(context, known, marks)
+
+    async def _follow_renames(self, context: Context) -> None:
+        """Mark files again that a command has given another name; they were not opened for that."""
+        folders = [one for one in context.told if isinstance(one, Touched) and one.since_ns]
+        known = await self._store.untrusted(context.project) if folders else ()
+        if known:
+            marks = await asyncio.to_thread(_renamed, folders, known)
+            await self._keep(context, known, marks)
+
+    async def _keep(self, context: Context, known: Sequence[UntrustedMark], marks: Sequence[UntrustedMark]) -> None:
+        if not marks:
+            return
+        gone: Sequence[UntrustedMark] = ()
+        if len(known) + len(marks) > MOST_MARKS:
+            gone = await asyncio.to_thread(lambda: [one for one in known if not _is_there(one)])
+            if len(known) - len(gone) + len(marks) > MOST_MARKS:
+                origins = marks[0].origins
+                marks = [_folder_mark(root, origins, self._clock()) for root in context.grant.roots]
+                gone = [one for one in known if any(_is_beneath(one, root) for root in context.grant.roots)]
+        await self._store.mark_untrusted(context.project, marks, [one.resource for one in gone])
 
 
-async def tell_marked_reads(hub: Hub, context: Context) -> None:
-    """Where the call has read what an untrusted turn wrote, say so in the context."""
-    read = {one for one in context.told if isinstance(one, Touched) and not one.writes}
-    if not read:
-        return
-    marks = await hub.store.untrusted(context.project)
-    if marks:
-        for mark in await asyncio.to_thread(_marked, marks, read):
-            tell(context, mark)
-
-
-def tell(context: Context, mark: UntrustedMark) -> None:
+def _tell(context: Context, mark: UntrustedMark) -> None:
     """Name a marked resource and what the turn that wrote it had read."""
     root = next((root for root in context.grant.roots if mark.resource.removeprefix(FILE).startswith(f"{root}/")), "")
     context.read_from(f"{FILE}{posixpath.relpath(mark.resource.removeprefix(FILE), root)}" if root else mark.resource)
     for origin in mark.origins:
         context.read_from(origin)
-
-
-async def mark_writes(hub: Hub, context: Context, origins: Sequence[str]) -> None:
-    """Mark what the call has written, since it was made by a turn that had read `origins`."""
-    written = [one for one in context.told if isinstance(one, Touched) and one.writes]
-    if written:
-        known = await hub.store.untrusted(context.project)
-        named = tuple(dict.fromkeys(origins))[:_MOST_ORIGINS]
-        marks = await asyncio.to_thread(_marks, written, named, hub.clock())
-        await _keep(hub, context, known, marks)
-
-
-async def follow_renames(hub: Hub, context: Context) -> None:
-    """Mark files again that a command has given another name; they were not opened for that."""
-    folders = [one for one in context.told if isinstance(one, Touched) and one.since_ns]
-    known = await hub.store.untrusted(context.project) if folders else ()
-    if known:
-        marks = await asyncio.to_thread(_renamed, folders, known)
-        await _keep(hub, context, known, marks)
-
-
-async def _keep(hub: Hub, context: Context, known: Sequence[UntrustedMark], marks: Sequence[UntrustedMark]) -> None:
-    if not marks:
-        return
-    gone: Sequence[UntrustedMark] = ()
-    if len(known) + len(marks) > MOST_MARKS:
-        gone = await asyncio.to_thread(lambda: [one for one in known if not _is_there(one)])
-        if len(known) - len(gone) + len(marks) > MOST_MARKS:
-            origins = marks[0].origins
-            marks = [_folder_mark(root, origins, hub.clock()) for root in context.grant.roots]
-            gone = [one for one in known if any(_is_beneath(one, root) for root in context.grant.roots)]
-    await hub.store.mark_untrusted(context.project, marks, [one.resource for one in gone])
 
 
 def _marked(marks: Sequence[UntrustedMark], read: Iterable[Touched]) -> list[UntrustedMark]:

@@ -11,8 +11,10 @@ from toolwire.deliver.quotations import unquoted
 from toolwire.disclose.likely import likeliest, wish_of
 from toolwire.errors import StoreError, Suspended
 from toolwire.hub.allowance import Allowance
-from toolwire.hub.journey import Accepted, Batch
+from toolwire.hub.calls import Accepted
+from toolwire.hub.judging import withhold_passwords
 from toolwire.hub.runtime import Runtime
+from toolwire.hub.slots import Slots
 from toolwire.loop.compaction import told
 from toolwire.loop.limits import WITHOUT_ANSWER, estimated_usage, time_left_s
 from toolwire.loop.step import (
@@ -83,12 +85,12 @@ class _Tally:
     peak: int = 0
     saved_ms: float = 0.0
 
-    def add(self, results: Sequence[ToolResult], batch: Batch, wall_ms: float) -> None:
+    def add(self, results: Sequence[ToolResult], slots: Slots, wall_ms: float) -> None:
         """A step with several calls is a batch; it saved what its calls took together beyond the time it took."""
-        self.peak = max(self.peak, batch.peak)
+        self.peak = max(self.peak, slots.peak)
         if len(results) > 1:
             self.batches += 1
-            working_ms = wall_ms - batch.waited_s * 1000
+            working_ms = wall_ms - slots.waited_s * 1000
             self.saved_ms += max(0.0, sum(result.elapsed_ms for result in results) - working_ms)
 
 
@@ -122,7 +124,7 @@ class Runner:
         self._tools: tuple[Tool, ...] = ()
         self._names: frozenset[str] = frozenset()
         self._accepted: list[Accepted] = []
-        self._batch: Batch | None = None
+        self._slots: Slots | None = None
         self._told: tuple[int, tuple[Message, ...]] | None = None
         self._tally = _Tally(perf_counter())
         # Models behind an API say in which formats they are spoken to; others have none to compare.
@@ -158,7 +160,7 @@ class Runner:
 
     def _left(self, turn: Turn) -> Turn:
         """A turn as it is left in mid-step: people may have been waited for, whatever became of it."""
-        waited_s = self._batch.waited_s if self._batch and turn.pending else 0.0
+        waited_s = self._slots.waited_s if self._slots and turn.pending else 0.0
         return changed(turn, waited_s=turn.waited_s + waited_s)
 
     def _offer(self, turn: Turn) -> tuple[Tool, ...]:
@@ -221,7 +223,7 @@ class Runner:
         if reply.calls or reply.left_out:
             if reply.left_out or len(reply.calls) > turn.limits.calls_per_step:
                 reply, left_out = within_step(turn, reply)
-            reply = self._runtime.withhold_passwords(minted(turn, unquoted(reply, turn.messages)))
+            reply = withhold_passwords(self._runtime, minted(turn, unquoted(reply, turn.messages)))
         if turn.limits.tokens is not None and not reply.usage.total_tokens:
             reply = changed(reply, usage=estimated_usage(request, reply))
         if self._offered and self._tools and closing is None:
@@ -259,14 +261,14 @@ class Runner:
         began = perf_counter()
         if self._allowance is not None:
             self._accepted = self._allowance.within(turn, self._accepted)
-        batch = self._batch = Batch(turn.limits.parallel)
-        results = await self._runtime.run(turn, self._accepted, batch, self._emit)
-        self._tally.add(results, batch, (perf_counter() - began) * 1000)
+        slots = self._slots = Slots(turn.limits.parallel)
+        results = await self._runtime.run(turn, self._accepted, slots, self._emit)
+        self._tally.add(results, slots, (perf_counter() - began) * 1000)
         digests = map(_digest_of, self._accepted)
         after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)
-        return changed(after, waited_s=after.waited_s + batch.waited_s) if batch.waited_s else after
+        return changed(after, waited_s=after.waited_s + slots.waited_s) if slots.waited_s else after
 
     async def _end(self, turn: Turn, ending: Ending) -> Turn:
         if turn.pending:

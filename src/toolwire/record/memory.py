@@ -189,11 +189,9 @@ class MemoryStore:
         if reserve is not None:
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
-            _, new, _, charge = ledger.add_call(
-                card, known.get(card.call.id), kept, kept.updated_at, _is_alive, _STORE
-            )  # fmt: skip
-            if new is not None:
-                self._keep(new, charge)
+            step = ledger.add_call(card, known.get(card.call.id), kept, kept.updated_at, _is_alive, _STORE)
+            if step.kept is not None:
+                self._keep(step.kept, step.charge)
         self._audit.extend(audit)
         return cards
 
@@ -252,15 +250,14 @@ class MemoryStore:
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
         kept, turn = self._kept(card), self._turns.get(card.turn_id)
-        first, ended, late, charge = ledger.close_call(
-            card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran
-        )  # fmt: skip
-        if ended is None:
-            self._audit.extend(late)
-            return _raise(first)
-        self._end_call(ended, result)
-        if charge:
-            self._charge(card.turn_id, charge)
+        step = ledger.close_call(card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran)
+        if step.kept is None:
+            self._raise_refusal(step)
+            self._audit.extend(step.audit)
+            return kept.result if kept is not None and kept.result is not None else result
+        self._end_call(step.kept, result)
+        if step.charge:
+            self._charge(card.turn_id, step.charge)
         self._audit.extend(audit)
         return result
 
@@ -468,23 +465,22 @@ class MemoryStore:
     def _kept(self, card: CallCard) -> CallCard | None:
         return self._cards.get(card.turn_id, _NO_CARDS).get(card.call.id)
 
-    def _added(self, card: CallCard, turn: _Kept | None) -> Step[CallCard]:
+    def _added(self, card: CallCard, turn: _Kept | None) -> Step:
         return ledger.add_call(card, self._kept(card), turn, self._clock(), _is_alive, _STORE)
 
-    def _raise_refusal(self, step: Step[CallCard]) -> None:
-        answer, _, audit, _ = step
-        if isinstance(answer, StoreError):
-            self._audit.extend(audit)
-            raise answer
+    def _raise_refusal(self, step: Step) -> None:
+        if isinstance(step.answer, StoreError):
+            self._audit.extend(step.audit)
+            raise step.answer
 
-    def _apply(self, step: Step[CallCard], audit: Sequence[AuditRow] = ()) -> CallCard:
+    def _apply(self, step: Step, audit: Sequence[AuditRow] = ()) -> CallCard:
         """Keep what has become of a call, and give back what its caller sees."""
         self._raise_refusal(step)
-        answer, kept, _, charge = step
-        if kept is not None:
-            self._keep(kept, charge)
+        if step.kept is not None:
+            self._keep(step.kept, step.charge)
             self._audit.extend(audit)
-        return _raise(answer)
+        assert isinstance(step.answer, CallCard)
+        return step.answer
 
     def _keep(self, card: CallCard, charge: int) -> None:
         turn_id, call_id = card.turn_id, card.call.id
@@ -494,8 +490,8 @@ class MemoryStore:
         if call_id not in cards:
             self._card_order[turn_id, call_id] = None
         cards[call_id] = card
-        if charge and (turn := self._turns.get(turn_id)) is not None:
-            turn.calls += charge
+        if charge:
+            self._charge(turn_id, charge)
         if card.result is not None:
             self._end_call(card, card.result)
 

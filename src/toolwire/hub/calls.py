@@ -1,0 +1,57 @@
+"""A call inside the hub: what was decided about it, and what can come of it.
+
+An outcome is one of three things. A `ToolResult` is what a call that ran gave. `Refused` is a call that may not run.
+`Waiting` is a call that has no result yet and needs something from outside before it can go on.
+"""
+
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.values import dataclass, quick
+from toolwire.protocol.waits import Wait
+
+_REPEATABLE = {Effect.PURE, Effect.IDEMPOTENT}
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A call that is on record, with our decision. A process began an `interrupted` one and never finished it."""
+
+    card: CallCard
+    decision: Decision
+    interrupted: bool = False
+
+    @property
+    def tool(self) -> Tool | None:
+        """The tool that would run; None for a call that was denied."""
+        match self.decision:
+            case Allowed(tool=tool) | NeedsApproval(allowed=Allowed(tool=tool)):
+                return tool
+        return None
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether running it twice does no harm, or its tool's own journal prevents that."""
+        tool, effect = self.tool, self.card.effect
+        journaled = tool is not None and tool.journaled and effect == Effect.TRANSACTIONAL
+        return journaled or effect in _REPEATABLE
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The call may not run."""
+
+    denied: Denied
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The call has no result yet. What it waits for is kept with its turn."""
+
+    waits: tuple[Wait, ...]
+
+
+Outcome = ToolResult | Refused | Waiting

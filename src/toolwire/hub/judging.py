@@ -1,0 +1,117 @@
+"""The first part of a call's journey: it is judged, gets its card, and the audit log a row about the decision."""
+
+from collections.abc import Sequence
+
+from toolwire.decide.ladder import Case, decide, too_many
+from toolwire.define.canonical import digest
+from toolwire.deliver.endings import refused
+from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
+from toolwire.deliver.url_passwords import has_url_password, withhold
+from toolwire.hub.calls import Accepted
+from toolwire.hub.services import Services
+from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
+from toolwire.protocol.chat import Reply, strangers
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.tools import Effect
+from toolwire.protocol.turns import Turn
+from toolwire.protocol.values import changed, making
+
+_MOST_PASSWORDS = 256
+_case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
+
+
+def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
+    """Decide about calls and make their cards. `names` are the tools that were offered; None if any may be called."""
+    judged = []
+    read = strangers(turn.messages) if turn.tainted else ()
+    alone = len(calls) == 1
+    for place, call in enumerate(calls):
+        case = _case(
+            call, services.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted, read
+        )
+        decision = decide(case)
+        judged.append(_accepted(_card_of(services, turn, call, decision, alone), decision))
+    return judged
+
+
+def judge_again(services: Services, turn: Turn, call: ToolCall) -> Decision:
+    """The decision about an accepted call with other arguments."""
+    heed_password(services, call)
+    read = strangers(turn.messages) if turn.tainted else ()
+    return decide(Case(call, services.toolbox, turn.grant, None, turn.calls, tainted=turn.tainted, read=read))
+
+
+def refuse_rest(services: Services, turn: Turn, call: ToolCall, left_out: int) -> Accepted:
+    """The last call of a reply that has too many, refused for itself and all that were left out."""
+    decision = too_many(call, turn.limits.calls_per_step, left_out)
+    return _accepted(_card_of(services, turn, call, decision, False), decision)
+
+
+def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision, alone: bool) -> CallCard:
+    """A call that is alone starts at once, so its card is opened as claimed: one write less."""
+    tool = decision.tool if type(decision) is Allowed else services.toolbox.get(call.name)
+    effect, version = (tool.effect, tool.version) if tool else (Effect.UNSAFE, "")
+    attempt = int(alone and type(decision) is Allowed)
+    result = refused(decision) if type(decision) is Denied else None
+    record_id = services.new_id()
+    return _card(
+        record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
+        effect, version, services.clock(), attempt, result, record_id if attempt else "",
+    )  # fmt: skip
+
+
+def decision_row(services: Services, one: Accepted) -> AuditRow:
+    """What the audit log says about the decision."""
+    at = services.clock()
+    match one.decision:
+        case Allowed():
+            return AuditRow.about(one.card, "allowed", at)
+        case NeedsApproval(tries=True):
+            return AuditRow.about(one.card, "allowed", at, rule="trial")
+        case NeedsApproval(reason=reason):
+            return AuditRow.about(one.card, "awaiting_approval", at, rule="confirmation", detail={"reason": reason})
+        case Denied(rule=rule, left_out=left_out):
+            also = {"left_out": left_out} if left_out else None
+            return AuditRow.about(one.card, "denied", at, rule=rule, result=one.card.result, detail=also)
+
+
+def as_kept(one: Accepted, kept: CallCard) -> Accepted:
+    """The call as the store has kept it: refused, if the day has no room for it."""
+    if kept.result is None or one.card.result is not None or kept.result.error is None:
+        return one
+    denied = Denied(kept.call, Code.PERMISSION_DENIED, kept.result.error.message, "budget")
+    return Accepted(kept, denied)
+
+
+# Passwords in addresses
+
+
+def withhold_passwords(services: Services, reply: Reply) -> Reply:
+    """The reply as it is kept, without passwords in the addresses of its calls."""
+    for call in reply.calls:
+        if has_url_password(call.arguments):
+            heed_password(services, call)
+            return changed(reply, calls=tuple([withhold_password(services, each) for each in reply.calls]))
+    return reply
+
+
+def heed_password(services: Services, call: ToolCall) -> None:
+    """From the first call with a password in an address on, or with what stands for one, calls are looked through.
+
+    Another process may have withheld it, and then it is not known here.
+    """
+    if services.secrets is NO_SECRETS and has_url_password(call.arguments):
+        services.secrets = Secrets({})
+
+
+def withhold_password(services: Services, call: ToolCall) -> ToolCall:
+    """The call with a placeholder for a password in an address, which stays in this process as a secret."""
+    if not has_url_password(call.arguments):
+        return call
+    arguments, found = withhold(call.arguments, call.name, services.seal)
+    if not found:
+        return call
+    held = {one.name: Secret(one.value, frozenset({call.name}), anywhere=True) for one in found}
+    services.secrets = services.secrets.plus(held, _MOST_PASSWORDS)
+    return changed(call, arguments=arguments, raw=None)

@@ -1,0 +1,95 @@
+"""What the parts of the hub share: where things are kept and run, who approves, which secrets there are, and clocks."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+
+from uuid_utils import uuid7
+
+from toolwire.define.toolbox import Toolbox
+from toolwire.deliver.secrets import NO_SECRETS, Secrets
+from toolwire.execute.contract import Executor
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.resources import Resources
+from toolwire.hub.event_hub import EventHub
+from toolwire.hub.provenance import ContextRecorder
+from toolwire.hub.slots import Slots
+from toolwire.protocol.approvals import Approval, ApprovalCard
+from toolwire.protocol.calls import NeedsApproval, ToolResult
+from toolwire.protocol.turns import Turn
+from toolwire.record.contract import Store
+
+APPROVAL_S = 86_400.0
+QUESTIONS = 20
+"""How many approvals a turn may request, and how many of an agent may be pending."""
+
+IN_FLIGHT = 32
+_MOST_AGENTS = 1_000
+_SEAL_BYTES = 32
+
+Approve = Callable[[NeedsApproval], Awaitable[Approval]]
+Tell = Callable[[ApprovalCard], None]
+"""Hears of each approval request. It must neither wait nor raise."""
+
+
+class Services:
+    """Shared by all turns of a process.
+
+    Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
+    none takes all threads and sandboxes from another. Watchers of `events` see what happens in all turns. `clock` gives
+    dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        store: Store,
+        *,
+        executor: Executor | None = None,
+        approve: Approve | None = None,
+        suspends: bool = False,
+        tell: Tell | None = None,
+        approval_s: float = APPROVAL_S,
+        questions: int = QUESTIONS,
+        in_flight: int = IN_FLIGHT,
+        secrets: Secrets = NO_SECRETS,
+        events: EventHub | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        new_id: Callable[[], str] = lambda: str(uuid7()),
+    ) -> None:
+        self.toolbox = toolbox
+        self.store: Store = store
+        self.executor = executor or InProcessExecutor()
+        self.notes_begin: bool = getattr(self.executor, "notes_begin", False)
+        self.approve = approve
+        self.suspends = suspends
+        self.tell = tell
+        self.approval_s = approval_s
+        self.questions = questions
+        self.in_flight = in_flight
+        self.secrets = secrets
+        self.events = events or EventHub(clock)
+        self.clock = clock
+        self.monotonic = monotonic
+        self.new_id = new_id
+        self.resources = Resources()
+        self.seal = os.urandom(_SEAL_BYTES)
+        self.recorder = ContextRecorder(store, clock, self.clean)
+        self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
+        self._agents: dict[tuple[str, str], Slots] = {}
+
+    def clean(self, text: str) -> str:
+        """A text without any secret in it."""
+        return self.secrets.clean(text)
+
+    def agent_slots(self, turn: Turn) -> Slots:
+        """The slots that the calls of a turn's agent have."""
+        whose = (turn.project, turn.agent)
+        slots = self._agents.get(whose)
+        if slots is None:
+            if len(self._agents) >= _MOST_AGENTS:
+                self._agents = {other: kept for other, kept in self._agents.items() if kept.busy}
+            slots = self._agents[whose] = Slots(self.in_flight)
+        return slots
