@@ -1,7 +1,9 @@
 """Who may import whom, said once, in code."""
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import toolwire.toolbox
@@ -27,14 +29,39 @@ MAY_IMPORT = {
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
     "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"gateway"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
-    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"cli"},
+    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"cli", "gateway"},
 }
+
+# What the core must not touch: the system, the clock, chance, the network, other processes and threads.
+PURE = NOUNS | SHAPES | JUDGEMENTS | {"loop.step", "loop.limits"}
+IMPURE = frozenset(
+    "asyncio concurrent fcntl glob http io logging mmap multiprocessing os pty random sched secrets select selectors "
+    "shutil signal socket sqlite3 ssl subprocess sys tempfile termios threading time uuid "
+    "anyio httpx2 uuid_utils urllib.request urllib.error pathlib.Path".split()
+)
+BUILTINS_OF_IO = frozenset(["open", "input", "print", "breakpoint"])
+CLOCKS = frozenset(["now", "utcnow", "today"])
+ALLOWED = {
+    "protocol.checked": {"os", "pathlib.Path"},  # what a caller gives as a folder may be any PathLike; none is opened
+    "define.conversion": {"sys"},  # which Python this is
+    "define.signatures": {"sys"},  # the frame of the caller, where annotations name local classes
+}
+
+_A_MODULE = re.compile(r"toolwire\.([\w.]+?)(?::\w+)?")
+
+
+@cache
+def _parsed() -> Mapping[str, ast.Module]:
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__")
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text(encoding="utf-8"))
+    yield from _parsed().items()
 
 
 def layer(module: str) -> str:
@@ -44,11 +71,46 @@ def layer(module: str) -> str:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
+    """The modules of ours that a module imports, or names in a text so as to import them later."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("toolwire."):
-            yield node.module.removeprefix("toolwire.")
-        elif isinstance(node, ast.Import):
-            yield from (name.name.removeprefix("toolwire.") for name in node.names if name.name.startswith("toolwire."))
+        match node:
+            case ast.ImportFrom(module=str(name)):
+                yield from _ours(name)
+            case ast.Import(names=names):
+                for alias in names:
+                    yield from _ours(alias.name)
+            case ast.Constant(value=str(text)) if (named := _A_MODULE.fullmatch(text)) and named[1] in _parsed():
+                yield named[1]
+            case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]) if text.startswith("toolwire."):
+                yield text.removeprefix("toolwire.").rpartition(".")[0]
+
+
+def _ours(name: str) -> Iterator[str]:
+    if name.startswith("toolwire."):
+        yield name.removeprefix("toolwire.")
+
+
+def from_outside(tree: ast.AST) -> Iterator[str]:
+    """What a module imports from elsewhere: modules, and `module.name` for what it takes out of one."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield module
+                yield from (f"{module}.{alias.name}" for alias in names)
+
+
+def touches(tree: ast.AST) -> Iterator[str]:
+    """What a module does with the world: forbidden imports, files that it opens, clocks that it reads."""
+    for name in from_outside(tree):
+        yield from {name, name.partition(".")[0]} & IMPURE
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in BUILTINS_OF_IO:
+                yield name
+            case ast.Call(func=ast.Attribute(attr=name)) if name in CLOCKS:
+                yield name
 
 
 def test_imports_point_up_the_table() -> None:
@@ -60,6 +122,60 @@ def test_imports_point_up_the_table() -> None:
         if layer(other) not in MAY_IMPORT[layer(module)]
     ]
     assert wrong == []
+
+
+def test_packages_do_not_import_each_other_in_circles() -> None:
+    needs: dict[str, set[str]] = {}
+    for module, tree in modules():
+        if module:
+            needs.setdefault(layer(module), set()).update(layer(other) for other in imported(tree))
+    assert sorted(in_circles(needs)) == []
+
+
+def in_circles(needs: Mapping[str, set[str]]) -> set[str]:
+    """Those that need themselves by way of others."""
+    rest = {name: others - {name} for name, others in needs.items()}
+    while free := {name for name, others in rest.items() if not others & rest.keys()}:
+        rest = {name: others for name, others in rest.items() if name not in free}
+    while unneeded := rest.keys() - set().union(*rest.values()):
+        rest = {name: others for name, others in rest.items() if name not in unneeded}
+    return set(rest)
+
+
+def test_a_circle_is_found_however_it_is_spelled() -> None:
+    assert in_circles({"a": {"b"}, "b": {"c", "x"}, "c": {"a", "c"}, "x": set(), "y": {"a"}}) == {"a", "b", "c"}
+    for text in ("import toolwire.cli.ask", "from toolwire.cli import ask", "load('toolwire.cli:main')"):
+        assert "cli" in {layer(module) for module in imported(ast.parse(text))}
+    assert list(imported(ast.parse("load(f'toolwire.gateway.{name}')"))) == ["gateway"]
+
+
+def test_the_core_touches_nothing_outside_itself() -> None:
+    """Judgements can be tried in a test, and repeated, only where nothing but their arguments decides them."""
+    wrong = [
+        f"{module}: {name}"
+        for module, tree in modules()
+        if layer(module) in PURE
+        for name in touches(tree)
+        if name not in ALLOWED.get(module, ())
+    ]
+    assert wrong == []
+
+
+def test_what_the_core_may_touch_is_no_longer_than_what_it_touches() -> None:
+    found = {module: set(touches(tree)) for module, tree in modules() if module in ALLOWED}
+    assert found == ALLOWED
+
+
+def test_touching_the_world_is_noticed_in_any_of_the_usual_spellings() -> None:
+    text = """
+import os.path
+from time import monotonic
+from urllib import request
+from pathlib import Path
+text = open("x").read()
+now = datetime.now(UTC)
+"""
+    assert set(touches(ast.parse(text))) == {"os", "time", "urllib.request", "pathlib.Path", "open", "now"}
 
 
 def test_every_module_has_a_place_in_the_table() -> None:
