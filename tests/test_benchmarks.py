@@ -1,6 +1,7 @@
 """The benchmarks run. What they measure is none of this suite's business."""
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,15 @@ from benchmarks.subjects import LOOPS, OTHERS, PEERS, figures
 from benchmarks.table import page, text
 
 
+@cache
+def quick_figures(name: str) -> dict[str, float]:
+    """What one run of a subject gives; two tests look at it."""
+    return figures(name, seconds=0)
+
+
 @pytest.mark.parametrize("name", [*LOOPS, *OTHERS])
 def test_every_subject_of_ours_does_its_work_and_gives_figures(name: str) -> None:
-    assert figures(name, seconds=0)
+    assert quick_figures(name)
 
 
 def test_an_import_is_measured_in_a_fresh_interpreter() -> None:
@@ -22,7 +29,7 @@ def test_an_import_is_measured_in_a_fresh_interpreter() -> None:
 
 
 def test_every_measure_finds_its_figures_and_has_a_line_in_the_table() -> None:
-    collected = Collected({name: [figures(name, seconds=0)] for name in [*LOOPS, *OTHERS]})
+    collected = Collected({name: [dict(quick_figures(name))] for name in [*LOOPS, *OTHERS]})
     started = {"import_ms": 20.0, "rss_mib": 10.0, "help_ms": 70.0}
     started |= {f"call_{name}_ms": 250.0 for name in starting.CALLS}
     for name in ("interpreter", "toolwire", "toolwire_agent"):
@@ -38,7 +45,7 @@ def test_every_measure_finds_its_figures_and_has_a_line_in_the_table() -> None:
 
 
 def test_a_page_says_where_its_numbers_come_from_and_who_could_not_be_measured() -> None:
-    collected = Collected({"validating": [figures("validating", seconds=0)]}, {"langgraph": "out of memory"})
+    collected = Collected({"validating": [quick_figures("validating")]}, {"langgraph": "out of memory"})
     machine = describe(load(), 1, peers_python=Path("nowhere"), probe_us=None)
 
     written = page(list(rows(collected)), machine, collected.failures, absent="not installed")

@@ -7,7 +7,6 @@ import pty
 import select
 import struct
 import subprocess
-import sys
 import termios
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests import forked
 
 LIMIT_S = 60
 MODEL = "openai-compatible:scripted"
@@ -47,27 +48,20 @@ class Stage:
     started: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def run(self, *words: str, stdin: bytes | None = None, **environ: str) -> Ran:
-        done = subprocess.run(
-            self.command(*words),
-            cwd=self.folder,
-            env=self._environ(environ),
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        with forked.start(self.command(*words), cwd=self.folder, env=self._environ(environ)) as process:
+            try:
+                out, err = process.communicate(stdin or b"", timeout=LIMIT_S)
+            except BaseException:
+                process.kill()
+                raise
+        return Ran(process.returncode, out.decode(), err.decode())
 
-    def start(self, *words: str, stdin: int = subprocess.DEVNULL, **environ: str) -> "subprocess.Popen[bytes]":
-        """Start a command and leave it running; its output is for whoever started it."""
-        process = subprocess.Popen(
-            self.command(*words),
-            cwd=self.folder,
-            env=self._environ(environ),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+    def start(
+        self, *words: str, stdin: int = subprocess.DEVNULL, anew: bool = False, **environ: str
+    ) -> "subprocess.Popen[bytes]":
+        """Start a command and leave it running, in an interpreter of its own where it is to be started `anew`."""
+        given = self._environ(environ)
+        process = forked.start(self.command(*words), cwd=self.folder, env=given, stdin=stdin, anew=anew)
         self.started.append(process)
         return process
 
@@ -79,7 +73,7 @@ class Stage:
             process.communicate(timeout=LIMIT_S)
 
     def command(self, *words: str) -> list[str]:
-        return [str(Path(sys.executable).parent / "toolwire"), *words]
+        return [forked.COMMAND, *words]
 
     def settings(self, text: str) -> None:
         (self.folder / "toolwire.toml").write_text(text, encoding="utf-8")
@@ -233,15 +227,14 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         shown = slave if out is None else os.open(out, os.O_WRONLY | os.O_CREAT)
-        self.process = subprocess.Popen(
+        self.process = forked.start(
             stage.command(*words),
             cwd=stage.folder,
             env=stage._environ({"TERM": "xterm-256color", **environ}),
             stdin=slave,
             stdout=shown,
             stderr=slave,
-            start_new_session=True,
-            preexec_fn=_take_terminal,
+            at_terminal=True,
         )
         for handle in {slave, shown}:
             os.close(handle)
@@ -280,8 +273,3 @@ class Terminal:
             data = b""
         self.seen += data.decode("utf-8", "replace")
         return bool(data)
-
-
-def _take_terminal() -> None:
-    """Make the terminal the controlling one, so that Ctrl-C reaches the process as a signal."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -20,7 +20,7 @@ COMMANDS = {
 
 def grown(stage: Stage, command: str) -> int:
     """The most memory that a call took, in KiB."""
-    process = stage.start("call", "bash", f"command={command}", "--yes", "--json")
+    process = stage.start("call", "bash", f"command={command}", "--yes", "--json", anew=True)
     assert process.stdout is not None
     told = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)

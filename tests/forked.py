@@ -1,0 +1,140 @@
+"""Start a command in a fork of a process that has it imported, instead of in a new interpreter."""
+
+import atexit
+import fcntl
+import functools
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import termios
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.fork_server import LARGEST
+
+COMMAND = str(Path(sys.executable).parent / "toolwire")
+_LOCALE = ("LANG", "LC_ALL")
+
+
+def start(
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    at_terminal: bool = False,
+    anew: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """Start a command with exactly this environment; `at_terminal` makes standard input its terminal.
+
+    It is forked where a fork is as good as a new interpreter, unless it shall be started `anew`.
+    """
+    told = {"words": list(words), "folder": str(cwd), "environ": dict(env), "at_terminal": at_terminal}
+    request = json.dumps(told).encode()
+    if not anew and _can_be_forked(words, cwd, env) and len(request) <= LARGEST:
+        return Forked(request, words, stdin=stdin, stdout=stdout, stderr=stderr)
+    return subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=at_terminal,
+        preexec_fn=_take_terminal if at_terminal else None,
+    )
+
+
+def _can_be_forked(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> bool:
+    """Whether a fork is as good as a new interpreter: nothing is told to its start, and no module could be shadowed."""
+    if words[0] != COMMAND or env.get("PYTHONUTF8") != "1":
+        return False
+    if any(name.startswith(("PYTHON", "LD_")) and name != "PYTHONUTF8" for name in env):
+        return False
+    if any(env.get(name) != os.environ.get(name) for name in _LOCALE):
+        return False
+    return not any(path.stem in sys.modules for path in cwd.iterdir() if path.suffix == ".py" or path.is_dir())
+
+
+def _take_terminal() -> None:
+    """Make the terminal the controlling one, so that Ctrl-C reaches the process as a signal."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Forked(subprocess.Popen[bytes]):
+    """A process whose end we are told, since the one to wait for it is its supervisor at the server.
+
+    It replaces the three methods in which `Popen` asks the system to start a process or to wait for it.
+    """
+
+    def __init__(self, request: bytes, words: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> None:
+        self._request, self._report, self._waiting = request, -1, threading.RLock()
+        super().__init__(words, stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def _execute_child(self, *given: Any) -> None:
+        stdin, stdin_here, stdout_here, stdout, stderr_here, stderr = given[10:16]
+        self._report, report = os.pipe()
+        socket.send_fds(_server(), [self._request], [stdin, stdout, stderr, report])
+        os.close(report)
+        for handle, here in ((stdin, stdin_here), (stdout, stdout_here), (stderr, stderr_here)):
+            if here != -1:
+                os.close(handle)
+        if (nowhere := getattr(self, "_devnull", None)) is not None:
+            os.close(nowhere)
+        self._closed_child_pipe_fds = True
+        self.pid = int(self._line())
+        self._child_created = True
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        return self._ended(0)
+
+    def _wait(self, timeout: float | None) -> int:
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def _ended(self, timeout: float | None) -> int | None:
+        """The exit code, once it is told within this time."""
+        with self._waiting:
+            if self.returncode is None and select.select([self._report], [], [], timeout)[0]:
+                self.returncode = int(self._line())
+                os.close(self._report)
+            return self.returncode
+
+    def _line(self) -> bytes:
+        """What the supervisor says next."""
+        said = b""
+        while not said.endswith(b"\n"):
+            said += os.read(self._report, 1) or b"the supervisor of a forked command is gone\n"
+        return said
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The server of this test process, started when it is first needed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+        cwd=Path(__file__).parent.parent,
+        env={**environ, "PYTHONUTF8": "1"},
+        pass_fds=(theirs.fileno(),),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
