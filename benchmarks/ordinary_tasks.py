@@ -29,7 +29,7 @@ from toolwire import Agent, Approval, Effect, Grant, Tier, Tool
 from toolwire.protocol.calls import NeedsApproval, ToolResult
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox import standard
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 
 TASKS = Path(__file__).with_suffix(".tsv")
 GROUPS = ("coding", "shell", "git", "data")
@@ -69,7 +69,7 @@ def sample(count: int, seed: int) -> list[Task]:
 
 def toolbox() -> list[Tool]:
     usual = {tool.name: tool for tool in standard()}
-    place = Workplace(user_home=Path.home(), path=os.environ.get("PATH", ""))
+    place = ToolDependencies(user_home=Path.home(), path=os.environ.get("PATH", ""))
     return [*({tool.name: tool for tool in tools_of(GROUPS, place)} | usual).values()]
 
 

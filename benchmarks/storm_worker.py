@@ -36,7 +36,7 @@ from toolwire.record.sqlite import SqliteStore
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 from toolwire.testing import call
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 
 LANES = 4
 MOST_STEPS, MOST_CALLS = 5, 4
@@ -130,7 +130,7 @@ def storm_tools(ledger: Ledger, chance: random.Random, workspace: Path) -> list[
         ledger.add("effect", token)
         return token
 
-    place = Workplace(home=workspace / ".toolwire")
+    place = ToolDependencies(home=workspace / ".toolwire")
     built_in = [one for one in tools_of(["coding", "shell"], place) if one.name in ("write", "bash")]
     return [pure, big, idem, uns_s, uns_a, *built_in]
 

@@ -10,7 +10,7 @@ import toolwire.toolbox
 
 SOURCE = Path(__file__).parent.parent / "src" / "toolwire"
 
-NOUNS = {"protocol", "errors"}
+NOUNS = {"protocol", "errors", "lazy"}
 SHAPES = {"define", "wire", "plan"}
 JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
@@ -20,6 +20,7 @@ HUB = {"hub", "agent", "settings", "toolbox", "testing"}
 MAY_IMPORT = {
     "protocol": {"protocol"},
     "errors": {"protocol"},
+    "lazy": set(),
     **{one: NOUNS | {one} for one in SHAPES},
     "disclose": NOUNS | {"define", "disclose"},
     "decide": NOUNS | {"define", "disclose", "decide"},
@@ -208,6 +209,28 @@ def test_the_nouns_need_only_the_standard_library() -> None:
                 node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
             }
             assert not names & foreign, module
+
+
+def test_a_module_that_is_loaded_late_is_imported_for_type_checkers() -> None:
+    """So its types are known, and this file sees the import. The promise and the import name the same module."""
+    for module, tree in modules():
+        promised = {
+            node.targets[0].id: node.value.args[0].value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Name)
+            and node.value.func.id == "lazy_module"
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value.args[0], ast.Constant)
+        }
+        imported_modules = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        assert promised.items() <= imported_modules.items(), module
 
 
 def test_names_that_are_loaded_late_are_seen_here_and_are_no_modules() -> None:

@@ -4,8 +4,9 @@ Public names are resolved when they are first used, so that `import toolwire` st
 """
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from toolwire.lazy import lazy_names
 
 try:
     import fcntl
@@ -141,10 +142,4 @@ if TYPE_CHECKING:
     from toolwire.wire.reply import parse_reply as parse_reply
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'toolwire' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, globals(), _HOMES)

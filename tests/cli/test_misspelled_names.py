@@ -7,8 +7,7 @@ import pytest
 from tests.cli.conftest import Inside
 from toolwire.cli.exits import Exit
 from toolwire.toolbox import standard
-from toolwire.toolbox.built_in import BUILT_IN, PERMISSIONS
-from toolwire.toolbox.outfits import Workplace, built_in_tool, tools_of
+from toolwire.toolbox.registry import BUILT_IN, PERMISSIONS, ToolDependencies, built_in_tool, tools_of
 
 SLIPS = {
     '[grant]\nrules = ["deny bahs"]': ("'bahs'", "bash"),
@@ -115,7 +114,7 @@ tier = "walk"
 
 
 def test_the_lists_of_names_and_permissions_are_those_of_the_tools() -> None:
-    every = {tool.name: tool for tool in (*tools_of(["all"], Workplace()), *standard())}
+    every = {tool.name: tool for tool in (*tools_of(["all"], ToolDependencies()), *standard())}
     assert every.keys() | {"more", "skill"} == BUILT_IN
     assert frozenset().union(*(tool.needs for tool in every.values())) == PERMISSIONS
     assert {name for name in BUILT_IN if built_in_tool(name) is None} <= {tool.name for tool in standard()} | {

@@ -12,7 +12,7 @@ from toolwire.decide.ladder import Case, decide, explain
 from toolwire.decide.policy import narrowed, ruling
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 from toolwire.wire.stored import read_grant, write_grant
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
@@ -146,7 +146,7 @@ def test_a_denied_path_is_denied_from_the_workspace_and_from_the_root_of_the_dis
 
 
 def test_a_tool_that_names_its_files_in_another_way_is_asked_about_where_some_paths_are_denied() -> None:
-    patch = next(tool for tool in tools_of(["coding"], Workplace()) if tool.name == "apply_patch")
+    patch = next(tool for tool in tools_of(["coding"], ToolDependencies()) if tool.name == "apply_patch")
     grant = Grant(Tier.RUN, autonomy=Autonomy.FULL, rules=(Rule.parse("deny needs file_write where path is .env"),))
     assert ruling(patch, {"patch": "*** Begin Patch"}, grant).verdict is ASK
 
@@ -182,7 +182,7 @@ def test_commands_that_ruin_the_machine_are_refused_whatever_the_rules_say(text:
 
 
 def test_the_real_shell_tools_are_judged_by_their_commands() -> None:
-    tools = tools_of(["shell"], Workplace())
+    tools = tools_of(["shell"], ToolDependencies())
     for tool in (one for one in tools if "command" in one.input_schema["properties"]):
         assert ruling(tool, {"command": "rm -rf /"}, replace(FREE, autonomy=Autonomy.FULL)).verdict is DENY
 

@@ -65,6 +65,28 @@ async def test_many_can_open_a_new_store_at_the_same_moment(tmp_path: Path) -> N
             await store.close_store()
 
 
+async def test_a_new_store_is_opened_once_another_process_has_written_to_it(tmp_path: Path) -> None:
+    """Its file is there without tables and without a log, and that process holds it for writing."""
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    asyncio.get_running_loop().call_later(0.1, other.execute, "ROLLBACK")
+
+    async with await SqliteStore.at(tmp_path) as store:
+        await store.open(a_card(), [])
+
+        assert len(await store.calls()) == 1
+    other.close()
+
+
+async def test_a_new_store_that_stays_locked_is_told_to_be(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnavailable, match="locked"):
+        await SqliteStore.at(tmp_path, busy_timeout_s=0.05)
+    other.close()
+
+
 def test_connections_have_the_settings_that_durability_rests_on(tmp_path: Path) -> None:
     """A kill cannot show the difference, only a power cut can: without FULL the newest commits would be gone."""
     connection = schema.connect(tmp_path / "store.db", busy_timeout_s=1.0)

@@ -13,7 +13,7 @@ from toolwire.execute.egress.caps import Audit
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 from toolwire.toolbox.shell import bash_tool
 
 
@@ -93,8 +93,8 @@ async def test_a_command_that_only_reads_gets_no_door_even_where_hosts_are_grant
 
 
 def test_where_nothing_confines_commands_reading_is_asked_about_too() -> None:
-    [unconfined] = [tool for tool in tools_of(["shell"], Workplace(engine="none")) if tool.name == "bash"]
-    [confined] = [tool for tool in tools_of(["shell"], Workplace()) if tool.name == "bash"]
+    [unconfined] = [tool for tool in tools_of(["shell"], ToolDependencies(engine="none")) if tool.name == "bash"]
+    [confined] = [tool for tool in tools_of(["shell"], ToolDependencies()) if tool.name == "bash"]
 
     assert (unconfined.reading_box, unconfined.sandbox) == (False, "none")
     assert confined.reading_box

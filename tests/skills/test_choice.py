@@ -8,8 +8,7 @@ from tests.skills.making import GREET, all_trusted, always, greeter, never, one_
 from toolwire.errors import DefinitionError
 from toolwire.record.memory import MemoryStore
 from toolwire.toolbox import standard
-from toolwire.toolbox.built_in import BUILT_IN
-from toolwire.toolbox.outfits import DESKTOP, Workplace, tools_of
+from toolwire.toolbox.registry import BUILT_IN, DESKTOP, ToolDependencies, tools_of
 from toolwire.toolbox.skill_choice import choose
 from toolwire.toolbox.skill_watch import SkillsFolder
 from toolwire.toolbox.skills import scan
@@ -45,7 +44,7 @@ def test_T54_no_skill_takes_the_name_of_a_built_in_tool_that_is_not_offered(skil
 
 
 def test_the_names_of_built_in_tools_are_known() -> None:
-    offered = {tool.name for tool in (*tools_of(["all"], Workplace(store=MemoryStore())), *standard())}
+    offered = {tool.name for tool in (*tools_of(["all"], ToolDependencies(store=MemoryStore())), *standard())}
     assert offered | {*DESKTOP} == BUILT_IN
 
 

@@ -17,7 +17,7 @@ from toolwire.define.arguments import Checker
 from toolwire.protocol.tools import Tool
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox import standard
-from toolwire.toolbox.outfits import OUTFITS, Workplace, tools_of
+from toolwire.toolbox.registry import GROUPS, ToolDependencies, tools_of
 from toolwire.wire.reply import StreamParser
 
 ECHO = {
@@ -111,7 +111,7 @@ def test_T9_control_a_forgiving_comparison_takes_some_of_these_for_the_tool() ->
     assert sum(forgiving(name) == "bash" for name in LOOKALIKES) == 5
 
 
-EVERY = [*standard(), *tools_of(OUTFITS, Workplace())]
+EVERY = [*standard(), *tools_of(GROUPS, ToolDependencies())]
 SMUGGLED = {"sandbox": False, "cwd": "/", "roots": ["/"], "approved": True, "confirmed": True, "context": {}, "env": {}}
 
 

@@ -10,7 +10,7 @@ from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.calls import NeedsApproval, ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 
 
 def granted(workspace: Path) -> Grant:
@@ -43,7 +43,7 @@ async def test_T95_a_script_that_changes_while_it_is_asked_about_does_not_run(
 
 
 async def call(workspace: Path, command: str, approve: object) -> ToolResult:
-    tools = tools_of(["shell"], Workplace(home=workspace.parent / "home"))
+    tools = tools_of(["shell"], ToolDependencies(home=workspace.parent / "home"))
     async with Agent(ScriptedModel(), tools, grant=granted(workspace), approve=approve) as agent:  # type: ignore[arg-type] # an approver
         return await agent.call("bash", {"command": command})
 
@@ -60,7 +60,7 @@ async def test_an_approval_for_the_turn_is_for_the_scripts_as_they_become(worksp
         Reply(calls=(ToolCall("bash", {"command": text}, id=f"c{number}"),))
         for number, text in enumerate(("sh deploy.sh", "echo touch two > deploy.sh", "sh deploy.sh"))
     ]
-    tools = tools_of(["shell"], Workplace(home=workspace.parent / "home"))
+    tools = tools_of(["shell"], ToolDependencies(home=workspace.parent / "home"))
     model = ScriptedModel(*steps, Reply("done"))
     async with asyncio.timeout(60), Agent(model, tools, grant=granted(workspace), approve=approve) as agent:
         await agent.ask("Deploy twice")

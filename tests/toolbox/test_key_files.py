@@ -11,7 +11,7 @@ from toolwire.protocol.approvals import Approval
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 
 MARK = "sk-TOP-SECRET-MARK"
 KEYS = [
@@ -62,7 +62,7 @@ async def call(
         Tier.RUN, frozenset({"file_read", "file_write"}), roots=(str(folder),), autonomy=Autonomy.FULL,
         rules=tuple(map(Rule.parse, rules)), **more,
     )  # fmt: skip
-    tools = tools_of(GROUPS, Workplace(home=folder.parent / "home"))
+    tools = tools_of(GROUPS, ToolDependencies(home=folder.parent / "home"))
     async with asyncio.timeout(60), Agent(ScriptedModel(), tools, grant=grant, approve=person) as agent:
         return await agent.call(tool, arguments)
 

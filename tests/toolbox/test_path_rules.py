@@ -16,7 +16,7 @@ from toolwire.toolbox.far_end import answer
 from toolwire.toolbox.far_files import FarFiles
 from toolwire.toolbox.files import read_tool
 from toolwire.toolbox.local_files import LocalFiles
-from toolwire.toolbox.outfits import Workplace, tools_of
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 
 MARK = "TOP-SECRET-MARK"
 READ = "deny read where path is secrets/*"
@@ -50,7 +50,7 @@ async def call(
 ) -> ToolResult:
     spoken = tuple(map(Rule.parse, rules))
     grant = Grant(Tier.RUN, PERMISSIONS, roots=(str(folder),), autonomy=autonomy, rules=spoken)
-    tools = tools_of(GROUPS, Workplace(home=folder.parent / "home"))
+    tools = tools_of(GROUPS, ToolDependencies(home=folder.parent / "home"))
     async with asyncio.timeout(60), Agent(ScriptedModel(), tools, grant=grant, **more) as agent:
         return await agent.call(tool, arguments)
 

@@ -7,10 +7,10 @@ from toolwire.decide.ladder import Case, decide
 from toolwire.disclose.offer import offered
 from toolwire.protocol.calls import Denied
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.outfits import OUTFITS, Workplace, tools_of
+from toolwire.toolbox.registry import GROUPS, ToolDependencies, tools_of
 
 PERMISSIONS = frozenset({"file_read", "file_write", "shell", "network", "git", "session"})
-TOOLS = tools_of(OUTFITS, Workplace())
+TOOLS = tools_of(GROUPS, ToolDependencies())
 EVERYTHING = Grant(tier=Tier.RUN, permissions=PERMISSIONS)
 EXPECTED = {
     *(("read", "file_read"), ("grep", "file_read"), ("write", "file_write"), ("apply_patch", "file_write")),

@@ -224,8 +224,10 @@ async def _called(
     person = Person(screen, agrees=granted.yes)
     async with store_of(place) as store, teller_of(place) as tell:
         company = Company(store, person, grant, tell)
-        async with equipped(place, company) as toolbox:
-            require_needed(granted, place.settings.grant(place.cwd), toolbox)
+        async with equipped(place, company, only="" if wanted.resume else wanted.name or "") as toolbox:
+            is_needed = frozenset[str]().union(*(tool.needs for tool in toolbox)).issuperset(granted.allow)
+            # Another tool than the called one may need what was allowed; only then all of them are made.
+            require_needed(granted, place.settings.grant(place.cwd), toolbox if is_needed else toolbox_of(place))
             agent = employing(place, company)(
                 NoModel(),
                 toolbox,

@@ -3,9 +3,8 @@
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from toolwire.cli.opening import Place, own_tools_of, workplace_of
-from toolwire.toolbox.built_in import BUILT_IN
-from toolwire.toolbox.outfits import OUTFITS
+from toolwire.cli.opening import Place, own_tools_of
+from toolwire.toolbox.registry import BUILT_IN, group_of
 
 if TYPE_CHECKING:
     from toolwire.toolbox.skill_choice import Withheld
@@ -23,9 +22,7 @@ def where_to_find(place: Place, name: str) -> str:
     for each in withheld_tools(place):
         if name in (each.tool.name, f"{each.tool.name}@{each.tool.version}"):
             return f"The skill {each.tool.skill} has a tool {each.tool.name}: {each.reason}"
-    given = workplace_of(place)
-    for group, tools in OUTFITS.items():
-        if any(tool.name == name for tool in tools(given)):
-            return f"{name} is in the group {group}: add --tools {group}, or name it in tools.groups."
+    if group := group_of(name):
+        return f"{name} is in the group {group}: add --tools {group}, or name it in tools.groups."
     near = get_close_matches(name[:40], BUILT_IN, 1, 0.7)
     return f"Did you mean {near[0]}? `toolwire tools list` shows the groups of tools." if near else ""

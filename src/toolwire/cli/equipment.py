@@ -18,6 +18,7 @@ from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
+from toolwire.toolbox.registry import GROUPS
 
 GENERAL = "general"
 
@@ -34,14 +35,15 @@ class Company:
 
 
 @asynccontextmanager
-async def equipped(place: Place, company: Company) -> AsyncIterator[Toolbox]:
-    """The tools of a place with all that they hold, closed at the end."""
+async def equipped(place: Place, company: Company, *, only: str = "") -> AsyncIterator[Toolbox]:
+    """The tools of a place with all that they hold, closed at the end. `only` names the one that is called."""
     person = company.person
     async with AsyncExitStack() as closing:
         team = _Team(place, company, closing)
         usual = workplace_of(place, company.store)
         ask = person.answer if person.present else None
-        team.toolbox = toolbox_of(place, replace(usual, ask=ask, crew=team.crew, closing=closing))
+        given = replace(usual, ask=ask, crew=team.crew, closing=closing)
+        team.toolbox = toolbox_of(place, given, only="" if only in GROUPS["teamwork"] else only)
         yield team.toolbox
 
 

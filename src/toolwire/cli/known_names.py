@@ -12,16 +12,18 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.policy import Rule
 from toolwire.protocol.tools import Tool
 from toolwire.settings import SecretLine, Settings
-from toolwire.toolbox.built_in import BUILT_IN, PERMISSIONS
-from toolwire.toolbox.outfits import built_in_tool
+from toolwire.toolbox.registry import BUILT_IN, PERMISSIONS, built_in_tool
 
 WORKERS = ("cli", "general")
 """The agents that there are without any profile."""
 
 
-def require_known_names(settings: Settings, present: Iterable[Tool]) -> None:
-    """Raise SettingsError for the first name in the settings that stands for nothing. `present` are all other tools."""
-    known = _Known(present)
+def require_known_names(settings: Settings, present: Iterable[Tool], offered: Iterable[str] = ()) -> None:
+    """Raise SettingsError for the first name in the settings that stands for nothing.
+
+    `present` are the tools that were made, `offered` the names of built-in tools that could be.
+    """
+    known = _Known(present, frozenset(offered))
     for fault in (
         *_agent_faults(settings),
         *_permission_faults(settings, known),
@@ -36,7 +38,8 @@ def require_known_names(settings: Settings, present: Iterable[Tool]) -> None:
 class _Known:
     """The tools that settings can mean."""
 
-    def __init__(self, present: Iterable[Tool]) -> None:
+    def __init__(self, present: Iterable[Tool], offered: frozenset[str]) -> None:
+        self._offered = offered
         self._present = {tool.name: tool for tool in present}
         self.names = self._present.keys() | BUILT_IN
         self.permissions = PERMISSIONS.union(*(tool.needs for tool in self._present.values()))
@@ -44,8 +47,8 @@ class _Known:
     def tool(self, name: str) -> Tool | None:
         return self._present.get(name) or (built_in_tool(name) if name in BUILT_IN else None)
 
-    def present(self, name: str) -> Tool | None:
-        return self._present.get(name)
+    def offered(self, name: str) -> Tool | None:
+        return self._present.get(name) or (built_in_tool(name) if name in self._offered else None)
 
     def needing(self, permission: str) -> Iterator[Tool]:
         for name in dict.fromkeys([*self._present, *sorted(BUILT_IN)]):  # what is there costs nothing to look at
@@ -116,7 +119,7 @@ def _secret_faults(settings: Settings, known: _Known) -> Iterator[str]:
         for wrong in known.tool_faults(line.tools):
             yield f"{_at(settings, 'tools.secrets')}: in {text[:120]!r} {wrong}"
         for name in line.tools:
-            tool = known.present(name)
+            tool = known.offered(name)
             if not line.hosts and tool is not None and "network" in tool.needs:
                 yield (
                     f"{_at(settings, 'tools.secrets')}: {name} talks to the network, so say to which host the secret "

@@ -8,7 +8,7 @@ from toolwire.cli.opening import Place, workplace_of
 from toolwire.cli.resuming import flag_words
 from toolwire.define.toolbox import Toolbox
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.toolbox.outfits import OUTFITS, built_in_tool
+from toolwire.toolbox.registry import GROUPS, built_in_tool, group_of, tools_of
 
 RULES = frozenset({"exists", "tier", "permissions"})
 """What the flags of a command can cure."""
@@ -21,7 +21,7 @@ def missing_flags(place: Place, toolbox: Toolbox, grant: Grant, name: str) -> di
     tool = toolbox.get(name)
     flags: dict[str, Any] = {}
     if tool is None:
-        tool, group = built_in_tool(name), group_of(place, name)
+        tool, group = built_in_tool(name), group_of(name)
         if tool is None or not group:
             return {}
         flags["--tools"] = ",".join([*place.settings.tools.groups, group])
@@ -30,13 +30,6 @@ def missing_flags(place: Place, toolbox: Toolbox, grant: Grant, name: str) -> di
     if missing := sorted(tool.needs - grant.permissions):
         flags["--allow"] = missing
     return flags
-
-
-def group_of(place: Place, name: str) -> str:
-    """The smallest group that has a tool of this name; empty if none has."""
-    given = workplace_of(place)
-    narrow = (group for group in OUTFITS if group not in _WIDE)
-    return next((group for group in narrow if any(tool.name == name for tool in OUTFITS[group](given))), "")
 
 
 def missing_sentence(name: str, pairs: Sequence[str], given: Mapping[str, Any], missing: Mapping[str, Any]) -> str:
@@ -49,4 +42,4 @@ def missing_sentence(name: str, pairs: Sequence[str], given: Mapping[str, Any], 
 def groups_with_tools(place: Place) -> dict[str, tuple[Tool, ...]]:
     """The groups that can be named, less those that only gather others."""
     given = workplace_of(place)
-    return {group: found for group in OUTFITS if group not in _WIDE and (found := OUTFITS[group](given))}
+    return {group: found for group in GROUPS if group not in _WIDE and (found := tools_of([group], given))}

@@ -48,9 +48,15 @@ from toolwire.settings import (
     user_folder,
 )
 from toolwire.settings.schema import RetentionSettings
-from toolwire.toolbox import standard
-from toolwire.toolbox.built_in import BUILT_IN, PERMISSIONS
-from toolwire.toolbox.outfits import Workplace, reads_skills, tools_of
+from toolwire.toolbox.registry import (
+    BUILT_IN,
+    PERMISSIONS,
+    STANDARD,
+    ToolDependencies,
+    make_tools,
+    reads_skills,
+    tool_names,
+)
 from toolwire.wire.format_tally import FormatTally
 
 if TYPE_CHECKING:
@@ -184,41 +190,50 @@ def resuming_grant(place: Place, grant: Grant) -> Grant:
     return replace(grant, roots=(*grant.roots, str(place.settings.folder or place.cwd)))
 
 
-def toolbox_of(place: Place, given: Workplace | None = None) -> Toolbox:
+def toolbox_of(place: Place, given: ToolDependencies | None = None, *, only: str = "") -> Toolbox:
     """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out.
 
-    To be called and not only looked at, tools must be `given` what they hold: see `cli.equipment`.
+    To be called and not only looked at, tools must be `given` what they hold: see `cli.equipment`. Where one tool is
+    called and no other is looked at, `only` that built-in tool is made.
     """
-    chosen = place.settings.tools
-    own = every = own_tools_of(place, given)
+    chosen, names = place.settings.tools, built_in_names(place)
+    is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
+    own = every = _with_own_tools(place, make_tools([only] if is_alone else names, given or workplace_of(place)))
+    taken = (*names, *own.names)
     withheld: list[Tool] = []
     if place.has_skills:
-        every = own.plus(*place.skills.tools(own.names))
-        withheld = [each.tool for each in place.skills.chosen(own.names).withheld]
-    known = {*every.names, *(tool.name for tool in withheld)}
+        every = own.plus(*place.skills.tools(taken))
+        withheld = [each.tool for each in place.skills.chosen(taken).withheld]
+    known = {*taken, *every.names, *(tool.name for tool in withheld)}
     # A built-in tool of a group that is not chosen can be excluded: it is out already.
     for name in (*chosen.include, *(name for name in chosen.exclude if name not in BUILT_IN)):
         if name not in known:
-            near = every.nearest(name)
-            advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(every.names)}."
+            near = nearest(name, known)
+            advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}."
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")
-    require_known_names(place.settings, (*every, *withheld))
-    wanted = [name for name in chosen.include or every.names if name not in chosen.exclude]
+    require_known_names(place.settings, (*every, *withheld), names)
+    wanted = [name for name in every.names if name not in chosen.exclude and name in (chosen.include or every)]
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
 
 
-def own_tools_of(place: Place, given: Workplace | None = None) -> Toolbox:
-    """The built-in tools and those of the settings' modules. No skill takes a name from them."""
-    chosen, usual = place.settings.tools, standard()
-    named = tools_of(chosen.groups, given or workplace_of(place))
-    known = {tool.name for tool in usual}
-    return Toolbox(*usual, *(tool for tool in named if tool.name not in known), *_own_tools(place))
+def built_in_names(place: Place) -> tuple[str, ...]:
+    """The names of the built-in tools that the settings offer."""
+    return tuple(dict.fromkeys([*STANDARD, *tool_names(place.settings.tools.groups)]))
 
 
-def workplace_of(place: Place, store: Store | None = None) -> Workplace:
+def own_tools_of(place: Place) -> Toolbox:
+    """The built-in tools and those of the settings' modules, to be looked at. No skill takes a name from them."""
+    return _with_own_tools(place, make_tools(built_in_names(place), workplace_of(place)))
+
+
+def _with_own_tools(place: Place, built_in: Iterable[Tool]) -> Toolbox:
+    return Toolbox(*built_in, *_own_tools(place))
+
+
+def workplace_of(place: Place, store: Store | None = None) -> ToolDependencies:
     """What the settings give to the tools of groups."""
     chosen = place.settings.tools
-    return Workplace(
+    return ToolDependencies(
         chosen.engine, store, home=place.home, keeps=place.settings.store.lasts,
         search=lambda: _search_of(place), models=chosen.models, scripts=chosen.browser_scripts,
         most_bytes=chosen.workspace_bytes, disk_share=chosen.disk_share,

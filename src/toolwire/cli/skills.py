@@ -9,7 +9,7 @@ from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
 from toolwire.toolbox.living_skills import LivingSkills
-from toolwire.toolbox.outfits import reads_skills, sandbox_of
+from toolwire.toolbox.registry import reads_skills, sandbox_of
 from toolwire.toolbox.skill_choice import Chosen
 from toolwire.toolbox.skill_watch import SkillsFolder
 from toolwire.toolbox.skills import Skills

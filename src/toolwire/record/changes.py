@@ -151,18 +151,18 @@ def say(
     if refusal := ledger.change_turn(turn, known):
         return refusal
     steps = [ledger.add_call(one.card, page.call(one.key), known, now.at, now.alive, now.store) for one in cards]
-    for step in steps:
-        if isinstance(step.answer, StoreError):
-            page.audit.extend(audit_rows(step.audit))
-            return step.answer
-    charged = sum([step.charge for step in steps]) if reserve is None else 0
+    for answer, _, conflict, _ in steps:
+        if isinstance(answer, StoreError):
+            page.audit.extend(audit_rows(conflict))
+            return answer
+    charged = sum([step[3] for step in steps]) if reserve is None else 0
     page.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, column(turn.id), turn.epoch))
     if reserve is not None and any(one.card.result is None for one in cards):
         cards, audit = _reserved(page, reserve, cards, audit, now.at)
         steps = [ledger.add_call(one.card, page.call(one.key), known, now.at, now.alive, now.store) for one in cards]
     page.records.append(row)
-    for one, step in zip(cards, steps, strict=True):
-        one.put(page, step)
+    for one, (_, kept, _, _) in zip(cards, steps, strict=True):
+        one.put(page, kept)
     page.audit.extend(audit)
     return cards
 
@@ -201,27 +201,27 @@ class OpenCard:
     def __call__(self, page: Page) -> CallCard | StoreError:
         now, turn, kept = self.now, page.turn(self.key[0]), page.call(self.key)
         step = ledger.open_call(self.card, kept, turn, now.at, now.alive, now.store)
-        if kept is None and step.kept is not None:
+        answer, after, audit, charge = step
+        if kept is None and after is not None:
             return self._new(page, step)
-        page.audit.extend(audit_rows(step.audit))
-        self.put(page, step)
-        page.charge(self.key[0], step.charge)
-        return _card(step)
+        page.audit.extend(audit_rows(audit))
+        self.put(page, after)
+        page.charge(self.key[0], charge)
+        return answer
 
-    def _new(self, page: Page, step: Step) -> CallCard | StoreError:
+    def _new(self, page: Page, step: Step[CallCard]) -> CallCard | StoreError:
         one, audit, now = self, self.audit, self.now
         if self.reserve is None:
-            page.charge(self.key[0], step.charge)
+            page.charge(self.key[0], step[3])
         elif self.card.result is None:
             [one], audit = _reserved(page, self.reserve, [self], audit, now.at)
             step = ledger.add_call(one.card, None, page.turn(self.key[0]), now.at, now.alive, now.store)
         page.audit.extend(audit)
-        one.put(page, step)
-        return _card(step)
+        one.put(page, step[1])
+        return step[0]
 
-    def put(self, page: Page, step: Step) -> None:
+    def put(self, page: Page, card: CallCard | None) -> None:
         """Write down what the rule says."""
-        card = step.kept
         if card is None:
             return
         if page.call(self.key) is None:
@@ -239,40 +239,36 @@ def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Rese
 def claim(page: Page, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
     key = identity(card)
     kept = page.call(key)
-    step = ledger.claim_call(card, kept, page.turn(key[0]), now.at, now.alive, claim)
-    if step.kept is not None and kept is not None:
-        page.claim_call(key, step.kept, more=step.kept.attempt - kept.attempt)
+    answer, mine, _, _ = ledger.claim_call(card, kept, page.turn(key[0]), now.at, now.alive, claim)
+    if mine is not None and kept is not None:
+        page.claim_call(key, mine, more=mine.attempt - kept.attempt)
         page.audit.extend(audit)
-    return _card(step)
+    return answer
 
 
 def renew(page: Page, card: CallCard, store: str, until: float | None) -> CallCard | StoreError:
     key = identity(card)
-    step = ledger.renew_call(card, page.call(key), page.turn(key[0]), store, until)
-    if step.kept is not None:
-        page.claim_call(key, step.kept, more=0)
-    return _card(step)
+    answer, longer, _, _ = ledger.renew_call(card, page.call(key), page.turn(key[0]), store, until)
+    if longer is not None:
+        page.claim_call(key, longer, more=0)
+    return answer
 
 
 def close(
     page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
 ) -> ToolResult | StoreError:
     key = (row[7], row[8])
-    step = ledger.close_call(card, result, page.call(key), page.turn(key[0]), now.at, now.alive, now.store, ran=ran)
-    if step.kept is None:
-        page.audit.extend(audit_rows(step.audit))
-        return step.answer if isinstance(step.answer, ToolResult | StoreError) else result
+    answer, ended, late, charge = ledger.close_call(
+        card, result, page.call(key), page.turn(key[0]), now.at, now.alive, now.store, ran=ran
+    )
+    if ended is None:
+        page.audit.extend(audit_rows(late))
+        return answer
     page.end_call(key, result, row, now.at)
-    if step.charge:
-        page.charge(key[0], step.charge)
+    if charge:
+        page.charge(key[0], charge)
     page.audit.extend(audit)
     return result
-
-
-def _card(step: Step) -> CallCard | StoreError:
-    """What the caller of a change of a call is told."""
-    assert not isinstance(step.answer, ToolResult)
-    return step.answer
 
 
 def _unfinished(page: Page, turn_id: str) -> list[CallCard]:

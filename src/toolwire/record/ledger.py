@@ -17,14 +17,14 @@ its turn has ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, changing, dataclass, making, quick
+from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
 
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
@@ -49,23 +49,14 @@ class TurnState(Protocol):
     def owner(self) -> str | None: ...
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a change of a call comes to.
+Answer = TypeVar("Answer", CallCard, ToolResult)
+Step = tuple[Answer | StoreError, CallCard | None, Sequence[AuditRow], int]
+"""What a change of a call comes to; a plain tuple, since every call comes through here.
 
-    `answer` is for the caller. `kept` is the card as it is kept from now on; None when nothing of it changes. `audit`
-    is what the log says besides, or instead of, the caller's own rows, which count where the card changes. The day of
-    the turn's agent is charged with so many calls.
-    """
-
-    answer: CallCard | ToolResult | StoreError
-    kept: CallCard | None = None
-    audit: Sequence[AuditRow] = ()
-    charge: int = 0
-
-
-_step = making(Step)
+First what the caller is told, then the card as it is kept from now on, or None when nothing of it changes. Where it
+changes, the caller's audit rows count; otherwise, what the log says instead. Last, with how many calls the day of the
+turn's agent is charged.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,71 +127,73 @@ def is_held(kept: CallCard, turn: TurnState | None, at: float, alive: Alive) -> 
 
 def open_call(
     card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, store: str
-) -> Step:
+) -> Step[CallCard]:
     """Write a call down, or give back what is kept under its identity. A card with a result is closed at once."""
     if turn is not None and turn.epoch != card.epoch:
-        return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch))
+        return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     return add_call(card, kept, turn, at, alive, store)
 
 
 def add_call(
     card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, store: str
-) -> Step:
+) -> Step[CallCard]:
     """The same for a call that comes with a reply, whose turn was looked at already."""
     if kept is None:
         if card.attempt and not (card.token and turn is not None and turn.owner == store):
             card = changed(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
-        return _step(card, card, (), 1 if card.result is None else 0)
+        return card, card, (), 1 if card.result is None else 0
     if kept.args_digest != card.args_digest:
-        return Step(refusals.conflict(card), None, (refusals.conflict_row(card, at),))
+        return refusals.conflict(card), None, (refusals.conflict_row(card, at),), 0
     seen = _seen(kept, card)
     if kept.result is not None or card.result is None or is_held(kept, turn, at, alive):
-        return Step(seen)
+        return seen, None, (), 0
     # It was reserved for a day, and is refused now.
-    return Step(changed(seen, result=card.result), _with_result(kept, card.result, ""), (), 0 if kept.attempt else -1)
+    return changed(seen, result=card.result), _with_result(kept, card.result, ""), (), 0 if kept.attempt else -1
 
 
 def claim_call(
     card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, claim: Claim
-) -> Step:
+) -> Step[CallCard]:
     """Hold a call from now on, before anything of it begins. One that has ended comes back with its result.
 
     A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise.
     """
     if kept is None:
-        return Step(refusals.no_call(card))
+        return refusals.no_call(card), None, (), 0
     if turn is not None and turn.epoch != card.epoch:
-        return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch))
+        return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     if kept.result is not None:
-        return Step(_seen(kept, card))
+        return _seen(kept, card), None, (), 0
     if _is_holder(card, kept):
         return renew_call(card, kept, turn, claim.store, claim.until)
     if is_held(kept, turn, at, alive):
-        return Step(refusals.held(kept))
+        return refusals.held(kept), None, (), 0
     owner = claim.owner or _owner_of_lease(turn, claim.store, claim.until)
     mine = changed(
         kept, attempt=kept.attempt + 1, epoch=card.epoch, token=claim.token, owner=owner, until=claim.until
     )  # fmt: skip
-    return Step(mine, mine)
+    return mine, mine, (), 0
 
 
-def renew_call(card: CallCard, kept: CallCard | None, turn: TurnState | None, store: str, until: float | None) -> Step:
+def renew_call(
+    card: CallCard, kept: CallCard | None, turn: TurnState | None, store: str, until: float | None
+) -> Step[CallCard]:
     """Hold a call for longer, by its token. A lease that ran out is as good as new if nobody has claimed the call.
 
     A lease that lasts as long as its turn is run ends with that; given a date, it becomes one of its own.
     """
     if kept is None:
-        return Step(refusals.no_call(card))
+        return refusals.no_call(card), None, (), 0
     if kept.result is not None:
-        return Step(_seen(kept, card))
+        return _seen(kept, card), None, (), 0
     if not _is_holder(card, kept):
-        return Step(refusals.claim_lost(card))
+        return refusals.claim_lost(card), None, (), 0
     if kept.until is None and not kept.owner and not _is_run(kept, turn):
-        return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch if turn else 0))
+        return refusals.taken_over(card.turn_id, card.epoch, turn.epoch if turn else 0), None, (), 0
     if until is None or until == kept.until:
-        return Step(kept)
+        return kept, None, (), 0
     longer = changed(kept, owner=kept.owner or store, until=until)
-    return Step(longer, longer)
+    return longer, longer, (), 0
 
 
 def close_call(
@@ -213,7 +206,7 @@ def close_call(
     store: str,
     *,
     ran: bool,
-) -> Step:
+) -> Step[ToolResult]:
     """Keep how a call ended, once. The log hears of every other result.
 
     With the token of its newest claim it is the holder's result, and kept whatever has become of the turn. Without
@@ -221,18 +214,18 @@ def close_call(
     that has no turn).
     """
     if kept is None:
-        return Step(refusals.no_call(card))
+        return refusals.no_call(card), None, (), 0
     if kept.result is not None:
-        return Step(kept.result, None, (refusals.late_result(card, result, at),))
+        return kept.result, None, (refusals.late_result(card, result, at),), 0
     if not card.token:
         if turn is not None and turn.epoch != card.epoch:
             late = (refusals.late_result(card, result, at),)
-            return Step(refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, late)
+            return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, late, 0
         if (kept.until is not None or kept.owner not in ("", store)) and is_held(kept, turn, at, alive):
-            return Step(refusals.held(kept))
+            return refusals.held(kept), None, (), 0
     elif card.token != kept.token:
-        return Step(refusals.claim_lost(card), None, (refusals.late_result(card, result, at),))
-    return _step(result, _with_result(kept, result, ""), (), 0 if ran else -1)
+        return refusals.claim_lost(card), None, (refusals.late_result(card, result, at),), 0
+    return result, _with_result(kept, result, ""), (), 0 if ran else -1
 
 
 def _seen(kept: CallCard, card: CallCard) -> CallCard:

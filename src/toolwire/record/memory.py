@@ -189,9 +189,11 @@ class MemoryStore:
         if reserve is not None:
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
-            step = ledger.add_call(card, known.get(card.call.id), kept, kept.updated_at, _is_alive, _STORE)
-            if step.kept is not None:
-                self._keep(step.kept, step.charge)
+            _, new, _, charge = ledger.add_call(
+                card, known.get(card.call.id), kept, kept.updated_at, _is_alive, _STORE
+            )  # fmt: skip
+            if new is not None:
+                self._keep(new, charge)
         self._audit.extend(audit)
         return cards
 
@@ -250,14 +252,15 @@ class MemoryStore:
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
         kept, turn = self._kept(card), self._turns.get(card.turn_id)
-        step = ledger.close_call(card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran)
-        if step.kept is None:
-            self._raise_refusal(step)
-            self._audit.extend(step.audit)
-            return kept.result if kept is not None and kept.result is not None else result
-        self._end_call(step.kept, result)
-        if step.charge:
-            self._charge(card.turn_id, step.charge)
+        first, ended, late, charge = ledger.close_call(
+            card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran
+        )  # fmt: skip
+        if ended is None:
+            self._audit.extend(late)
+            return _raise(first)
+        self._end_call(ended, result)
+        if charge:
+            self._charge(card.turn_id, charge)
         self._audit.extend(audit)
         return result
 
@@ -465,22 +468,23 @@ class MemoryStore:
     def _kept(self, card: CallCard) -> CallCard | None:
         return self._cards.get(card.turn_id, _NO_CARDS).get(card.call.id)
 
-    def _added(self, card: CallCard, turn: _Kept | None) -> Step:
+    def _added(self, card: CallCard, turn: _Kept | None) -> Step[CallCard]:
         return ledger.add_call(card, self._kept(card), turn, self._clock(), _is_alive, _STORE)
 
-    def _raise_refusal(self, step: Step) -> None:
-        if isinstance(step.answer, StoreError):
-            self._audit.extend(step.audit)
-            raise step.answer
+    def _raise_refusal(self, step: Step[CallCard]) -> None:
+        answer, _, audit, _ = step
+        if isinstance(answer, StoreError):
+            self._audit.extend(audit)
+            raise answer
 
-    def _apply(self, step: Step, audit: Sequence[AuditRow] = ()) -> CallCard:
+    def _apply(self, step: Step[CallCard], audit: Sequence[AuditRow] = ()) -> CallCard:
         """Keep what has become of a call, and give back what its caller sees."""
         self._raise_refusal(step)
-        if step.kept is not None:
-            self._keep(step.kept, step.charge)
+        answer, kept, _, charge = step
+        if kept is not None:
+            self._keep(kept, charge)
             self._audit.extend(audit)
-        assert isinstance(step.answer, CallCard)
-        return step.answer
+        return _raise(answer)
 
     def _keep(self, card: CallCard, charge: int) -> None:
         turn_id, call_id = card.turn_id, card.call.id
@@ -490,8 +494,8 @@ class MemoryStore:
         if call_id not in cards:
             self._card_order[turn_id, call_id] = None
         cards[call_id] = card
-        if charge:
-            self._charge(turn_id, charge)
+        if charge and (turn := self._turns.get(turn_id)) is not None:
+            turn.calls += charge
         if card.result is not None:
             self._end_call(card, card.result)
 

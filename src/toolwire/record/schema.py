@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -357,6 +358,10 @@ STEPS: Sequence[Sequence[str]] = (
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES,
 )  # fmt: skip
 
+_PRIMARY = 0xFF
+"""Where the primary code of an error stands; the rest says more about it."""
+_PAUSE_S = 0.005
+
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
     """Open the database file with the settings that durability rests on. A file that is not ours stays as it is."""
@@ -365,7 +370,7 @@ def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
     )
     try:
         _version(connection, path, len(STEPS))
-        connection.execute("PRAGMA journal_mode = WAL")
+        _turn_on_log(connection, busy_timeout_s)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -376,6 +381,20 @@ def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _turn_on_log(connection: sqlite3.Connection, patience_s: float) -> None:
+    """SQLite does not wait here for a writer as it does elsewhere, but others may be making the same new store."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def migrate(

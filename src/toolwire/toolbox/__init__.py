@@ -5,30 +5,31 @@ them may be called like a module in this folder, since loading that module would
 """
 
 from collections.abc import Awaitable, Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from toolwire.lazy import lazy_names
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.everyday import calculator_tool, echo_tool, random_tool, timer_tool
-from toolwire.toolbox.files import read_tool
-from toolwire.toolbox.local_files import LocalFiles
+from toolwire.toolbox import modules
 
 _HOMES = {
     "FarFiles": "toolwire.toolbox.far_files",
+    "calculator_tool": "toolwire.toolbox.everyday",
+    "echo_tool": "toolwire.toolbox.everyday",
+    "random_tool": "toolwire.toolbox.everyday",
+    "timer_tool": "toolwire.toolbox.everyday",
+    "read_tool": "toolwire.toolbox.files",
     "find_tool": "toolwire.toolbox.finding",
     "glob_tool": "toolwire.toolbox.finding",
     "list_tool": "toolwire.toolbox.finding",
     "stat_tool": "toolwire.toolbox.finding",
-    "GROUPS": "toolwire.toolbox.groups",
-    "Supplies": "toolwire.toolbox.groups",
     "coding": "toolwire.toolbox.groups",
     "editing": "toolwire.toolbox.groups",
-    "named": "toolwire.toolbox.groups",
     "other_names": "toolwire.toolbox.groups",
     "planning": "toolwire.toolbox.groups",
     "read_only": "toolwire.toolbox.groups",
     "remote": "toolwire.toolbox.groups",
+    "LocalFiles": "toolwire.toolbox.local_files",
     "from_store": "toolwire.toolbox.paging",
     "more_tool": "toolwire.toolbox.paging",
     "apply_patch_tool": "toolwire.toolbox.patching",
@@ -36,6 +37,10 @@ _HOMES = {
     "grep_text_tool": "toolwire.toolbox.pipes",
     "pipe": "toolwire.toolbox.pipes",
     "question_tool": "toolwire.toolbox.question",
+    "GROUPS": "toolwire.toolbox.registry",
+    "ToolDependencies": "toolwire.toolbox.registry",
+    "named": "toolwire.toolbox.registry",
+    "tools_of": "toolwire.toolbox.registry",
     "grep_tool": "toolwire.toolbox.searching",
     "search_code_tool": "toolwire.toolbox.searching",
     "FileTodos": "toolwire.toolbox.todos",
@@ -53,7 +58,7 @@ __all__ = [
     "FileTodos",
     "LocalFiles",
     "MemoryTodos",
-    "Supplies",
+    "ToolDependencies",
     "apply_patch_tool",
     "calculator_tool",
     "coding",
@@ -83,24 +88,28 @@ __all__ = [
     "timer_tool",
     "todoread_tool",
     "todowrite_tool",
+    "tools_of",
     "write_tool",
 ]
 
 if TYPE_CHECKING:
+    from toolwire.toolbox.everyday import calculator_tool as calculator_tool
+    from toolwire.toolbox.everyday import echo_tool as echo_tool
+    from toolwire.toolbox.everyday import random_tool as random_tool
+    from toolwire.toolbox.everyday import timer_tool as timer_tool
     from toolwire.toolbox.far_files import FarFiles as FarFiles
+    from toolwire.toolbox.files import read_tool as read_tool
     from toolwire.toolbox.finding import find_tool as find_tool
     from toolwire.toolbox.finding import glob_tool as glob_tool
     from toolwire.toolbox.finding import list_tool as list_tool
     from toolwire.toolbox.finding import stat_tool as stat_tool
-    from toolwire.toolbox.groups import GROUPS as GROUPS
-    from toolwire.toolbox.groups import Supplies as Supplies
     from toolwire.toolbox.groups import coding as coding
     from toolwire.toolbox.groups import editing as editing
-    from toolwire.toolbox.groups import named as named
     from toolwire.toolbox.groups import other_names as other_names
     from toolwire.toolbox.groups import planning as planning
     from toolwire.toolbox.groups import read_only as read_only
     from toolwire.toolbox.groups import remote as remote
+    from toolwire.toolbox.local_files import LocalFiles as LocalFiles
     from toolwire.toolbox.paging import from_store as from_store
     from toolwire.toolbox.paging import more_tool as more_tool
     from toolwire.toolbox.patching import apply_patch_tool as apply_patch_tool
@@ -108,6 +117,10 @@ if TYPE_CHECKING:
     from toolwire.toolbox.pipes import grep_text_tool as grep_text_tool
     from toolwire.toolbox.pipes import pipe as pipe
     from toolwire.toolbox.question import question_tool as question_tool
+    from toolwire.toolbox.registry import GROUPS as GROUPS
+    from toolwire.toolbox.registry import ToolDependencies as ToolDependencies
+    from toolwire.toolbox.registry import named as named
+    from toolwire.toolbox.registry import tools_of as tools_of
     from toolwire.toolbox.searching import grep_tool as grep_tool
     from toolwire.toolbox.searching import search_code_tool as search_code_tool
     from toolwire.toolbox.todos import FileTodos as FileTodos
@@ -124,20 +137,15 @@ def standard(
     draw: Callable[[int, int], int] | None = None,
     sleep: Callable[[float], Awaitable[object]] | None = None,
 ) -> tuple[Tool, ...]:
-    """All built-in tools, always in this order, on this machine unless told otherwise."""
+    """The tools that every agent has, always in this order, on this machine unless told otherwise."""
+    everyday = modules.everyday
     return (
-        calculator_tool(),
-        echo_tool(),
-        random_tool(draw),
-        timer_tool(sleep) if sleep else timer_tool(),
-        read_tool(files or LocalFiles()),
+        everyday.calculator_tool(),
+        everyday.echo_tool(),
+        everyday.random_tool(draw),
+        everyday.timer_tool(sleep) if sleep else everyday.timer_tool(),
+        modules.files.read_tool(files or modules.local_files.LocalFiles()),
     )
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'toolwire.toolbox' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, globals(), _HOMES)

@@ -9,7 +9,7 @@ from toolwire.define.versions import meant, newness, read_pin
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.built_in import BUILT_IN
+from toolwire.toolbox.registry import BUILT_IN
 from toolwire.toolbox.skills import FoundSkill, Skills
 
 

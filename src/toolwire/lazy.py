@@ -1,0 +1,45 @@
+"""Modules that are loaded when they are first used, in one typed way.
+
+A module that few commands need is declared twice, for type checkers as an import and for Python as a promise of one:
+
+    if TYPE_CHECKING:
+        from toolwire.toolbox import web
+    else:
+        web = lazy_module("toolwire.toolbox.web")
+
+`tests/test_layers.py` reads the imports, checks that both name the same module, and allows no other import by name.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _LazyModule(ModuleType):
+    """Stands for a module, and loads it when something of it is used. What was used once is as near as if imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by what looks at modules, not by what uses one
+            raise AttributeError(name)
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
+
+
+def lazy_module(name: str) -> Any:
+    """The module of this name, loaded when it is first used. Using it raises what importing it would."""
+    return _LazyModule(name)
+
+
+def lazy_names(package: str, namespace: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package whose names are loaded from their modules when they are first used."""
+
+    def load(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(home), name)
+        return value
+
+    return load

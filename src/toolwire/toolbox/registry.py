@@ -1,0 +1,312 @@
+"""Every built-in tool by name and every group of them: the one list of both.
+
+A tool is made when it is wanted, by the function that stands beside its name, from what its kind of tool touches. What
+several tools share (files, a sandbox, jobs, other agents) is made once, when the first of them needs it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from difflib import get_close_matches
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolwire.errors import SettingsError
+from toolwire.protocol.files import FileOps
+from toolwire.protocol.operations import ExecOps
+from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import changed, dataclass
+from toolwire.toolbox import modules
+
+if TYPE_CHECKING:
+    from toolwire.toolbox.browser_chromium import Chromium
+    from toolwire.toolbox.delegation import Crew
+    from toolwire.toolbox.jobs import Jobs
+    from toolwire.toolbox.paging import Fetch, Keeper
+    from toolwire.toolbox.question import Ask
+    from toolwire.toolbox.search import SearchBackend
+    from toolwire.toolbox.todos import Todos
+
+USUAL_ENGINE = "bubblewrap"
+USUAL_HOME = Path(".toolwire")
+SKILLS = "skills"
+"""The group of the tool that reads skills. It is made where skills are looked for."""
+
+PERMISSIONS = frozenset({"file_read", "file_write", "git", "network", "session", "shell"})
+"""What built-in tools need."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDependencies:
+    """What tools are made from. What is not given is this machine's own, or left out.
+
+    - `engine` is the weakest sandbox, `files` and `commands` act in place of this machine's disk and sandbox.
+    - `store` keeps long results; `fetch` reads on in them, in place of the store.
+    - `ask` asks the user. `search` gives what websearch asks. `crew` gives the agents that can be set to work.
+    - In `home` lie pages for the user and, if it `keeps`, plans for the next process; `todos` are kept elsewhere.
+    - `models` are lines such as "openrouter vendor/model"; `scripts` let the browser run scripts of the model's own.
+    - A workspace holds at most `most_bytes`; one command takes at most a `disk_share` of what is free.
+    - Commands may read the `toolchains` in `user_home`, found there and by `path`, and further `readable` folders.
+    - What has to be closed in the end is put on `closing`.
+    """
+
+    engine: str = USUAL_ENGINE
+    store: "Keeper | None" = None
+    ask: "Ask | None" = None
+    home: Path = USUAL_HOME
+    keeps: bool = False
+    search: "Callable[[], SearchBackend | None] | None" = None
+    models: tuple[str, ...] = ()
+    crew: "Callable[[], Crew] | None" = None
+    scripts: bool = False
+    most_bytes: int | None = None
+    disk_share: float | None = None
+    closing: AsyncExitStack | None = None
+    user_home: Path | None = None
+    path: str = ""
+    toolchains: bool = True
+    readable: tuple[str, ...] = ()
+    files: FileOps | None = None
+    commands: ExecOps | None = None
+    todos: "Todos | None" = None
+    fetch: "Fetch | None" = None
+
+
+class Parts:
+    """What several tools share, each made when the first of them needs it."""
+
+    def __init__(self, given: ToolDependencies) -> None:
+        self.given = given
+
+    @cached_property
+    def files(self) -> FileOps:
+        files = self.given.files or modules.local_files.LocalFiles()
+        most = self.given.most_bytes
+        return files if most is None else modules.quota.QuotaFiles(files, most)
+
+    @cached_property
+    def fetch(self) -> "Fetch | None":
+        store = self.given.store
+        return self.given.fetch or (modules.paging.from_store(store) if store else None)
+
+    @cached_property
+    def todos(self) -> "Todos":
+        todos, home = modules.todos, self.given.home / "todos"
+        return self.given.todos or (todos.FileTodos(home) if self.given.keeps else todos.MemoryTodos())
+
+    @cached_property
+    def sandbox(self) -> ExecOps:
+        given = self.given
+        return given.commands or sandbox_of(given.engine, given.most_bytes, given.disk_share)
+
+    @cached_property
+    def commands(self) -> ExecOps:
+        """The sandbox, with the toolchains of the user's home to read, and the folders that the settings name."""
+        given, home = self.given, self.given.user_home
+        if given.commands or home is None or given.engine == "none" or not (given.toolchains or given.readable):
+            return self.sandbox
+        recognise = given.toolchains
+        find = partial(modules.toolchains.find_toolchains, home, given.path, given.readable, recognise=recognise)
+        return modules.toolchains.ToolchainExec(self.sandbox, home, find, environments=recognise)
+
+    @cached_property
+    def jobs(self) -> Mapping[str, Tool]:
+        jobs: Jobs = modules.jobs.Jobs(self.commands)
+        if self.given.closing is not None:
+            self.given.closing.push_async_exit(jobs)
+        return {tool.name: tool for tool in modules.job_tools.job_tools(jobs, engine=self.given.engine)}
+
+    @cached_property
+    def sessions(self) -> Mapping[str, Tool]:
+        """The tools about other agents. Without a crew there are none, over a store that knows of no turn."""
+        crew = self.given.crew() if self.given.crew else modules.delegation.Crew(modules.memory.MemoryStore(), ())
+        return {tool.name: tool for tool in modules.errands.teamwork(crew)}
+
+    @cached_property
+    def search(self) -> "SearchBackend":
+        backend = self.given.search() if self.given.search else None
+        if self.given.closing is not None and (close := getattr(backend, "close", None)):
+            self.given.closing.callback(close)
+        return backend or modules.search.NoBackend()
+
+    @cached_property
+    def chromium(self) -> "Chromium":
+        chromium = modules.browser_chromium.Chromium()
+        if self.given.closing is not None:
+            self.given.closing.push_async_exit(chromium)
+        return chromium
+
+
+def sandbox_of(engine: str, most_bytes: int | None, disk_share: float | None) -> ExecOps:
+    """What runs commands: in this engine at least, in a workspace that holds no more than so many bytes.
+
+    One command takes at most this share of what is free on the disk.
+    """
+    box = modules.engines.local_sandbox(floor=engine, default=engine)
+    ops: ExecOps = box
+    if disk_share is not None:
+        ops = modules.quota.ShareExec(ops, disk_share, engine=box.choice)
+    return ops if most_bytes is None else modules.quota.QuotaExec(ops, most_bytes, engine=box.choice)
+
+
+def named(tool: Tool, name: str) -> Tool:
+    """The same tool under another name."""
+    return changed(tool, name=name)
+
+
+def _more(parts: Parts) -> Tool | None:
+    return modules.paging.more_tool(parts.fetch) if parts.fetch else None
+
+
+def _commit(parts: Parts) -> Tool:
+    return modules.git_commit.git_commit_tool(parts.sandbox, stand_ins=modules.git.stand_in_names())
+
+
+def _job(name: str, parts: Parts) -> Tool:
+    return parts.jobs[name]
+
+
+def _session(name: str, parts: Parts) -> Tool:
+    return parts.sessions[name]
+
+
+def _model(name: str, parts: Parts) -> Tool:
+    return modules.asking.asking_tool(name, modules.asking.named(name, parts.given.models))
+
+
+TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
+    "calculator": lambda _: modules.everyday.calculator_tool(),
+    "echo": lambda _: modules.everyday.echo_tool(),
+    "random": lambda _: modules.everyday.random_tool(),
+    "timer": lambda _: modules.everyday.timer_tool(),
+    "read": lambda parts: modules.files.read_tool(parts.files),
+    "list": lambda parts: modules.finding.list_tool(parts.files),
+    "glob": lambda parts: modules.finding.glob_tool(parts.files),
+    "grep": lambda parts: modules.searching.grep_tool(parts.files),
+    "find": lambda parts: modules.finding.find_tool(parts.files),
+    "stat": lambda parts: modules.finding.stat_tool(parts.files),
+    "search_code": lambda parts: modules.searching.search_code_tool(parts.files),
+    "image": lambda parts: modules.pictures.image_tool(parts.files),
+    "write": lambda parts: modules.writing.write_tool(parts.files),
+    "edit": lambda parts: modules.writing.edit_tool(parts.files),
+    "apply_patch": lambda parts: modules.patching.apply_patch_tool(parts.files),
+    "todowrite": lambda parts: modules.todos.todowrite_tool(parts.todos),
+    "todoread": lambda parts: modules.todos.todoread_tool(parts.todos),
+    "question": lambda parts: modules.question.question_tool(parts.given.ask),
+    "more": _more,
+    "read_file": lambda parts: named(modules.files.read_tool(parts.files), "read_file"),
+    "write_file": lambda parts: named(modules.writing.write_tool(parts.files), "write_file"),
+    "edit_block": lambda parts: named(modules.writing.edit_tool(parts.files), "edit_block"),
+    "list_dir": lambda parts: named(modules.finding.list_tool(parts.files), "list_dir"),
+    "codesearch": lambda parts: named(modules.searching.search_code_tool(parts.files), "codesearch"),
+    "bash": lambda parts: modules.shell.bash_tool(parts.commands, engine=parts.given.engine),
+    **{name: partial(_job, name) for name in ("job_start", "job_poll", "job_tail", "job_stop", "job_list")},
+    "git_status": lambda parts: modules.git.git_status_tool(parts.sandbox),
+    "git_diff": lambda parts: modules.git.git_diff_tool(parts.sandbox),
+    "git_log": lambda parts: modules.git.git_log_tool(parts.sandbox),
+    "git_branch": lambda parts: modules.git.git_branch_tool(parts.sandbox),
+    "git_commit": _commit,
+    "webfetch": lambda _: modules.web.webfetch_tool(modules.egress_web.Web()),
+    "websearch": lambda parts: modules.search.search_tool(parts.search),
+    "json-transform": lambda _: modules.data.json_transform_tool(),
+    "browser": lambda parts: modules.browser.browser_tool(parts.chromium, evaluate=parts.given.scripts),
+    "canvas": lambda parts: modules.canvas.canvas_tool(parts.given.home / "canvas"),
+    "nodes": lambda _: modules.canvas.nodes_tool(),
+    **{
+        name: partial(_session, name)
+        for name in ("task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send",
+                     "sessions_spawn")
+    },
+    **{name: partial(_model, name) for name in ("openrouter", "venice", "ollama_local")},
+}  # fmt: skip
+"""How each tool is made; None where what it needs is not there."""
+
+BUILT_IN = frozenset({*TOOLS, "skill"})
+"""The names of all built-in tools, whether they are offered or not: rules and grants mean these by them."""
+
+STANDARD = ("calculator", "echo", "random", "timer", "read")
+"""The tools that every agent has."""
+
+_READ_ONLY = ("read", "list", "glob", "grep", "find", "stat", "search_code", "image")
+EDITING = ("write", "edit", "apply_patch")
+PLANNING = ("todowrite", "todoread", "question")
+
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "read_only": (*_READ_ONLY, "more"),
+    "coding": (*_READ_ONLY, *EDITING, *PLANNING, "more"),
+    "other_names": ("read_file", "write_file", "edit_block", "list_dir", "codesearch"),
+    "shell": ("bash", "job_start", "job_poll", "job_tail", "job_stop", "job_list", "more"),
+    "git": ("git_status", "git_diff", "git_log", "git_branch", "git_commit"),
+    "web": ("webfetch", "websearch", "more"),
+    "search": ("websearch", "more"),
+    "data": ("json-transform",),
+    "image": ("image",),
+    "browser": ("browser",),
+    "canvas": ("canvas",),
+    "nodes": ("nodes",),
+    "teamwork": (
+        "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
+    ),
+    "models": ("openrouter", "venice", "ollama_local"),
+    SKILLS: ("skill",),
+}  # fmt: skip
+
+DESKTOP = (
+    "read", "write", "edit", "glob", "grep", "websearch", "webfetch", "codesearch", "bash", "question", "todowrite",
+    "todoread", "task", "skill", "sessions_list", "sessions_history", "sessions_send", "sessions_spawn",
+    "session_status", "agents_list", "git_status", "git_diff", "git_commit", "git_log", "git_branch", "apply_patch",
+    "browser", "canvas", "nodes", "image",
+)  # fmt: skip
+"""The tools that one expects of an agent on a desktop."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    **_PARTS,
+    "desktop": (*DESKTOP, "more"),
+    "all": tuple(dict.fromkeys(name for names in _PARTS.values() for name in names)),
+}
+"""The groups that settings and `--tools` can name, with the names of their tools."""
+
+
+def tool_names(groups: Iterable[str]) -> tuple[str, ...]:
+    """The names of the tools in these groups, each once. Raises SettingsError for a group that does not exist.
+
+    Not `skill`, which is made where skills are looked for.
+    """
+    found: dict[str, None] = {}
+    for group in groups:
+        if group not in GROUPS:
+            near = get_close_matches(group[:40], GROUPS, 1, 0.75)
+            advice = f"did you mean {near[0]}? There are" if near else "there are"
+            raise SettingsError(
+                f"--tools and tools.groups name groups of tools; there is no {group[:80]!r}; "
+                f"{advice} {', '.join(GROUPS)}"
+            )
+        found |= dict.fromkeys(name for name in GROUPS[group] if name in TOOLS)
+    return tuple(found)
+
+
+def make_tools(names: Iterable[str], given: ToolDependencies) -> tuple[Tool, ...]:
+    """The built-in tools of these names, less those for which something is missing."""
+    parts = Parts(given)
+    return tuple(tool for name in names if (tool := TOOLS[name](parts)) is not None)
+
+
+def tools_of(groups: Iterable[str], given: ToolDependencies) -> tuple[Tool, ...]:
+    """The tools of these groups, each once. Raises SettingsError for a group that does not exist."""
+    return make_tools(tool_names(groups), given)
+
+
+@cache
+def built_in_tool(name: str) -> Tool | None:
+    """A built-in tool, made to be looked at and not to be called; None for another name."""
+    return next(iter(make_tools([name], ToolDependencies())), None) if name in TOOLS else None
+
+
+def group_of(name: str) -> str:
+    """The smallest group that has a tool of this name; empty if none has."""
+    return next((group for group, names in _PARTS.items() if name in names), "")
+
+
+def reads_skills(groups: Iterable[str]) -> bool:
+    """Whether the tool that reads skills is wanted even where there are none yet."""
+    return any("skill" in GROUPS.get(group, ()) for group in groups)
