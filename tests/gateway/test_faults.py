@@ -13,6 +13,7 @@ from tests.gateway.clients import CHAT, KINDS, MESSAGES, RESPONSES, Kind, chunk
 from tests.gateway.stand import BOUND_S, QUICK, Gate, Stand
 from tests.gateway.test_passing import each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
+from tests.models.spellings import SPELLINGS
 from toolwire.gateway.settings import Bounds
 
 ERRORS = (openai.APIStatusError, anthropic.APIStatusError)
@@ -270,3 +271,19 @@ async def test_the_gateways_own_key_is_never_quoted(stand: Stand, upstream: Prov
     assert got.status_code == 401
     assert SECRET not in got.text
     assert "Incorrect API key: ***" in got.text
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+async def test_T144_no_spelling_of_the_gateways_own_key_is_quoted(
+    stand: Stand, upstream: Provider, spelled: str
+) -> None:
+    quoted = SPELLINGS[spelled](SECRET)
+    error = {"message": f"Incorrect API key: {quoted}.", "type": "x", "param": {quoted: [quoted]}}
+    upstream.will(says({"error": error}, status=401))
+
+    async with (await stand.gate(key=SECRET)).http() as client:
+        got = await client.post("/v1/chat/completions", json={"model": "m"})
+
+    assert got.status_code == 401
+    assert json.dumps(quoted)[1:-1] not in got.text
+    assert "Incorrect API key: " in got.text

@@ -28,6 +28,7 @@ from toolwire.protocol.outcomes import Status
 
 from .conftest import KEY, NOON, QUESTION, REPLIES, Client, StillWorld
 from .provider import Provider, Scripted, answer, half, kept, says, sse
+from .spellings import SPELLINGS
 
 BOUND_S = 5
 
@@ -460,6 +461,28 @@ async def test_the_key_is_in_no_error_log_or_repr_even_when_the_provider_echoes_
     assert KEY in json.dumps(provider.asked[0].headers)
     assert not [text for text in told if KEY in text]
     assert "***" in str(error)
+
+
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize("spelled", SPELLINGS)
+async def test_T144_no_spelling_of_the_key_that_a_provider_quotes_is_told(
+    model: HttpChat, provider: Provider, status: int, spelled: str
+) -> None:
+    quoted = SPELLINGS[spelled](KEY)
+    provider.will(says({"error": {"message": f"Incorrect API key provided: {quoted}."}}, status=status))
+
+    error = str(await failure(model))
+
+    assert quoted not in error
+    assert "Incorrect API key provided: " in error
+    assert "***" in error
+
+
+async def test_T144_control_other_words_of_a_provider_are_told(model: HttpChat, provider: Provider) -> None:
+    words = f"Incorrect API key provided: {SPELLINGS['in base64']('another-key-that-is-not-ours')}."
+    provider.will(says({"error": {"message": words}}, status=401))
+
+    assert words in str(await failure(model))
 
 
 async def test_a_password_in_the_address_is_not_told(provider: Provider) -> None:

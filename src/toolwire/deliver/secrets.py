@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from toolwire.deliver.redaction import Redaction
 from toolwire.deliver.url_passwords import NAME as URL_PASSWORD
 from toolwire.protocol.calls import Allowed, Block, ErrorText, Resource, Text, ToolError, ToolResult
+from toolwire.protocol.redaction import Redaction
 from toolwire.protocol.tools import LIMIT
 from toolwire.protocol.values import changed, dataclass
 

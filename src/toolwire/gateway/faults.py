@@ -148,9 +148,9 @@ def _without_secret(value: Any, place: Place, depth: int = 8) -> Any:
         return value
     match value:
         case str():
-            return value.replace(place.secret, "***")
+            return place.without_secret(value)
         case dict() if depth:
-            return {name: _without_secret(item, place, depth - 1) for name, item in value.items()}
+            return {place.without_secret(name): _without_secret(item, place, depth - 1) for name, item in value.items()}
         case list() if depth:
             return [_without_secret(item, place, depth - 1) for item in value]
         case int() | float() | None:

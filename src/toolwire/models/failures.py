@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 import httpx2
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
 from toolwire.models.payloads import read_json
+from toolwire.protocol.redaction import Redaction
 from toolwire.wire.outbound import to_json
 
 # httpx2 has no single root: these, with the operating system's own, are everything it raises.
@@ -54,11 +56,19 @@ class Place:
 
     def quote(self, text: str) -> str:
         """A provider's words: short, on one line, without our key (which is looked for before anything is cut)."""
-        if self.secret:
-            text = text.replace(self.secret, "***")
+        text = self.without_secret(text)
         printable = "".join(char if char.isprintable() else " " for char in text[: LONGEST_QUOTE * 4])
         line = " ".join(printable.split())
         return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE]}…"
+
+    def without_secret(self, text: str) -> str:
+        """The text without our key, however it is spelled: some servers quote the key that they refuse."""
+        return _redaction_of(self.secret).clean(text).replace(self.secret, "***") if self.secret else text
+
+
+@lru_cache(maxsize=32)
+def _redaction_of(secret: str) -> Redaction:
+    return Redaction({"key": secret}, "***")
 
 
 def of_exception(place: Place, lost: BaseException) -> Trouble:

@@ -10,6 +10,7 @@ import binascii
 import codecs
 import html
 import json
+import quopri
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
@@ -35,9 +36,10 @@ _GAP = f"[{re.escape(_SEPARATORS)}]*+"
 
 
 class Redaction:
-    """Known values by their names."""
+    """Known values by their names, and what is shown in their place."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], shown: str = "[secret {}]") -> None:
+        self._shown = shown
         self._names: dict[str, str] = {}
         self._spread: dict[str, str] = {}
         for name, value in values.items():
@@ -56,12 +58,12 @@ class Redaction:
         return bool(self._found and self._found.search(lowered)) or bool(self._spread_in(lowered))
 
     def clean(self, text: str) -> str:
-        """The text with `[secret NAME]` where a value was."""
+        """The text with `[secret NAME]`, or what else is shown, where a value was."""
         if self._found is not None:
-            text = _replaced(text, self._found, lambda match: self._names[match[0]])
+            text = _replaced(text, self._found, lambda match: self._shown.format(self._names[match[0]]))
         for form in self._spread_in(_lowered(text)):
-            name = self._spread[form]
-            text = _replaced(text, re.compile(_GAP.join(form)), lambda _, name=name: name)  # type: ignore[misc]
+            shown = self._shown.format(self._spread[form])
+            text = _replaced(text, re.compile(_GAP.join(form)), lambda _, shown=shown: shown)  # type: ignore[misc]
         return text
 
     def _spread_in(self, lowered: str) -> set[str]:
@@ -86,11 +88,11 @@ def _branches(forms: list[str], shared: int) -> str:
     return "|".join(f"{re.escape(first)}(?:{_branches(rest, shared - 1)})" for first, rest in by_first.items())
 
 
-def _replaced(text: str, found: re.Pattern[str], name: Callable[[re.Match[str]], str]) -> str:
-    """The text with a name in each place that fits; what is compared is the text in lower case, letter by letter."""
+def _replaced(text: str, found: re.Pattern[str], shown: Callable[[re.Match[str]], str]) -> str:
+    """The text with something else in each place that fits; the text is compared in lower case, letter by letter."""
     pieces, at = [], 0
     for match in found.finditer(_lowered(text)):
-        pieces += [text[at : match.start()], f"[secret {name(match)}]"]
+        pieces += [text[at : match.start()], shown(match)]
         at = match.end()
     return "".join([*pieces, text[at:]]) if pieces else text
 
@@ -123,13 +125,14 @@ def _spread_forms(value: str) -> Iterator[str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """Plain, as text in JSON, Python or HTML, in URLs, in hexadecimal, in base32, in base64 at any of its offsets,
-    backwards, in rot13 and in wide characters.
+    """Plain, as text in JSON, Python, HTML or mail (quoted-printable), in URLs, in hexadecimal, in base32, in base64 at
+    any of its offsets, backwards, in rot13 and in wide characters.
     """
     data = value.encode("utf-8", "surrogatepass")
     yield value
     yield from {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
     yield from {html.escape(value), html.escape(value, quote=False)}
+    yield quopri.encodestring(data, quotetabs=True).decode()
     urls = {quote(data, safe=""), quote(data), quote_plus(data), quote(data).replace("%", "%25")}
     yield from urls | {_LOWER_CODES.sub(lambda code: code[0].lower(), url) for url in urls}
     yield base64.b32encode(data).decode().rstrip("=")
