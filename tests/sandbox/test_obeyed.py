@@ -206,6 +206,36 @@ async def test_while_a_box_is_open_git_shows_nothing_of_ours_and_an_editor_can_m
     assert len(ran.notes) <= 1
 
 
+async def make_while_idle(box: Sandbox, workspace: Path, then: str) -> Ran:
+    """A box that idles for so long that a folder of its user is left alone, and then does something."""
+    opened = asyncio.Event()
+    command = Command(shell(f"echo up; sleep 4; {then}"), str(workspace))
+    running = asyncio.ensure_future(box.run(command, lambda *_: opened.set()))
+    async with asyncio.timeout(30):
+        await opened.wait()
+        while not running.done():  # what appears in the very moment in which the box still ran is held back, once
+            if ".vscode" not in names(workspace):
+                (workspace / ".vscode").mkdir()
+                (workspace / ".vscode/settings.json").write_text("{}")
+            await asyncio.sleep(0.02)
+        return await running
+
+
+async def test_T146_what_a_box_changes_in_a_folder_that_its_user_made_meanwhile_is_held_back(
+    box: Sandbox, workspace: Path
+) -> None:
+    ran = await make_while_idle(box, workspace, "echo evil > .vscode/tasks.json")
+
+    assert not (workspace / ".vscode/tasks.json").exists()
+    assert [note for note in ran.notes if "'.vscode'" in note and "toolwire release" in note]
+
+
+async def test_T146_control_what_it_leaves_as_it_is_stays(box: Sandbox, workspace: Path) -> None:
+    await make_while_idle(box, workspace, "cat .vscode/settings.json")
+
+    assert names(workspace / ".vscode") == ["settings.json"]
+
+
 def test_T23_nothing_of_ours_is_seen_after_a_process_was_killed(workspace: Path) -> None:
     git("init", "-q", str(workspace))
     (workspace / "sub").mkdir()

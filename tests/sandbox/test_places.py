@@ -1,5 +1,6 @@
 """Places where a box may plant something for git or another program and that are easily passed by."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from tests.sandbox.conftest import Open, git
 from tests.sandbox.git_place import ORDINARY, place_for
 from tests.sandbox.test_obeyed import below, run
+from toolwire.cli.doctor_sandbox import sandbox_lines
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, shell
 
@@ -250,6 +252,27 @@ async def test_T130_what_a_killed_box_did_to_a_repository_is_held_back_by_the_ne
 
     assert not (tmp_path / "marker").exists()
     assert [note for note in ran.notes if "/.git'" in note and "toolwire release" in note]
+
+
+@pytest.mark.parametrize("way", ["was there", "a package"])
+async def test_T145_doctor_moves_aside_what_a_killed_box_did_to_a_repository(
+    repository: Path, tmp_path: Path, way: str
+) -> None:
+    kill_a_box(repository, way, tmp_path / "marker")
+    lines = await asyncio.to_thread(lambda: list(sandbox_lines()))
+    [line] = [line for line in lines if line.what == "left behind"]
+    await added(repository)
+
+    assert not (tmp_path / "marker").exists()
+    assert (line.state, [one for one in line.more if one.startswith(f"{repository}: ")] != []) == ("warn", True)
+
+
+@pytest.mark.parametrize("way", ["was there", "a package"])
+async def test_T145_control_without_doctor_git_obeys_it(repository: Path, tmp_path: Path, way: str) -> None:
+    kill_a_box(repository, way, tmp_path / "marker")
+    await added(repository)
+
+    assert (tmp_path / "marker").exists()
 
 
 @pytest.mark.parametrize("way", LEFT)

@@ -15,6 +15,7 @@ from toolwire.execute.sandbox.contract import Report
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.examination import Finding, examined
 from toolwire.execute.sandbox.git_notes import recover
+from toolwire.execute.sandbox.name_watch import recover_names
 from toolwire.execute.sandbox.ops import DEFAULT, STRENGTH
 from toolwire.execute.sandbox.probes import PROBES, QUICK, Probe
 from toolwire.execute.sandbox.syscalls import known
@@ -71,13 +72,14 @@ def sandbox_lines() -> Iterator[Line]:
 
 
 def _left_behind() -> Line:
-    """What killed boxes have left for git; held back by looking."""
-    found = recover()
+    """What killed boxes have left for git and other programs; held back by looking."""
+    found = [*recover(), *recover_names()]
     if not found:
-        return Line("left behind", "ok", "no command that was killed has left anything that git would obey")
+        said = "no command that was killed has left anything that git or other programs would obey"
+        return Line("left behind", "ok", said)
     more = tuple(f"{one.workspace}: {text}" for one in found for text in (*one.held, *one.failed))
     failed = any(one.failed for one in found)
-    said = "commands that were killed have left what git would obey"
+    said = "commands that were killed have left what git or other programs would obey"
     advice = (
         "remove what could not be moved aside" if failed else "it was moved aside; look at it before you release it"
     )

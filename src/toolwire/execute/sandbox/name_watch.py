@@ -6,6 +6,8 @@ alone: a name that appeared while no process of the box ran at all, such as the 
 beside an idle server.
 """
 
+import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -13,11 +15,18 @@ from dataclasses import field
 from time import monotonic, time_ns
 
 from toolwire.execute.sandbox import git_links
+from toolwire.execute.sandbox.beneath import lstat_beneath, names_beneath
+from toolwire.execute.sandbox.git_notes import Leftover
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside
 from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
 from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, look_into_packages, new_names, scan, told_names
-from toolwire.execute.sandbox.open_boxes import OpenBoxNote, note_open_box, planted_by_the_dead
+from toolwire.execute.sandbox.open_boxes import (
+    OpenBoxNote,
+    note_open_box,
+    planted_by_the_dead,
+    workspaces_of_the_dead,
+)
 from toolwire.protocol.obeyed import VERSION_CONTROL, is_own_state
 from toolwire.protocol.values import dataclass
 
@@ -25,6 +34,7 @@ _GRACE_S = 1.0  # a command that is about to end should find what it has made wh
 _PATIENCE = 20  # looking takes at most so small a part of the time
 _MOST_NAMED = 10
 _MOST_ROUNDS = 100
+_MOST_CONTAINED = 2_000
 
 Activity = Callable[[], object]
 """Something that changes whenever a process of the box runs; None where that cannot be told."""
@@ -50,7 +60,7 @@ class NameWatch:
     repositories: dict[tuple[int, int], Contents] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
     opened: int = field(default_factory=time_ns)
-    _spared: set[tuple[int, int]] = field(default_factory=set)
+    _spared: dict[tuple[int, int], tuple[object, ...]] = field(default_factory=dict)
     _waiting: dict[tuple[int, int], object] = field(default_factory=dict)
     _was: object = None
     _seen_at: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -77,7 +87,7 @@ class NameWatch:
         for _ in range(_MOST_ROUNDS):  # what was behind a link that is put back, or in what is moved, shows only then
             now = scan(self.root, force=True)
             look_into_packages(self.root, now)
-            planted = [one for one in self._new(now) if not self._was_users(one)]
+            planted = self._new(now)
             before = len(self.held)
             self.move_aside(planted)
             if len(self.held) == before:
@@ -115,7 +125,7 @@ class NameWatch:
         """New names that are to be moved aside."""
         new = [one for one in new_names(self.before, now) if not _is_exempt(one)]
         found = {one.path: one for one in (*new, *self._unsafe(now), *strayed(self.root, self.routes))}
-        return [one for one in found.values() if one.identity not in self._spared]
+        return [one for one in found.values() if not self._is_spared(one)]
 
     def _unsafe(self, now: Scan) -> list[Sighting]:
         """Repositories in which git would obey something that it would not have obeyed before."""
@@ -129,23 +139,34 @@ class NameWatch:
 
     def _is_users(self, one: Sighting) -> bool:
         """Whether a name may be the user's: the box did nothing since the look before the one that found it."""
+        contained = _contained_in(self.root, one.path)  # before it is known whether the box has run
         active = self.activity()
-        if active is None:
+        if active is None or contained is None:
             return False
         if one.identity not in self._waiting:
             # What runs at this very moment is not counted yet, so this is decided at the next look.
             self._waiting[one.identity] = self._was
             return self._was == active
         if self._waiting[one.identity] == active:
-            self._spared.add(one.identity)
+            self._spared[one.identity] = contained
             return True
+        return False
+
+    def _is_spared(self, one: Sighting) -> bool:
+        """Whether a name is the user's and nothing in it was changed since: it is not sealed in a box that is open.
+
+        What was changed is looked at like a name that has just appeared, since the user may have done it.
+        """
+        if one.identity not in self._spared:
+            return False
+        if _contained_in(self.root, one.path) == self._spared[one.identity]:
+            return True
+        for known in (self._spared, self._waiting, self._seen_at):
+            known.pop(one.identity, None)
         return False
 
     def _is_due(self, one: Sighting, now: float) -> bool:
         return self._times[one.path] > 0 or now - self._seen_at.setdefault(one.identity, now) >= _GRACE_S
-
-    def _was_users(self, one: Sighting) -> bool:
-        return one.identity in self._spared
 
     def move_aside(self, planted: list[Sighting]) -> None:
         for one in sorted(planted, key=lambda one: -one.path.count("/")):  # while their folders have their names
@@ -164,6 +185,22 @@ class NameWatch:
             return
         if held is not None:
             self.held.append(held)
+
+
+def _contained_in(root: int, path: str) -> tuple[object, ...] | None:
+    """All that lies at a path and below it, as it is now; None where it is too much to be looked at so often."""
+    found: list[object] = []
+    waiting = [path]
+    while waiting:
+        place = waiting.pop()
+        if (facts := lstat_beneath(root, place)) is None:
+            continue
+        found.append((place, facts.st_ino, facts.st_size, facts.st_mode, facts.st_mtime_ns, facts.st_ctime_ns))
+        if len(found) > _MOST_CONTAINED:
+            return None
+        if stat.S_ISDIR(facts.st_mode):
+            waiting += [f"{place}/{name}" for name in names_beneath(root, place)]
+    return tuple(found)
 
 
 def _is_exempt(one: Sighting) -> bool:
@@ -198,3 +235,19 @@ def watch_names(root: int, *, sealed: bool = True, hook_folders: Iterable[str] =
     watch.routes = routes_in(root, watch.before, hook_folders)
     watch.note = note_open_box(root, watch.before, watch.routes, watch.repositories, watch.opened)
     return watch
+
+
+def recover_names() -> list[Leftover]:
+    """Move aside what killed boxes have left in their workspaces; what was found is told."""
+    found = []
+    for workspace in workspaces_of_the_dead():
+        with suppress(OSError):
+            root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                watch = watch_names(root)
+                watch.forget()
+            finally:
+                os.close(root)
+            if watch.held or watch.failed:
+                found.append(Leftover(workspace, tuple(watch.notes()), tuple(watch.failed)))
+    return found

@@ -73,7 +73,8 @@ def note_open_box(
     note = OpenBoxNote(path, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, json.dumps([names, ways, unsafe, opened]).encode("utf-8", "surrogateescape"))
+        place = os.readlink(f"/proc/self/fd/{root}")  # noqa: PTH115 - text
+        os.write(descriptor, json.dumps([names, ways, unsafe, opened, place]).encode("utf-8", "surrogateescape"))
     except OSError:
         note.close()
         return None
@@ -114,13 +115,34 @@ def _left_behind(root: int) -> Iterator[_Left]:
         with suppress(OSError, ValueError, TypeError), open(path, "rb") as file:  # noqa: PTH123 - a name of ours
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
             Path(path).unlink()
-            listed, ways, unsafe, opened = json.loads(file.read())
+            listed, ways, unsafe, opened, *_ = json.loads(file.read())
             names = [_sighting(*one) for one in listed]
             known = {(device, inode): frozenset(texts) for device, inode, texts in unsafe}
             alive_until = os.fstat(file.fileno()).st_mtime_ns
             yield _Left(
                 Scan({one.path: one for one in names}), [_route(*one) for one in ways], opened, alive_until, known
             )
+
+
+def workspaces_of_the_dead() -> list[str]:
+    """The workspaces of boxes whose process was killed, as far as they lie where they lay. Their notes stay."""
+    try:
+        names = os.listdir(_folder())  # noqa: PTH208 - as above
+    except OSError:
+        return []
+    found = dict.fromkeys(_workspace_noted_in(name) for name in names)
+    return [path for path in found if path]
+
+
+def _workspace_noted_in(name: str) -> str:
+    with suppress(OSError, ValueError, TypeError), open(f"{_folder()}/{name}", "rb") as file:  # noqa: PTH123 - a name of ours
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # fails while its process lives
+        note = json.loads(file.read())
+        path = note[4] if len(note) > 4 else ""  # earlier notes do not say it
+        facts = os.stat(str(path))  # noqa: PTH116 - text
+        if name.startswith(f"{facts.st_dev}-{facts.st_ino}-"):
+            return str(path)
+    return ""
 
 
 def _sighting(
