@@ -6,6 +6,7 @@ failure and a cancellation are results too.
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from itertools import islice
 from time import perf_counter
 
@@ -87,10 +88,12 @@ class Journey:
                     return outcome
                 case Refused(denied):
                     outcome, rule = refused(denied), denied.rule
-        if self._card.result is None:
-            result = await close_call(services, self._card, outcome, rule, one.interrupted or self._begun)
-        else:
-            result = self._card.result  # another process has finished it meanwhile
+        result = self._card.result
+        if result is None:  # otherwise another process has finished it meanwhile
+            try:
+                result = await close_call(services, self._card, outcome, rule, one.interrupted or self._begun)
+            except CallHeld as held:  # a process that took the call over still runs it
+                return Waiting((ForResult(self._card.call.id, held.until),))
         return result if self._emit is None else self._tell_finished(result)
 
     async def repeat(self, first: "asyncio.Task[ToolResult | Waiting]") -> ToolResult | Waiting:
@@ -117,8 +120,8 @@ class Journey:
             case Denied():
                 return _refuse(decision)
 
-    async def _give_up(self) -> ToolResult | Waiting:
-        """A dead process began this call, and it must not be run blindly again. A living one may still finish it."""
+    async def _give_up(self) -> ToolResult:
+        """A dead process began this call, and it must not be run blindly again."""
         return unknown(self._card)
 
     # Approval
@@ -247,6 +250,8 @@ class Journey:
                     context.begins(context.turn_id, context.call_id)
             result = await services.executor.execute(allowed, context)
         except Suspended as child:
+            services.store.pauses(card.turn_id, card.call.id)
+            self._begun = False
             return Waiting((ForTurn(child.turn_id), *child.waits))
         except asyncio.CancelledError:
             await asyncio.shield(services.recorder.record_told(context, allowed.tool.name))
@@ -305,9 +310,10 @@ class Journey:
 
     # The end
 
-    def _cancel(self) -> Awaitable[ToolResult]:
+    async def _cancel(self) -> None:
         begun = self._one.interrupted or self._begun
-        return close_call(self._services, self._card, canceled(self._card.call, begun=begun), ran=begun)
+        with suppress(CallHeld):  # a process that took the call over still runs it
+            await close_call(self._services, self._card, canceled(self._card.call, begun=begun), ran=begun)
 
     def _tell_finished(self, result: ToolResult, *, replayed: bool = False) -> ToolResult:
         if self._emit:

@@ -13,7 +13,7 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, To
 from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Effect
+from toolwire.protocol.tools import Effect, InProcess
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
 
@@ -49,10 +49,13 @@ def refuse_rest(services: Services, turn: Turn, call: ToolCall, left_out: int) -
 
 
 def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision, alone: bool) -> CallCard:
-    """A call that is alone starts at once, so its card is opened as claimed: one write less."""
+    """A call that is alone and runs in this process starts at once, so its card is opened as claimed: one write less.
+
+    Any other is claimed by whoever runs it, so that a call which was never delivered is known not to have begun.
+    """
     tool = decision.tool if type(decision) is Allowed else services.toolbox.get(call.name)
     effect, version = (tool.effect, tool.version) if tool else (Effect.UNSAFE, "")
-    attempt = int(alone and type(decision) is Allowed)
+    attempt = 1 if alone and type(decision) is Allowed and type(decision.tool.target) is InProcess else 0
     result = refused(decision) if type(decision) is Denied else None
     record_id = services.new_id()
     return _card(

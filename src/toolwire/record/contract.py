@@ -224,6 +224,13 @@ class Store(Protocol):
         """
         ...
 
+    def pauses(self, turn_id: str, call_id: str) -> None:
+        """Note that a tool which began has stopped, without effect, to wait for something: it will begin once more.
+
+        Whoever resumes the turn finds the call not begun.
+        """
+        ...
+
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:

@@ -33,6 +33,10 @@ class Liveness(Protocol):
         """The result of a call is on record, so that its note is needed no more."""
         ...
 
+    def erase(self, turn_id: str, call_id: str) -> None:
+        """A call that began has stopped without effect and begins again later. If this fails, it counts as begun."""
+        ...
+
     def begun(self, owner: str) -> "Collection[bytes] | None":
         """The keys of the calls that an owner had begun; None where that is not known, or it may still begin some."""
         ...

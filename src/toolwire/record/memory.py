@@ -248,6 +248,9 @@ class MemoryStore:
     def begins(self, turn_id: str, call_id: str) -> None:
         self._begun.add((turn_id, call_id))
 
+    def pauses(self, turn_id: str, call_id: str) -> None:
+        self._begun.discard((turn_id, call_id))
+
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:

@@ -92,6 +92,12 @@ class Owners:
         if place is not None and free is not None:
             free.append(place)
 
+    def erase(self, turn_id: str, call_id: str) -> None:
+        with self._guard:
+            place = self._marks.get((turn_id, call_id))
+            if place is not None and _pwrite(self._lock, bytes(_KEY), _KEY, place) == _KEY:
+                self.unmark(turn_id, call_id)
+
     def begun(self, owner: str) -> Collection[bytes] | None:
         if owner == self.name:
             with self._guard:

@@ -52,7 +52,7 @@ class ProjectStore:
         self.project = project
         # Every call comes through these, so they are the whole store's own.
         self.replied, self.open, self.claim, self.close = whole.replied, whole.open, whole.claim, whole.close
-        self.renew, self.holds, self.begins = whole.renew, whole.holds, whole.begins
+        self.renew, self.holds, self.begins, self.pauses = whole.renew, whole.holds, whole.begins, whole.pauses
 
     def begin(self, turn: Turn) -> Doing[None]:
         return self.whole.begin(turn)

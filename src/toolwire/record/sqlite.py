@@ -263,6 +263,9 @@ class SqliteStore:
         except OSError as error:
             raise translated(error, "the file that notes which calls begin") from error
 
+    def pauses(self, turn_id: str, call_id: str) -> None:
+        self._owners.erase(column(turn_id), column(call_id))
+
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
         await self._writer.write(
