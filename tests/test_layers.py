@@ -16,6 +16,7 @@ JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models"}
 HUB = {"hub", "agent", "settings", "toolbox", "testing"}
+ASSEMBLY = {"assemble"}
 
 MAY_IMPORT = {
     "protocol": {"protocol"},
@@ -28,9 +29,10 @@ MAY_IMPORT = {
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
     **{one: NOUNS | {"wire", "plan", one} for one in ADAPTERS},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
-    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"gateway"},
+    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | ASSEMBLY,
+    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | ASSEMBLY | {"gateway"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
-    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | {"cli", "gateway"},
+    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | ASSEMBLY | {"cli", "gateway"},
 }
 
 # What the core must not touch: the system, the clock, chance, the network, other processes and threads.

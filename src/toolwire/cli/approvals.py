@@ -10,12 +10,15 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.assemble.grants import AGENT, resuming_grant
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.cli.asked_about import laid_out, shown_pattern
 from toolwire.cli.call import read_arguments
 from toolwire.cli.exits import Exit
+from toolwire.cli.here import here
 from toolwire.cli.identity import system_user
 from toolwire.cli.ids import approval_meant, turn_meant
-from toolwire.cli.opening import AGENT, Place, here, resuming_grant, store_of
 from toolwire.cli.options import Arguments, AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.resuming import resume_command_of
@@ -123,7 +126,7 @@ def approve(
     return Exit.DONE
 
 
-def _next_step(place: Place, card: ApprovalCard, home: str | None) -> str:
+def _next_step(place: ProjectFolder, card: ApprovalCard, home: str | None) -> str:
     if card.state is ApprovalState.OPEN:
         return _more_people(card)
     return f"Go on with: {run_sync(_next_command(place, card.turn_id, home))}"
@@ -147,29 +150,29 @@ def _more_people(card: ApprovalCard) -> str:
     return f"{several} must agree: another system user, or another token of `toolwire serve`.".capitalize()
 
 
-async def _listed(place: Place, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
-    if not place.kept:
+async def _listed(place: ProjectFolder, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
+    if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
         meant = turn and await turn_meant(store, turn)
         return await store.approvals(turn_id=meant, only_open=only_open, limit=limit)
 
 
-async def _standing(place: Place, limit: int) -> list[ApprovalCard]:
-    if not place.kept:
+async def _standing(place: ProjectFolder, limit: int) -> list[ApprovalCard]:
+    if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
         return await store.standing(limit=limit)
 
 
-async def _next_command(place: Place, turn_id: str, home: str | None) -> str:
+async def _next_command(place: ProjectFolder, turn_id: str, home: str | None) -> str:
     """The command that takes up this turn."""
     now = resuming_grant(place, place.settings.granted_to(AGENT, place.settings.grant(place.cwd)))
     async with _kept(place) as store:
         return resume_command_of((await store.turn(turn_id)).opening, now, home)
 
 
-async def _answered(place: Place, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
+async def _answered(place: ProjectFolder, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
     async with _kept(place) as store:
         approval_id = await approval_meant(store, given)
         if given is None and word.granted and someone_is_there():
@@ -185,14 +188,14 @@ async def _answered(place: Place, screen: Screen, given: str | None, word: Appro
         return await store.answer(approval_id, word)
 
 
-async def _revoked(place: Place, given: str | None, by: str) -> ApprovalCard:
+async def _revoked(place: ProjectFolder, given: str | None, by: str) -> ApprovalCard:
     async with _kept(place) as store:
         return await store.revoke(await approval_meant(store, given, active=True), by)
 
 
 @asynccontextmanager
-async def _kept(place: Place) -> AsyncIterator[Store]:
-    if not place.kept:
+async def _kept(place: ProjectFolder) -> AsyncIterator[Store]:
+    if not place.store_exists:
         raise NotKept(f"there is no store in {place.home}, so nobody was asked anything")
     async with store_of(place) as store:
         yield store

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
-from toolwire.cli.opening import Place, here, store_of
+from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
@@ -81,14 +83,14 @@ def checkpoint(
     return Exit.DONE
 
 
-def _place(home: str | None) -> Place:
+def _place(home: str | None) -> ProjectFolder:
     place = here({"store.home": home})
-    if not place.kept:
+    if not place.store_exists:
         raise NotKept(f"there is no store in {place.home}, so there is no audit log yet")
     return place
 
 
-async def _chain(place: Place, seqs: list[int], *, only_reads: bool = True) -> AuditChain:
+async def _chain(place: ProjectFolder, seqs: list[int], *, only_reads: bool = True) -> AuditChain:
     async with store_of(place, only_reads=only_reads) as store:
         return await store.audit_chain(seqs)
 

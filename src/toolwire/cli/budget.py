@@ -4,40 +4,42 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from toolwire.cli.equipment import GENERAL
-from toolwire.cli.opening import AGENT, Place, store_of
+from toolwire.assemble.agents import GENERAL
+from toolwire.assemble.grants import AGENT
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.decide.ladder import Rung
 from toolwire.loop.limits import PARTS, amount, day_sentence, renews_at, used_up
 from toolwire.protocol.budgets import Budget, Spending
 
 
-async def used_today(place: Place) -> Spending:
+async def used_today(place: ProjectFolder) -> Spending:
     """What the agent at the terminal and those that it can set to work have used today.
 
     A store that does not exist yet is not made by looking for it.
     """
     used = Spending()
-    if place.kept:
+    if place.store_exists:
         async with store_of(place, only_reads=True) as store:
             for agent in (AGENT, GENERAL, *place.settings.profiles):
                 used += await store.spent(agent, time.time())
     return used
 
 
-def budget_object(place: Place, used: Spending) -> dict[str, Any]:
+def budget_object(place: ProjectFolder, used: Spending) -> dict[str, Any]:
     """The budget as `--json` prints it: each part with what was used of it."""
     budget = place.settings.budget
     parts = {part: {"used": getattr(used, part), "allowed": getattr(budget, part)} for part in PARTS}
     return {**parts, "renews_at": renews_at(time.time())}
 
 
-def budget_line(place: Place, used: Spending) -> str:
+def budget_line(place: ProjectFolder, used: Spending) -> str:
     """The parts that are limited, in words; empty where none is."""
     said = ", ".join(_parts(place.settings.day() or Budget(), used))
     return f"{said}; renews at {renews_at(time.time())}" if said else ""
 
 
-def budget_rung(place: Place, used: Spending) -> Rung | None:
+def budget_rung(place: ProjectFolder, used: Spending) -> Rung | None:
     """What the day's budget says to a call, as the ladder would; None where there is none."""
     budget = place.settings.day()
     if budget is None:

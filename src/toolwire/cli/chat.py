@@ -12,11 +12,12 @@ from typing import Any
 from uuid_utils import uuid7
 
 from toolwire.agent import Agent, Answer
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.cli.asking import MOST_TURNS, Flags, agent_of, show_summary
 from toolwire.cli.chat_input import BLOCK, line_editing, next_message
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, store_of
 from toolwire.cli.options import (
     Allow,
     BaseUrl,
@@ -104,7 +105,7 @@ class _Room:
     """One chat: an agent that stays open, and the thread in which its turns are kept."""
 
     def __init__(
-        self, flags: Flags, place: Place, screen: Screen, runner: asyncio.Runner, thread: str, *, trace: bool
+        self, flags: Flags, place: ProjectFolder, screen: Screen, runner: asyncio.Runner, thread: str, *, trace: bool
     ) -> None:
         self._flags = flags
         self._place = place

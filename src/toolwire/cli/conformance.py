@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.text import Text
 
+from toolwire.assemble.skills import ProjectSkills
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
-from toolwire.cli.skills import PlacedSkills
 from toolwire.cli.text import clean
 from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, Answered, answered
 from toolwire.define.conformance import Finding, report
@@ -50,7 +50,7 @@ def report_on(tool: Tool) -> Report:
     return Report(report(tool))
 
 
-def report_on_skill(found: FoundSkill, skills: PlacedSkills) -> dict[str, Report]:
+def report_on_skill(found: FoundSkill, skills: ProjectSkills) -> dict[str, Report]:
     """The reports on all tools of a skill. Its tests are run only if it is trusted."""
     return {_title(entry): _tried(found, entry, skills) for entry in found.skill.tools}
 
@@ -59,7 +59,7 @@ def _title(entry: SkillTool) -> str:
     return f"{entry.tool.name}@{entry.tool.version}"
 
 
-def _tried(found: FoundSkill, entry: SkillTool, skills: PlacedSkills) -> Report:
+def _tried(found: FoundSkill, entry: SkillTool, skills: ProjectSkills) -> Report:
     findings = report_skill_tool(entry)
     if not entry.tests:
         return Report(findings)

@@ -19,11 +19,14 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.state_ownership import require_own
+from toolwire.assemble.stores import store_of
+from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.doctor_sandbox import examine_all, sandbox_lines, table
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, here, store_of, toolbox_of
+from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor
-from toolwire.cli.own_record import require_own
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
@@ -124,7 +127,7 @@ def _sqlite() -> Finding:
     return Finding("sqlite", "ok", sqlite3.sqlite_version)
 
 
-def _settings(place: Place) -> Finding:
+def _settings(place: ProjectFolder) -> Finding:
     return Finding("settings", "ok", f"model {place.settings.model}, store {place.settings.store.kind}")
 
 
@@ -145,9 +148,9 @@ def _home(home: Path) -> Iterator[Finding]:
     yield Finding("disk", "warn" if scarce else "ok", f"{free:,.1f} GiB are free there", "make room" if scarce else "")
 
 
-def _store(place: Place) -> Iterator[Finding]:
+def _store(place: ProjectFolder) -> Iterator[Finding]:
     """A look at the record as every command takes it. One that does not exist yet is not made by looking for it."""
-    if not place.kept and not (place.has_home and place.home.name == OWN_STATE):
+    if not place.store_exists and not (place.has_home and place.home.name == OWN_STATE):
         return
     try:
         run_sync(_looked_into(place))
@@ -157,8 +160,8 @@ def _store(place: Place) -> Iterator[Finding]:
         yield Finding("store", "ok", "can be opened, and what it keeps of turns and calls can be read")
 
 
-async def _looked_into(place: Place) -> None:
-    if not place.kept:
+async def _looked_into(place: ProjectFolder) -> None:
+    if not place.store_exists:
         await require_own(place.home, place.environ, store=False)
         return
     async with store_of(place) as store:
@@ -180,14 +183,14 @@ def _durability(file: Path) -> Finding:
     return Finding("durability", "ok", "every change is on the disk before it is answered (WAL, synchronous FULL)")
 
 
-def _tools(place: Place) -> Finding:
+def _tools(place: ProjectFolder) -> Finding:
     try:
         return Finding("tools", "ok", ", ".join(toolbox_of(place).names))
     except ToolwireError as wrong:
         return Finding("tools", "broken", str(wrong), "correct tools in the settings")
 
 
-def _keys(place: Place) -> Finding:
+def _keys(place: ProjectFolder) -> Finding:
     names = sorted({provider.key_variable for provider in PROVIDERS.values() if provider.needs_key})
     present = [name for name in names if place.environ.get(name)]
     if present:
@@ -229,7 +232,7 @@ def _which(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
-def _disk(place: Place) -> Finding:
+def _disk(place: ProjectFolder) -> Finding:
     """How much of the disk one command may take."""
     share, free = place.settings.tools.disk_share, shutil.disk_usage(place.cwd).free
     if share is None:

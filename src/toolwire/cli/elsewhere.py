@@ -3,19 +3,20 @@
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from toolwire.cli.opening import Place, own_tools_of
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.tools import own_tools_of
 from toolwire.toolbox.registry import BUILT_IN, group_of
 
 if TYPE_CHECKING:
     from toolwire.toolbox.skill_choice import Withheld
 
 
-def withheld_tools(place: Place) -> "tuple[Withheld, ...]":
+def withheld_tools(place: ProjectFolder) -> "tuple[Withheld, ...]":
     """The tools of skills that are not offered for reasons of their own."""
     return place.skills.chosen(own_tools_of(place).names).withheld
 
 
-def where_to_find(place: Place, name: str) -> str:
+def where_to_find(place: ProjectFolder, name: str) -> str:
     """A sentence about the skill, the setting or the group that has a tool of this name; empty if none has."""
     if name in own_tools_of(place):
         return f"{name} is left out by tools.include or tools.exclude."

@@ -6,12 +6,15 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.assemble.grants import AGENT, GrantFlags
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.cli.approvals import standing_line
 from toolwire.cli.budget import budget_rung, used_today
 from toolwire.cli.call import Pairs, case_of, read_arguments, tell_where
 from toolwire.cli.exits import Exit
+from toolwire.cli.here import here
 from toolwire.cli.ids import call_meant, turn_meant
-from toolwire.cli.opening import AGENT, Granted, Place, here, store_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Root, Tier, Yes
 from toolwire.cli.plain import call_object, encoded, plain, result_object
 from toolwire.cli.rows import row_line
@@ -67,7 +70,9 @@ def explain(
         card, rows = run_sync(_kept(place, call_id))
         _show_story(screen, card, rows, as_json=as_json)
         return Exit.DONE
-    case = case_of(place, name or "", read_arguments(args, pairs or []), Granted(allow or [], yes, turn_id is not None))
+    case = case_of(
+        place, name or "", read_arguments(args, pairs or []), GrantFlags(allow or [], yes, turn_id is not None)
+    )
     if turn_id is not None:
         case = run_sync(_within_turn(place, case, turn_id))
     decision = decide(case)
@@ -85,8 +90,8 @@ def _tell_of_calls(screen: Screen, name: str) -> None:
         screen.tell(clean(f"For a call on record write: toolwire explain --call {name[:80]}"), "yellow")
 
 
-async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:
-    if not place.kept:
+async def _kept(place: ProjectFolder, call_id: str) -> tuple[CallCard, list[AuditRow]]:
+    if not place.store_exists:
         raise NotKept(f"there is no record in {place.home}, so no call {call_id[:80]!r} either")
     async with store_of(place) as store:
         call_id = await call_meant(store, call_id)
@@ -98,9 +103,9 @@ async def _kept(place: Place, call_id: str) -> tuple[CallCard, list[AuditRow]]:
     return card, [row for row in rows if row.call_id == call_id]
 
 
-async def _within_turn(place: Place, case: Case, turn_id: str) -> Case:
+async def _within_turn(place: ProjectFolder, case: Case, turn_id: str) -> Case:
     """The call as it would be judged next in a turn on record. Raises NotKept."""
-    if not place.kept:
+    if not place.store_exists:
         raise NotKept(f"there is no record in {place.home}, so no turn {turn_id[:80]!r} either")
     async with store_of(place) as store:
         kept = await store.turn(await turn_meant(store, turn_id))
@@ -110,9 +115,9 @@ async def _within_turn(place: Place, case: Case, turn_id: str) -> Case:
     return changed(case, grant=resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read)
 
 
-async def _standing(place: Place, decision: Decision) -> ApprovalCard | None:
+async def _standing(place: ProjectFolder, decision: Decision) -> ApprovalCard | None:
     """The yes for a pattern that would answer for this call, if one stands."""
-    if not isinstance(decision, NeedsApproval) or not place.kept:
+    if not isinstance(decision, NeedsApproval) or not place.store_exists:
         return None
     async with store_of(place) as store:
         cards = [card for card in await store.standing() if card.agent == AGENT]

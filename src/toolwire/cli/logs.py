@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.cli.exits import Exit
+from toolwire.cli.here import here
 from toolwire.cli.ids import turn_meant
-from toolwire.cli.opening import Place, here, store_of
 from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.rows import row_line
@@ -73,8 +75,8 @@ class _Wanted:
         return [row for row in rows if bool(row.call_id) == (self._kind == "tool")]
 
 
-async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
-    if not place.kept:
+async def _read(place: ProjectFolder, wanted: _Wanted, limit: int) -> list[AuditRow]:
+    if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
         await wanted.find(store)
@@ -84,7 +86,7 @@ async def _read(place: Place, wanted: _Wanted, limit: int) -> list[AuditRow]:
     return wanted.of(rows)[-limit:]
 
 
-async def _follow(place: Place, screen: Screen, wanted: _Wanted, limit: int, *, as_json: bool) -> None:
+async def _follow(place: ProjectFolder, screen: Screen, wanted: _Wanted, limit: int, *, as_json: bool) -> None:
     """Until Ctrl-C. New rows are found by asking the store, so it works across processes."""
     async with store_of(place, only_reads=True) as store:
         await wanted.find(store)

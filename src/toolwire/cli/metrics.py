@@ -6,9 +6,11 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
 from toolwire.cli.exits import Exit
 from toolwire.cli.formats import show_formats
-from toolwire.cli.opening import Place, here, store_of
+from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
@@ -50,15 +52,15 @@ def metrics(
     return Exit.DONE
 
 
-async def _read(place: Place) -> tuple[list[ToolMetrics], LoopMetrics]:
-    if not place.kept:
+async def _read(place: ProjectFolder) -> tuple[list[ToolMetrics], LoopMetrics]:
+    if not place.store_exists:
         return [], LoopMetrics()
     async with store_of(place, only_reads=True) as store:
         return await store.metrics()
 
 
-async def _read_formats(place: Place) -> list[FormatTally]:
-    if not place.kept:
+async def _read_formats(place: ProjectFolder) -> list[FormatTally]:
+    if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
         return await store.formats()

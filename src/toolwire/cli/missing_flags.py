@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolwire.cli.opening import Place, workplace_of
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.tools import tool_dependencies
 from toolwire.cli.resuming import flag_words
 from toolwire.define.toolbox import Toolbox
 from toolwire.protocol.tools import Grant, Tool
@@ -16,7 +17,7 @@ RULES = frozenset({"exists", "tier", "permissions"})
 _WIDE = ("desktop", "all")
 
 
-def missing_flags(place: Place, toolbox: Toolbox, grant: Grant, name: str) -> dict[str, Any]:
+def missing_flags(place: ProjectFolder, toolbox: Toolbox, grant: Grant, name: str) -> dict[str, Any]:
     """The flags that are missing to call a tool; none where it can be called, or where no group has it."""
     tool = toolbox.get(name)
     flags: dict[str, Any] = {}
@@ -39,7 +40,7 @@ def missing_sentence(name: str, pairs: Sequence[str], given: Mapping[str, Any], 
     return f"To call it, type: {shlex.join(['toolwire', 'call', name, *pairs, *words])}"
 
 
-def groups_with_tools(place: Place) -> dict[str, tuple[Tool, ...]]:
+def groups_with_tools(place: ProjectFolder) -> dict[str, tuple[Tool, ...]]:
     """The groups that can be named, less those that only gather others."""
-    given = workplace_of(place)
+    given = tool_dependencies(place)
     return {group: found for group in GROUPS if group not in _WIDE and (found := tools_of([group], given))}

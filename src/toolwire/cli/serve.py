@@ -12,8 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.models import choice_for
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import require_own_state, store_of
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Place, choice_for, here, require_own_state, store_of
+from toolwire.cli.here import here
 from toolwire.cli.options import Model, Project
 from toolwire.cli.streams import LineFormatter
 from toolwire.cli.text import on_one_line
@@ -97,7 +100,7 @@ def _asked(model: str, key: str) -> ChatModel:
     )
 
 
-def _desk(place: Place, tokens: list[str]) -> tuple[Any, frozenset[str]]:
+def _desk(place: ProjectFolder, tokens: list[str]) -> tuple[Any, frozenset[str]]:
     """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
     people = frozenset(place.settings.approval.people)
     if unknown := sorted(people.difference(tokens)):
@@ -107,7 +110,7 @@ def _desk(place: Place, tokens: list[str]) -> tuple[Any, frozenset[str]]:
 
     @asynccontextmanager
     async def open_store() -> AsyncIterator[Store | None]:
-        if not place.kept:
+        if not place.store_exists:
             yield None
             return
         async with store_of(place) as store:

@@ -8,9 +8,13 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
+from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
+from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.budget import budget_line, budget_object, used_today
 from toolwire.cli.exits import Exit
-from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
+from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
@@ -60,9 +64,9 @@ class _Kept(NamedTuple):
     boxes: dict[str, str]
 
 
-async def _read(place: Place) -> _Kept:
+async def _read(place: ProjectFolder) -> _Kept:
     """Look at the record. A store that does not exist yet is not made by looking for it."""
-    if not place.kept:
+    if not place.store_exists:
         return _Kept([], 0, [], {})
     async with store_of(place, only_reads=True) as store:
         rows = await store.audit_log(limit=_MOST_ROWS)
@@ -71,7 +75,7 @@ async def _read(place: Place) -> _Kept:
         return _Kept(await store.turns(limit=_MOST_TURNS), len(waiting), (await store.metrics())[0], boxes)
 
 
-def settings_in_force(place: Place) -> list[dict[str, Any]]:
+def settings_in_force(place: ProjectFolder) -> list[dict[str, Any]]:
     """Every setting that somebody set, with its origin."""
     tree = place.settings.model_dump(mode="json", by_alias=True)
     return [
@@ -89,12 +93,12 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{name}", value
 
 
-def _overview(place: Place, kept: _Kept, used: Spending) -> dict[str, Any]:
+def _overview(place: ProjectFolder, kept: _Kept, used: Spending) -> dict[str, Any]:
     return {
         "model": place.settings.chosen().model,
         "settings": settings_in_force(place),
         "sandbox": place.settings.tools.engine,
-        "store": {"kind": place.settings.store.kind, "home": str(place.home), "exists": place.kept},
+        "store": {"kind": place.settings.store.kind, "home": str(place.home), "exists": place.store_exists},
         "budget": budget_object(place, used),
         "turns": {state: sum(turn.state == state for turn in kept.turns) for state in STATES},
         "waiting": kept.waiting,
@@ -102,9 +106,9 @@ def _overview(place: Place, kept: _Kept, used: Spending) -> dict[str, Any]:
     }
 
 
-def _health(place: Place, measured: list[ToolMetrics], boxes: dict[str, str]) -> list[dict[str, Any]]:
+def _health(place: ProjectFolder, measured: list[ToolMetrics], boxes: dict[str, str]) -> list[dict[str, Any]]:
     toolbox = toolbox_of(place)
-    grant = grant_of(place, Granted(), toolbox)
+    grant = grant_of(place, GrantFlags(), toolbox)
     by_name = {each.tool: each for each in measured}
     return [
         {
@@ -128,11 +132,11 @@ def _fared(each: ToolMetrics | None) -> dict[str, Any]:
     }
 
 
-def _show_overview(screen: Screen, place: Place, kept: _Kept, used: Spending) -> None:
+def _show_overview(screen: Screen, place: ProjectFolder, kept: _Kept, used: Spending) -> None:
     view, turns = _overview(place, kept, used), kept.turns
     counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
     more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""
-    store = f"{view['store']['kind']} in {place.home}" + ("" if place.kept else " (not made yet)")
+    store = f"{view['store']['kind']} in {place.home}" + ("" if place.store_exists else " (not made yet)")
     boxed = "none: commands are not confined" if view["sandbox"] == "none" else view["sandbox"]
     today = budget_line(place, used)
     shown = {"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more}

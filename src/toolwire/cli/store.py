@@ -9,12 +9,14 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.state_ownership import own
+from toolwire.assemble.stores import retention_of, store_of
 from toolwire.cli.door import Command
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
-from toolwire.cli.opening import Place, here, retention_of, store_of
+from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor
-from toolwire.cli.own_record import own
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
 from toolwire.errors import NotKept, SettingsError
@@ -77,17 +79,17 @@ def backup(
     return Exit.DONE
 
 
-async def _prune(place: Place, screen: Screen, retention: Retention, *, dry_run: bool) -> Pruned:
+async def _prune(place: ProjectFolder, screen: Screen, retention: Retention, *, dry_run: bool) -> Pruned:
     async with store_of(place, prunes=False) as opened:
         return await _whole(opened).prune(retention, dry_run=dry_run, tell=_progress(screen))
 
 
-async def _vacuum(place: Place) -> None:
+async def _vacuum(place: ProjectFolder) -> None:
     async with store_of(place, prunes=False) as opened:
         await _whole(opened).vacuum()
 
 
-async def _backup(place: Place, screen: Screen, folder: Path) -> None:
+async def _backup(place: ProjectFolder, screen: Screen, folder: Path) -> None:
     async with store_of(place, only_reads=True) as opened:
         await _whole(opened).backup(folder, _progress(screen))
 
@@ -104,8 +106,8 @@ def _progress(screen: Screen) -> Callable[[str], None]:
     return lambda sentence: screen.tell(sentence, "dim") if shown else None
 
 
-def _place(home: str | None) -> Place:
+def _place(home: str | None) -> ProjectFolder:
     place = here({"store.home": home})
-    if not place.kept:
+    if not place.store_exists:
         raise NotKept(f"there is no store in {place.home}")
     return place

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.tools import own_tools_of, toolbox_of
 from toolwire.cli.conformance import Report, report_on, report_on_skill, reports_object, show_reports
 from toolwire.cli.door import Command
 from toolwire.cli.elsewhere import where_to_find, withheld_tools
 from toolwire.cli.exits import Exit
 from toolwire.cli.help import Group
+from toolwire.cli.here import here
 from toolwire.cli.missing_flags import groups_with_tools
-from toolwire.cli.opening import Granted, Place, grant_of, here, own_tools_of, toolbox_of
 from toolwire.cli.options import Allow, AsJson, Groups, NoColor, Tier
 from toolwire.cli.plain import plain, tool_object
 from toolwire.cli.reading import read_bytes
@@ -66,7 +69,7 @@ def list_tools(
     place = here({"grant.tier": tier, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
-    grant = grant_of(place, Granted(allow or []), toolbox)
+    grant = grant_of(place, GrantFlags(allow or []), toolbox)
     listed = [(tool, _why_not(tool, toolbox, grant)) for tool in toolbox]
     if compact:
         screen.say(compact_catalogue(tool for tool, reason in listed if not reason))
@@ -98,7 +101,7 @@ def show_tool(
         tool, withheld = aside[name].tool, aside[name].reason
     else:
         tool = _required(place, toolbox, name)
-        withheld = _why_not(tool, toolbox, grant_of(place, Granted(), toolbox))
+        withheld = _why_not(tool, toolbox, grant_of(place, GrantFlags(), toolbox))
     entry = _skills_entry(place, tool)
     if as_json:
         screen.json({**tool_object(tool), **_offer_object(withheld), **_entry_object(entry)})
@@ -135,7 +138,7 @@ def validate(
     return Exit.FAILED if any(each.failed for each in reports.values()) else Exit.DONE
 
 
-def _reports(place: Place, what: str | None) -> dict[str, Report]:
+def _reports(place: ProjectFolder, what: str | None) -> dict[str, Report]:
     skills = place.skills
     if what is not None and (Path(what).is_file() or what.endswith(".json")):
         return {tool.name: Report([*report(tool), *standard_name(tool)]) for tool in _defined_in(what)}
@@ -166,7 +169,7 @@ def _defined_in(file: str) -> list[Tool]:
     return [tool_from_openai(each) for each in listed]
 
 
-def _required(place: Place, toolbox: Toolbox, name: str) -> Tool:
+def _required(place: ProjectFolder, toolbox: Toolbox, name: str) -> Tool:
     tool = toolbox.get(name)
     if tool is None:
         near = toolbox.nearest(name)
@@ -176,7 +179,7 @@ def _required(place: Place, toolbox: Toolbox, name: str) -> Tool:
     return tool
 
 
-def _skills_entry(place: Place, tool: Tool) -> SkillTool | None:
+def _skills_entry(place: ProjectFolder, tool: Tool) -> SkillTool | None:
     """The definition of a skill's tool; None for other tools."""
     for found in place.skills.now().found:
         for entry in found.skill.tools:
@@ -211,7 +214,7 @@ def _offer_object(withheld: str) -> dict[str, Any]:
     return {"offered": not withheld, "why_not": withheld}
 
 
-def _show_groups(screen: Screen, place: Place, listed: set[str]) -> None:
+def _show_groups(screen: Screen, place: ProjectFolder, listed: set[str]) -> None:
     """The groups of built-in tools that are not listed yet, and how to get them."""
     others = {
         group: [tool.name for tool in found if tool.name not in listed]

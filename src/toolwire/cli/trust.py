@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.state_ownership import is_record, is_state, own, release
 from toolwire.cli.approvals import standing_line
 from toolwire.cli.exits import Exit
-from toolwire.cli.own_record import is_record, is_state, own, release
 from toolwire.cli.text import clean, distinct, one_line
 from toolwire.errors import SettingsError
 from toolwire.record.sqlite import SqliteStore

@@ -1,4 +1,4 @@
-"""Skills of a place: where they lie, which are trusted, and the tools that come of them."""
+"""The skills of a project: where they lie, which are trusted, and the tools that come of them."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from toolwire.toolbox.skills import Skills
 FOLDER = "skills"
 
 
-class PlacedSkills:
+class ProjectSkills:
     """The skills that settings and environment lead to."""
 
     def __init__(self, settings: Settings, cwd: Path, environ: Mapping[str, str]) -> None:
@@ -61,8 +61,7 @@ class PlacedSkills:
     def sandbox(self) -> ExecOps:
         """What runs the programs of skills."""
         chosen = self._settings.tools
-        ops: ExecOps = sandbox_of(chosen.engine, chosen.workspace_bytes, chosen.disk_share)
-        return ops
+        return sandbox_of(chosen.engine, chosen.workspace_bytes, chosen.disk_share)
 
     def _wanted(self, name: str) -> bool:
         chosen = self._settings.tools

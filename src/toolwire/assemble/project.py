@@ -1,0 +1,118 @@
+"""The project that a process works in: its folder, its settings, its environment, and where its state lies."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolwire.assemble.state_ownership import STORE_FILE
+from toolwire.define.nearest import nearest
+from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
+from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.protocol.values import dataclass
+from toolwire.record.projects import DEFAULT
+from toolwire.settings import Layer, Settings, Untrusted, load, state_folder, trust, user_folder
+from toolwire.toolbox.registry import reads_skills
+
+if TYPE_CHECKING:
+    from toolwire.assemble import skills as project_skills
+else:
+    project_skills = lazy_module("toolwire.assemble.skills")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFolder:
+    """Where a process works: its folder, its environment, the settings in force there, and its skills.
+
+    Of the store only what belongs to the project of this `name` is seen.
+    """
+
+    cwd: Path
+    environ: Mapping[str, str]
+    settings: Settings
+    name: str = DEFAULT
+    _skills: "list[project_skills.ProjectSkills]" = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def skills(self) -> "project_skills.ProjectSkills":
+        """Its skills. What reads and runs them is loaded now: most projects have none."""
+        if not self._skills:
+            self._skills.append(project_skills.ProjectSkills(self.settings, self.cwd, self.environ))
+        return self._skills[0]
+
+    @property
+    def has_skills(self) -> bool:
+        """Whether any skill could be there, or the settings speak of them."""
+        chosen = self.settings.tools
+        folder = self.cwd / chosen.skills_path if chosen.skills_path else user_folder() / "skills"
+        return bool(os.path.lexists(folder) or chosen.versions or chosen.skills_path or reads_skills(chosen.groups))
+
+    @property
+    def project(self) -> str:
+        """The name, as commands still call it."""
+        return self.name
+
+    @property
+    def home(self) -> Path:
+        found = self.settings.home(self.cwd)
+        return found.resolve() if self.names_home and Path(self.settings.store.home).is_absolute() else found
+
+    @property
+    def has_home(self) -> bool:
+        """Whether anything lies where state is kept, be it a link that leads nowhere."""
+        return os.path.lexists(self.home)
+
+    @property
+    def names_home(self) -> bool:
+        """Whether the user has just said which folder keeps the record, under a name of its own.
+
+        A relative path in the environment says nothing about this project: the same name may lie in any clone.
+        """
+        layer, chosen = self.settings.origin("store.home").layer, Path(self.settings.store.home)
+        given = layer is Layer.FLAGS or (layer is Layer.ENVIRONMENT and chosen.is_absolute())
+        return given and chosen.name != OWN_STATE
+
+    @property
+    def store_exists(self) -> bool:
+        """Whether there is a store to read."""
+        return self.settings.store.kind == "libsql" or (
+            self.settings.store.kind == "sqlite" and (self.home / STORE_FILE).is_file()
+        )
+
+
+def open_project(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    name: str = DEFAULT,
+    trusts: Callable[[Untrusted], bool] | None = None,
+) -> ProjectFolder:
+    """The project of this process's folder, its settings with these flags on top, by dotted key.
+
+    Raises SettingsError. Where a settings file needs trust, `trusts` decides; without it Untrusted is raised.
+    """
+    cwd = Path.cwd()
+    settings = None
+    while settings is None:  # each file that needs trust asks for itself
+        try:
+            settings = load(cwd, os.environ, flags, user_folder(), state_folder())
+        except Untrusted as asking:
+            if trusts is None or not trusts(asking):
+                raise
+            trust(asking.file, asking.digest, state_folder())
+    if settings.origin("grant.roots").layer is Layer.FLAGS:
+        for root in settings.grant(cwd).roots:
+            _require_folder(Path(root))
+    return ProjectFolder(cwd, os.environ, settings, name)
+
+
+def _require_folder(root: Path) -> None:
+    if root.is_dir():
+        return
+    if root.exists():
+        raise SettingsError(f"--root {root}: this is not a folder; file tools reach what is beneath a folder")
+    beside = root.parent.iterdir() if root.parent.is_dir() else ()
+    near = nearest(root.name, (each.name for each in beside if each.is_dir()))
+    advice = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise SettingsError(f"--root {root}: there is no such folder{advice}")

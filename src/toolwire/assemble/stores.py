@@ -1,0 +1,79 @@
+"""The store of a project, opened as its settings say."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.state_ownership import require_own
+from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
+from toolwire.record.memory import MemoryStore
+from toolwire.record.projects import ProjectStore, of_project
+from toolwire.record.retention import Keep, Retention
+from toolwire.record.sqlite import SqliteStore
+from toolwire.record.upkeep import pruned_in_background
+from toolwire.settings.schema import RetentionSettings
+
+if TYPE_CHECKING:
+    from toolwire.record import libsql
+else:
+    libsql = lazy_module("toolwire.record.libsql")
+
+
+@asynccontextmanager
+async def store_of(
+    project: ProjectFolder, *, only_reads: bool = False, prunes: bool = True
+) -> AsyncIterator[ProjectStore]:
+    """The project's view of the store of the settings, closed at the end. What it no longer keeps goes meanwhile.
+
+    State that another maker left is opened only to be read.
+    """
+    if not only_reads:
+        await require_own_state(project)
+    if not project.settings.store.lasts:
+        yield of_project(MemoryStore(), project.name)
+        return
+    store = await _open_store(project)
+    retention = Retention() if only_reads or not prunes else retention_of(project.settings.retention)
+    try:
+        async with pruned_in_background(partial(_open_store, project), project.home, retention):
+            yield of_project(store, project.name)
+    finally:
+        await store.close_store()
+
+
+async def _open_store(project: ProjectFolder) -> SqliteStore:
+    if project.settings.store.kind == "libsql":
+        return await _far_store(project)
+    return await SqliteStore.at(project.home, lease_s=project.settings.store.lease_s)
+
+
+def retention_of(chosen: RetentionSettings) -> Retention:
+    """What the settings say about how long the record is kept."""
+    return Retention(
+        turns=_keep(chosen.turns_days, chosen.turns_mb),
+        audit=_keep(chosen.audit_days, chosen.audit_mb),
+        bodies=_keep(chosen.bodies_days, chosen.bodies_mb),
+        logs=_keep(chosen.logs_days, chosen.logs_mb),
+    )
+
+
+def _keep(days: float | None, megabytes: float | None) -> Keep:
+    return Keep(days, None if megabytes is None else int(megabytes * 1_000_000))
+
+
+async def require_own_state(project: ProjectFolder) -> None:
+    """Whatever the store is, tools keep pages and plans in the home. Raises SettingsError and StoreUnavailable."""
+    makes = project.settings.store.kind == "sqlite"
+    if makes or project.has_home:
+        await require_own(project.home, project.environ, named=project.names_home, store=makes)
+
+
+async def _far_store(project: ProjectFolder) -> SqliteStore:
+    chosen = project.settings.store
+    if chosen.url is None:
+        raise SettingsError("store.kind = libsql needs the address of the server: set store.url")
+    token = project.environ.get(chosen.token_env, "") if chosen.token_env else ""
+    return await libsql.LibsqlStore.on(chosen.url, project.home, token=token, lease_s=chosen.lease_s)
