@@ -107,7 +107,6 @@ class Agent:
         project: str = "default",
         max_tokens: int | None = None,
         temperature: float | None = None,
-        flags: Sequence[str] = (),
         spec: AgentSpec | None = None,
     ) -> None:
         self.model: ChatModel = open_model(model) if isinstance(model, str) else _required_model(model)
@@ -135,7 +134,6 @@ class Agent:
         self._news = news
         self._max_tokens = max_tokens
         self._temperature = temperature
-        self._flags = tuple(flags)
         self.spec = spec
 
     @property
@@ -404,7 +402,6 @@ class Agent:
             messages=(*history, UserMessage(question)),
             tainted=was_tainted(history),
             pending=alone,
-            flags=self._flags,
             spec=self.spec,
         )
 

@@ -82,17 +82,16 @@ def test_T79_control_what_still_holds_runs(painter: Inside, tmp_path: Path) -> N
     assert (tmp_path / "painted").read_text() == "red\n"
 
 
-def test_what_flags_granted_is_in_the_command_that_goes_on(painter: Inside, tmp_path: Path) -> None:
+def test_what_flags_granted_is_in_the_record_and_needs_no_flags_again(painter: Inside, tmp_path: Path) -> None:
     (tmp_path / "toolwire.toml").write_text(MODULE, encoding="utf-8")
     flags = ["--tier", "run", "--allow", "brushes"]
     waits = painter("call", "paint", "colour=red", *flags)
     turn, asked = waiting(painter)
-    line = f"toolwire call --resume {turn} --tier run --allow brushes"
+    line = f"toolwire call --resume {turn}\n"
     assert line in waits.err
     yes = painter("approve", asked)
     assert line in yes.out + yes.err
-    assert painter("call", "--resume", turn).code == Exit.USAGE
-    assert painter("call", "--resume", turn, *flags).code == Exit.DONE
+    assert painter("call", "--resume", turn).code == Exit.DONE
     assert (tmp_path / "painted").read_text() == "red\n"
 
 
@@ -105,17 +104,45 @@ def test_where_the_record_lies_is_in_the_commands_that_answer_and_go_on(painter:
     assert (line in waits.err, line in yes.err) == (True, True)
 
 
-def test_a_call_that_lacks_its_tool_is_not_settled(painter: Inside, tmp_path: Path) -> None:
-    """Whoever goes on without the flag that brought the tool can go on with it afterwards."""
+def test_F1_a_call_goes_on_with_the_tools_that_it_began_with(painter: Inside, tmp_path: Path) -> None:
+    """Neither the tools nor the folder of the flags have to be given again."""
     (tmp_path / "toolwire.toml").write_text('[grant]\ntier = "run"\npermissions = ["file_write"]\n', encoding="utf-8")
     write = ["call", "write", "path=a.txt", "content=hi", "--tools", "coding"]
     assert painter(*write).code == Exit.WAITING
     turn, asked = waiting(painter)
     assert painter("approve", asked).code == Exit.DONE
-    told = painter("call", "--resume", turn)
-    assert (told.code, "give the --tools" in told.err, (tmp_path / "a.txt").exists()) == (Exit.USAGE, True, False)
-    assert painter("call", "--resume", turn, "--tools", "coding").code == Exit.DONE
+    assert painter("call", "--resume", turn).code == Exit.DONE
     assert (tmp_path / "a.txt").read_text() == "hi"
+
+
+@pytest.mark.parametrize("verb", ["call", "ask"])
+def test_a_call_that_lacks_its_tool_is_not_settled_and_goes_on_once_the_tool_is_back(
+    painter: Inside, tmp_path: Path, verb: str
+) -> None:
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model:
+        begin = ["call", "paint", "colour=red"] if verb == "call" else ["ask", "Paint", *model.flags]
+        assert painter(*begin).code == Exit.WAITING
+        turn, asked = waiting(painter)
+        assert painter("approve", asked).code == Exit.DONE
+        (tmp_path / "toolwire.toml").write_text(
+            GRANTED.replace(MODULE, f'{MODULE}exclude = ["paint"]\n'), encoding="utf-8"
+        )
+        told = painter(verb, "--resume", turn)
+        assert (told.code, "there is no such tool now" in told.err) == (Exit.USAGE, True), told.err
+        assert painter("approve", asked).code != Exit.DONE  # it is decided, and stays so
+        (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
+        assert painter(verb, "--resume", turn).code == Exit.DONE
+    assert (tmp_path / "painted").read_text() == "red\n"
+
+
+def test_a_resumed_turn_has_no_tools_that_it_began_without(painter: Inside, tmp_path: Path) -> None:
+    with scripted([("paint", {"colour": "red"})], [("read", {"path": "toolwire.toml"})], "Done.") as model:
+        assert painter("ask", "Paint", *model.flags).code == Exit.WAITING
+        turn, asked = waiting(painter)
+        assert painter("approve", asked).code == Exit.DONE
+        assert painter("ask", "--resume", turn, "--tools", "desktop").code == Exit.DONE
+        before, after = ({tool["function"]["name"] for tool in one["tools"]} for one in model.requests[:2])
+    assert after == before
 
 
 def test_a_turn_goes_on_from_another_folder_of_the_project(stage: Stage) -> None:
@@ -167,7 +194,7 @@ def test_T136_a_call_that_was_approved_for_one_folder_does_not_run_in_another(
 
     told = folders("call", "--resume", turn, "--root", "two")
 
-    assert (told.code, "--root" in told.err) == (Exit.USAGE, True)
+    assert (told.code, f"toolwire call --resume {turn}\n" in told.err) == (Exit.USAGE, True)
     assert not [*tmp_path.rglob("made")]
 
 
@@ -181,11 +208,14 @@ def test_T136_the_question_itself_is_bound_to_the_folders(folders: Inside) -> No
     assert digests[0] != digests[1]
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["given", "from the record"])
 @pytest.mark.parametrize("tool", MAKES)
-def test_T136_control_with_the_same_folders_it_runs_in_the_first(folders: Inside, tmp_path: Path, tool: str) -> None:
+def test_T136_control_with_the_same_folders_it_runs_in_the_first(
+    folders: Inside, tmp_path: Path, tool: str, again: bool
+) -> None:
     roots = ["--root", "one", "--root", "two"]
     assert folders("call", tool, *MAKES[tool], *roots).code == Exit.WAITING
     turn, asked = waiting(folders)
     assert folders("approve", asked).code == Exit.DONE
-    assert folders("call", "--resume", turn, *roots).code == Exit.DONE
+    assert folders("call", "--resume", turn, *(roots if again else [])).code == Exit.DONE
     assert [*tmp_path.rglob("made")] == [tmp_path / "one/made"]

@@ -6,8 +6,6 @@ from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from toolwire import Agent, Approval, ToolCall, ToolResult, tool
 from toolwire.hub.event_hub import EventHub
@@ -76,12 +74,11 @@ def test_no_kind_of_event_is_forgotten() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(Event))
 
 
-@given(st.dictionaries(st.text(), st.integers()))
-def test_fields_of_a_newer_version_are_ignored(more: dict[str, int]) -> None:
-    envelope = EventEnvelope("house", "t1", 1, 1, 5.0, EVENTS[-1])
-    written = write_envelope(envelope)
+@pytest.mark.parametrize("event", EVENTS, ids=name_of)
+def test_fields_of_a_newer_version_are_ignored(event: Event) -> None:
+    envelope = EventEnvelope("house", "t1", 1, 1, 5.0, event)
 
-    assert read_envelope({**more, **written}) == envelope
+    assert read_envelope({"since_next_year": 1, **write_envelope(envelope)}) == envelope
 
 
 def test_an_unknown_kind_of_event_is_told() -> None:

@@ -55,7 +55,7 @@ async def test_a_turn_carries_how_to_build_its_agent(store: Store) -> None:
             "ollama:qwen3", "house", "http://127.0.0.1:1", "KEY", "a.jsonl", 0.5, 9, FormatSpec("xml", coach=False)
         ),
         ToolsSpec(("coding",), ("own.tools:all",), (SkillSpec("resize", "1.2", "sha256:aa"),), ("read", "write")),
-        GrantedByUser("run", ("files.write",), ("/srv",), confirms_all=True),
+        GrantedByUser("run", ("files.write",), ("/srv",), ("coding",), confirms_all=True),
         Budget(calls=3, cost_usd=0.5),
     )
     for turn in (a_turn("full", spec=spec), a_turn("plain", spec=AgentSpec()), a_turn("old")):

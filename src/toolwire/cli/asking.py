@@ -2,20 +2,22 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from toolwire.agent import Agent, Answer
+from toolwire.cli.agent_specs import granted_again, model_spec, spec_of, tools_again
 from toolwire.cli.equipment import GENERAL, Company, employing, equipped
-from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, toolbox_of
+from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, require_needed, toolbox_of
 from toolwire.cli.own_record import STORE_FILE
 from toolwire.cli.person import Person
-from toolwire.cli.resuming import kept_flags, named_project, project_words, resume_command
+from toolwire.cli.resuming import named_project, project_words, resume_command
 from toolwire.cli.screen import Screen
 from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
+from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.turns import NO_MODEL, EndReason, TurnKind
 from toolwire.protocol.values import dataclass
@@ -69,7 +71,12 @@ class Flags:
             raise SettingsError(
                 "--record keeps what a model says and --replay asks none, so there is nothing to record; leave one out"
             )
-        settings: dict[str, Any] = {
+        return here(self.settings, project=self.project)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What these flags say about settings."""
+        return {
             "model": self.model,
             "profile": self.profile,
             "store.home": self.home,
@@ -81,38 +88,41 @@ class Flags:
             "loop.tokens": self.tokens,
             "loop.enabled": False if self.no_tools else None,
         }
-        return here(settings, project=self.project)
+
+    def again(self, spec: AgentSpec | None) -> "Flags":
+        """The flags of a turn that goes on: those of now, and where they say nothing those that it began with."""
+        if spec is None:
+            return self
+        granted = granted_again(spec, Granted(self.allow, self.yes))
+        flags = replace(self, allow=granted.allow, yes=granted.yes)
+        if self.model or self.profile or self.replay:
+            return flags
+        model = spec.model
+        return replace(
+            flags,
+            base_url=self.base_url or model.base_url or None,
+            key_env=self.key_env or model.key_env or None,
+            replay=model.replay or None,
+        )
 
     def resume_line(self, turn_id: str) -> str:
-        """The command that goes on with a turn: where its record and its model are, and what it was granted."""
-        return resume_command("ask", turn_id, self.said)
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """The flags that going on needs, as they are spelled."""
-        return {
-            "--project": named_project(self.project),
-            "--home": self.home,
-            "--model": self.model,
-            "--base-url": self.base_url,
-            "--key-env": self.key_env,
-            "--profile": self.profile,
-            "--replay": self.replay,
-            "--tools": self.tools,
-            "--tier": self.tier,
-            "--allow": self.allow,
-            "--root": self.root,
-            "--yes": self.yes,
-        }
+        """The command that goes on with a turn: where its record is, and what the record does not keep."""
+        url = self.base_url if self.base_url and "@" in self.base_url else None
+        flags = {"--project": named_project(self.project), "--home": self.home, "--base-url": url}
+        return resume_command("ask", turn_id, flags)
 
 
 @asynccontextmanager
 async def agent_of(
-    flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice
+    flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice, resumes: AgentSpec | None = None
 ) -> AsyncIterator[Agent]:
-    """An agent made from settings and flags, closed at the end; the store stays open."""
+    """An agent made from settings and flags, closed at the end; the store stays open.
+
+    One that `resumes` a turn has no tools that the turn had not.
+    """
     known = toolbox_of(place) if flags.allow else Toolbox()
-    grant = grant_of(place, Granted(flags.allow, flags.yes, flags.resumes), known)
+    granted = Granted(flags.allow, flags.yes, flags.resumes)
+    grant = grant_of(place, granted, known)
     asked = Asked(flags.base_url, flags.record, flags.replay, flags.key_env)
     model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
     async with teller_of(place) as tell:
@@ -120,24 +130,59 @@ async def agent_of(
         async with equipped(place, company) as toolbox:
             agent = employing(place, company)(
                 model,
-                toolbox,
+                tools_again(resumes, toolbox),
                 system=flags.system,
                 grant=grant,
                 limits=place.settings.limits(),
                 budget=place.settings.day(),
                 accounts=(GENERAL, *place.settings.profiles),
                 intervene=person.intervene if flags.step else None,
-                news=place.skills.news,
+                news=place.skills.news if resumes is None else None,
                 name=AGENT,
                 project=flags.project,
                 max_tokens=choice.max_tokens,
                 temperature=choice.temperature,
-                flags=kept_flags(flags.said),
+                spec=spec_of(place, toolbox, granted, model_spec(place, choice, asked)),
             )
             try:
                 yield agent
             finally:
                 await model.close()
+                await agent.runtime.close()
+
+
+@asynccontextmanager
+async def caller_of(
+    place: Place,
+    store: Store,
+    person: Person,
+    granted: Granted,
+    resumes: AgentSpec | None = None,
+    *,
+    only: str = "",
+) -> AsyncIterator[Agent]:
+    """The same without a model, for single calls; of the tools `only` the named one is made."""
+    grant = grant_of(place, granted)
+    async with teller_of(place) as tell:
+        company = Company(store, person, grant, tell)
+        async with equipped(place, company, only=only) as toolbox:
+            is_needed = frozenset[str]().union(*(tool.needs for tool in toolbox)).issuperset(granted.allow)
+            # Another tool than the called one may need what was allowed; only then all of them are made.
+            require_needed(granted, place.settings.grant(place.cwd), toolbox if is_needed else toolbox_of(place))
+            agent = employing(place, company)(
+                NoModel(),
+                tools_again(resumes, toolbox),
+                grant=grant,
+                limits=place.settings.limits(),
+                budget=place.settings.day(),
+                accounts=(GENERAL, *place.settings.profiles),
+                name=AGENT,
+                project=place.project,
+                spec=spec_of(place, toolbox, granted),
+            )
+            try:
+                yield agent
+            finally:
                 await agent.runtime.close()
 
 

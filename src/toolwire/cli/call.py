@@ -8,21 +8,20 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from toolwire.agent import Agent, run_sync
-from toolwire.cli.asking import NoModel, how_to_answer, newest_interrupted, turn_named
+from toolwire.agent import run_sync
+from toolwire.cli.agent_specs import granted_again, place_again
+from toolwire.cli.asking import caller_of, how_to_answer, newest_interrupted, turn_named
 from toolwire.cli.elsewhere import where_to_find
-from toolwire.cli.equipment import GENERAL, Company, employing, equipped
 from toolwire.cli.exits import Exit
 from toolwire.cli.ids import turn_meant
 from toolwire.cli.missing_flags import RULES, missing_flags, missing_sentence
-from toolwire.cli.opening import AGENT, Granted, Place, grant_of, here, require_needed, store_of, toolbox_of
+from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
-from toolwire.cli.resuming import kept_flags, named_project, require_still_granted, resume_command
+from toolwire.cli.resuming import named_project, require_still_granted, resume_command
 from toolwire.cli.screen import Screen, tools_kept_quiet
-from toolwire.cli.telling import teller_of
 from toolwire.cli.text import clean, duration
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
@@ -63,13 +62,13 @@ def call(
     """
     arguments = read_arguments(args, pairs or [])
     wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
-    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}, project=project)
+    set_by_flags = {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}
+    place = here(set_by_flags, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    said = {"--home": home, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
-    said["--project"] = named_project(project)
+    said = {"--home": home, "--project": named_project(project)}
     with tools_kept_quiet(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume), kept_flags(said)))
+            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume), set_by_flags))
         except Suspended as waits:
             line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
@@ -79,7 +78,8 @@ def call(
     else:
         _show(screen, result, is_cured=bool(flags))
         if flags:
-            given = {"--args": args, **said}
+            given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+            given |= said
             screen.tell(missing_sentence(name or "", pairs or [], given, flags), "yellow")
     if result.ok:
         return Exit.DONE
@@ -200,16 +200,6 @@ class _Wanted(NamedTuple):
     resume: bool
     home: str | None = None
 
-    async def of(self, agent: Agent) -> ToolResult:
-        if not self.resume:
-            return await agent.call(self.name or "", self.arguments)
-        if self.arguments:
-            raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
-        named = self.name and await turn_meant(agent.store, self.name)
-        turn_id = named or await newest_interrupted(agent.store, single_call=True)
-        await require_still_granted(agent, turn_id, self.home)
-        return await agent.resume_call(turn_id)
-
 
 def _tool_named(name: str | None) -> str:
     if name is None:
@@ -218,29 +208,24 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(
-    place: Place, screen: Screen, wanted: _Wanted, granted: Granted, flags: tuple[str, ...]
+    place: Place, screen: Screen, wanted: _Wanted, granted: Granted, flags: Mapping[str, Any]
 ) -> ToolResult:
-    grant = grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
-    person = Person(screen, agrees=granted.yes)
-    async with store_of(place) as store, teller_of(place) as tell:
-        company = Company(store, person, grant, tell)
-        async with equipped(place, company, only="" if wanted.resume else wanted.name or "") as toolbox:
-            is_needed = frozenset[str]().union(*(tool.needs for tool in toolbox)).issuperset(granted.allow)
-            # Another tool than the called one may need what was allowed; only then all of them are made.
-            require_needed(granted, place.settings.grant(place.cwd), toolbox if is_needed else toolbox_of(place))
-            agent = employing(place, company)(
-                NoModel(),
-                toolbox,
-                grant=grant,
-                limits=place.settings.limits(),
-                budget=place.settings.day(),
-                accounts=(GENERAL, *place.settings.profiles),
-                name=AGENT,
-                project=place.project,
-                flags=flags,
-            )
-            async with agent:
-                return await wanted.of(agent)
+    grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
+    async with store_of(place) as store:
+        if not wanted.resume:
+            async with caller_of(
+                place, store, Person(screen, agrees=granted.yes), granted, only=wanted.name or ""
+            ) as agent:
+                return await agent.call(wanted.name or "", wanted.arguments)
+        if wanted.arguments:
+            raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
+        named = wanted.name and await turn_meant(store, wanted.name)
+        turn_id = named or await newest_interrupted(store, single_call=True)
+        spec = (await store.turn(turn_id)).opening.spec
+        place, granted = place_again(spec, flags, place), granted_again(spec, granted)
+        async with caller_of(place, store, Person(screen, agrees=granted.yes), granted, spec) as agent:
+            await require_still_granted(agent, turn_id, wanted.home)
+            return await agent.resume_call(turn_id)
 
 
 def _show(screen: Screen, result: ToolResult, *, is_cured: bool) -> None:

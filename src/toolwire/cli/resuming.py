@@ -2,10 +2,10 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from toolwire.agent import Agent
+from toolwire.cli.agent_specs import with_own_grants
 from toolwire.decide.ladder import works_in_folders
 from toolwire.decide.policy import resumed
 from toolwire.disclose.offer import covers
@@ -17,8 +17,6 @@ from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.record.projects import DEFAULT
 
 _MOST_LOOKED_AT = 1_000
-_TOLD_BY_THE_RECORD = frozenset({"--project", "--home"})
-_PATHS = frozenset({"--root", "--replay"})
 _OTHER_FOLDERS = "not all folders that it was asked about for are granted now: in others its paths mean other files"
 _WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
 
@@ -29,7 +27,8 @@ def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:
 
 
 def resume_command_of(turn: Turn, now: Grant, home: str | None = None) -> str:
-    """The same for a turn on record: with the flags that it began with, and those that it needs since."""
+    """The same for a turn on record: with what it began with and does not carry itself, and what it needs since."""
+    now = with_own_grants(now, turn.spec)
     needed = {flag: _beyond(flag, value, turn.flags) for flag, value in _granting(turn.grant, now).items()}
     flags = {"--project": named_project(turn.project), "--home": home, **needed}
     line = resume_command("call" if turn.kind is TurnKind.CALL else "ask", turn.id, flags)
@@ -41,22 +40,6 @@ def _beyond(flag: str, value: Any, flags: tuple[str, ...]) -> Any:
     if flag == "--allow":
         return [one for one in value if one not in flags]
     return None if flag in flags else value
-
-
-def kept_flags(flags: Mapping[str, Any]) -> tuple[str, ...]:
-    """Flags as a turn's record keeps them, good in any folder. An address with a password in it is not kept."""
-    kept = {flag: value for flag, value in flags.items() if flag not in _TOLD_BY_THE_RECORD}
-    for flag in _PATHS & kept.keys():
-        kept[flag] = _absolute(kept[flag])
-    return tuple(
-        flag_words({flag: value for flag, value in kept.items() if not (flag == "--base-url" and "@" in (value or ""))})
-    )
-
-
-def _absolute(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_absolute(each) for each in value]
-    return str(Path(value).absolute()) if value else value
 
 
 def named_project(project: str) -> str | None:

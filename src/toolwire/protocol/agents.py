@@ -66,12 +66,14 @@ class ToolsSpec:
 class GrantedByUser:
     """What whoever began the turn granted beyond the settings: by flags, or in a request.
 
-    `tier` is the name of one, empty where the settings' own applies; with `confirms_all` no call asks for approval.
+    `tier` is the name of one; empty, the settings' own applies, as it does without `roots` and tool `groups`. With
+    `confirms_all` no call asks for approval.
     """
 
     tier: str = ""
     permissions: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     confirms_all: bool = False
 
 
