@@ -10,7 +10,9 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Stage, scripted
+from toolwire import SqliteStore, run_sync
 from toolwire.cli.exits import Exit
+from toolwire.protocol.records import AuditRow
 
 
 @pytest.mark.feature("F225")
@@ -76,6 +78,26 @@ def test_logs_can_be_followed_while_another_process_writes(stage: Stage) -> None
     following.communicate(timeout=LIMIT_S)
     assert [row["tool"] for row in [*first, *then]] == ["echo", "echo", "calculator", "calculator"]
     assert following.returncode == Exit.INTERRUPTED
+
+
+@pytest.mark.feature("F225")
+def test_logs_that_are_followed_skip_nothing_when_more_is_written_than_one_look_shows(stage: Stage) -> None:
+    """Rows come together, several times as many as are read at once."""
+    stage.run("call", "echo", "message=first")
+    following = stage.start("logs", "--follow", "--json")
+    assert following.stdout is not None
+    first = [json.loads(following.stdout.readline()) for _ in range(2)]
+    run_sync(_written(stage.folder / ".toolwire", 2_500))
+    then = [json.loads(following.stdout.readline()) for _ in range(2_500)]
+    following.send_signal(signal.SIGINT)
+    following.communicate(timeout=LIMIT_S)
+    assert [row["tool"] for row in first] == ["echo", "echo"]
+    assert [row["event"] for row in then] == [f"event-{number}" for number in range(2_500)]
+
+
+async def _written(home: Path, count: int) -> None:
+    async with await SqliteStore.at(home) as store:
+        await store.audit([AuditRow(1.0, f"event-{number}") for number in range(count)])
 
 
 def test_looking_at_an_empty_record_makes_none(inside: Inside) -> None:

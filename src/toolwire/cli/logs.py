@@ -90,16 +90,17 @@ async def _follow(place: ProjectFolder, screen: Screen, wanted: _Wanted, limit: 
     """Until Ctrl-C. New rows are found by asking the store, so it works across processes."""
     async with store_of(place, only_reads=True) as store:
         await wanted.find(store)
-        seen, most = 0, limit
+        rows, seen = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=limit), 0
         while True:
-            rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=most, after=seen)
-            seen, most = max((row.seq for row in rows), default=seen), _PAGE
+            seen = rows[-1].seq if rows else seen
             if as_json:
                 for row in wanted.of(rows):
                     write_json(plain(row))
             else:
                 _show(screen, wanted.of(rows))
-            await asyncio.sleep(POLL_S)
+            if len(rows) < _PAGE:  # all that is there was shown
+                await asyncio.sleep(POLL_S)
+            rows = await store.audit_log(turn_id=wanted.turn_id, tool=wanted.tool, limit=_PAGE, after=seen)
 
 
 def _show(screen: Screen, rows: list[AuditRow]) -> None:

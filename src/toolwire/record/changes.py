@@ -19,19 +19,31 @@ from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
 from toolwire.record.ledger import Alive, Answered, Claim, Step
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
-from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS, Page
+from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS, Page, TurnRow
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reserving import reserved
-from toolwire.record.rows import Row, audit_rows, card_row, column, identity, read_card, result_row, waits_json
+from toolwire.record.rows import (
+    Row,
+    audit_rows,
+    card_row,
+    column,
+    identity,
+    project_key,
+    read_card,
+    result_row,
+    waits_json,
+)  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
 from toolwire.wire.stored import read_approval, write_approval
 
 _BEGIN = """
-    INSERT INTO turns (id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
+    INSERT INTO turns (seq, id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,
                        started_at, updated_at, since, calls, own_time, waits)
-    VALUES (?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES ((SELECT max(coalesce((SELECT max(seq) FROM turns), 0),
+                        coalesce((SELECT seq FROM cursor_floors WHERE kind = 'turns'), 0)) + 1),
+            ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # Nobody wrote down how long a killed process went on: the results after its last word say when they came, and what
 # they took. The less of both counts, since people may have been waited for.
@@ -59,7 +71,8 @@ _LET_GO = "UPDATE turns SET owner = NULL, state = 'interrupted' WHERE id = ? AND
 _END = """
     UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
         calls = max(calls + coalesce((SELECT c.calls FROM charges c WHERE c.turn_id = turns.id), 0), 0),
-        ended = (SELECT coalesce(max(other.ended), 0) + 1 FROM turns other WHERE other.thread = turns.thread)
+        ended = (SELECT coalesce(max(other.ended), 0) + 1 FROM turns other
+                 WHERE other.thread = turns.thread AND other.project = turns.project)
     WHERE id = ? AND epoch = ? AND state <> 'ended'
 """
 _CHARGED = "DELETE FROM charges WHERE turn_id = ?"
@@ -84,7 +97,11 @@ _SPEND = """
 """
 _ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
 _APPROVAL = "SELECT body FROM approvals WHERE id = ?"
-_ASK = "INSERT INTO approvals (id, turn_id, call_id, body, expires_at) VALUES (?, ?, ?, ?, ?)"
+_ASK = """
+    INSERT INTO approvals (seq, id, turn_id, call_id, body, expires_at)
+    VALUES ((SELECT max(coalesce((SELECT max(seq) FROM approvals), 0),
+                        coalesce((SELECT seq FROM cursor_floors WHERE kind = 'approvals'), 0)) + 1), ?, ?, ?, ?, ?)
+"""
 _ANSWER = "UPDATE approvals SET body = ?, decided = ?, stands_until = ? WHERE id = ?"
 
 _FORMAT = "SELECT tally FROM format_tallies WHERE model = ? AND offered = ?"
@@ -108,7 +125,7 @@ def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
     if refusal := ledger.begin(turn_id, page.turn(turn_id)):
         return refusal
     page.connection.execute(_BEGIN, row)
-    page.set_turn(turn_id, row[5], ledger.RUNNING, row[6])
+    page.set_turn(turn_id, TurnRow(row[1], row[5], ledger.RUNNING, row[6]))
     page.known.here.add(turn_id)
     return None
 
@@ -131,7 +148,7 @@ def resume(
             owners.mark(turn_id, identity(card)[1])
     (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
     page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, known.epoch))
-    page.set_turn(turn_id, epoch, ledger.RUNNING, owner)
+    page.set_turn(turn_id, TurnRow(known.project, epoch, ledger.RUNNING, owner))
     return epoch
 
 
@@ -284,21 +301,21 @@ def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> 
     page.write_charges()
     page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
     page.connection.execute(_CHARGED, (column(turn.id),))
-    page.set_turn(column(turn.id), turn.epoch, ledger.ENDED)
+    page.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.ENDED, None))
     whose = column(turn.project)
     sums = page.connection.execute(LOOP_SUMS, (whose,)).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
     page.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
     for tally in stats.formats:
-        _count_format(page, tally)
+        _count_format(page, turn.project, tally)
     used = spending(Spending(), stats, 0)
     row = (whose, column(turn.agent), day_of(at), column(turn.id), used.tokens, used.cost_usd, used.wall_s)
     page.connection.execute(_SPEND, row)
     return None
 
 
-def _count_format(page: Page, tally: FormatTally) -> None:
-    key = (column(tally.model), column(tally.offered))
+def _count_format(page: Page, project: str, tally: FormatTally) -> None:
+    key = (project_key(project, tally.model), column(tally.offered))
     known = page.connection.execute(_FORMAT, key).fetchone()
     total = read_tally(load(known[0])) + tally if known else tally
     page.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
@@ -320,7 +337,7 @@ def release(
         return refusal
     _forget_starts(page, column(turn.id), begun)
     page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch, waits_json(turn.waits)))
-    page.set_turn(column(turn.id), turn.epoch, ledger.INTERRUPTED)
+    page.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.INTERRUPTED, None))
     return None
 
 
@@ -330,15 +347,16 @@ def release_unrun(page: Page, owner: str, runs: Callable[[str], bool], begun: Be
         if not runs(turn_id):
             _forget_starts(page, turn_id, begun(owner))
             page.connection.execute(_LET_GO, (turn_id, epoch))
-            page.set_turn(turn_id, epoch, ledger.INTERRUPTED)
+            page.known.turns.pop(turn_id, None)
 
 
-def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard:
+def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard | StoreError:
     key = (column(card.turn_id), column(card.call_id))
     known = page.connection.execute(_ASKED, key).fetchone()
-    if known is not None:
-        first = read_approval(load(known[0]))
-        return first.at(asked.date(first.id))
+    first = None if known is None else read_approval(load(known[0]))
+    kept = ledger.request_approval(card, first, asked.date(first.id) if first else 0.0)
+    if kept is not None:
+        return kept
     page.connection.execute(_ASK, (column(card.id), *key, dump(write_approval(card)), card.expires_at))
     page.audit.extend(audit)
     return card

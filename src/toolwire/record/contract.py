@@ -1,7 +1,7 @@
 """The promise that every store keeps. `tests/record/` runs one suite over all of them."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.budgets import Purse, Spending
@@ -14,6 +14,8 @@ from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
 from toolwire.record.chain import AuditChain
 from toolwire.wire.format_tally import FormatTally
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,13 @@ class LoopMetrics:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+
+
+class Numbered(NamedTuple, Generic[T]):
+    """Something that was kept, with the cursor behind it: whoever follows goes on after that number."""
+
+    cursor: int
+    value: T
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +319,27 @@ class Store(Protocol):
         ...
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
     ) -> list[AuditRow]:
-        """The newest audit rows with a sequence number above `after`, oldest first."""
+        """Audit rows, oldest first: the newest ones, or with `after` the next ones after that number.
+
+        Who reads on after the number of the last row sees every row once, however slowly.
+        """
+        ...
+
+    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
+        """The next turns after a cursor, in the order in which they began, each as it is now.
+
+        Cursors rise and are never used again: who follows them sees every turn that is kept, once.
+        """
+        ...
+
+    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
+        """The next calls after a cursor, in the order in which they were opened; see `turns_after`."""
+        ...
+
+    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
+        """The next requests for approval after a cursor, in the order in which they were made; see `turns_after`."""
         ...
 
     async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
@@ -323,8 +350,8 @@ class Store(Protocol):
         """A project's per-tool metrics by name, and its loop's."""
         ...
 
-    async def formats(self) -> list[FormatTally]:
-        """How each format has worked for each model, by model and then by format."""
+    async def formats(self, *, project: str = "default") -> list[FormatTally]:
+        """How each format has worked for each model in a project, by model and then by format."""
         ...
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
@@ -334,7 +361,9 @@ class Store(Protocol):
         """
         ...
 
-    async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
+    async def draw(
+        self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
+    ) -> Purse | None:
         """Take a share, of at most so many calls, for a sub-agent of a question; None when nothing is left.
 
         All sub-agents together get no more than is in the purse, and no more than their question leaves of what it may
@@ -342,11 +371,11 @@ class Store(Protocol):
         """
         ...
 
-    async def give_back(self, root: str, unused: Spending) -> None:
+    async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
         """Put back what was not used of a share; what was used beyond it is less than nothing."""
         ...
 
-    async def lent(self, root: str) -> Spending:
+    async def lent(self, root: str, *, project: str = "default") -> Spending:
         """What the sub-agents of a question have used or hold."""
         ...
 

@@ -12,6 +12,8 @@ lasts; there is one holder at a time. It is closed once: a holder closes it by i
 turn meanwhile. Everything else that closes calls (refusals, cancellations, outcomes that stay unknown) is the turn's
 own write: it carries the epoch, and waits for leases that are not the turn's own.
 
+**Projects.** What belongs to another project is not found; ids are unique over all of them.
+
 **Approvals.** A request is kept once for each call. The first answers that decide it count, until its time is over or
 its turn has ended.
 """
@@ -26,6 +28,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
+from toolwire.record.rows import column
 
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
@@ -38,6 +41,9 @@ _with_result = changing(CallCard, "result", "token")
 
 class TurnState(Protocol):
     """What the rules ask about a kept turn."""
+
+    @property
+    def project(self) -> str: ...
 
     @property
     def epoch(self) -> int: ...
@@ -72,6 +78,11 @@ class Claim:
     until: float | None = None
 
 
+def _is_foreign(kept: str, project: str) -> bool:
+    """Whether something belongs to another project; what is kept may be spelled as SQL can hold it."""
+    return kept != project and kept != column(project)
+
+
 # Turns
 
 
@@ -92,7 +103,7 @@ def resume(turn_id: str, kept: TurnState | None, is_run: Callable[[str], bool]) 
 
 def change_turn(turn: Turn, kept: TurnState | None) -> StoreError | None:
     """Why this epoch may not change the turn any more, if so: for replies, notes, endings and releases."""
-    if kept is None:
+    if kept is None or _is_foreign(kept.project, turn.project):
         return refusals.no_turn(turn.id)
     if kept.epoch != turn.epoch:
         return refusals.taken_over(turn.id, turn.epoch, kept.epoch)
@@ -129,6 +140,8 @@ def open_call(
     card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, store: str
 ) -> Step[CallCard]:
     """Write a call down, or give back what is kept under its identity. A card with a result is closed at once."""
+    if turn is not None and _is_foreign(turn.project, card.project):
+        return refusals.no_turn(card.turn_id), None, (), 0
     if turn is not None and turn.epoch != card.epoch:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     return add_call(card, kept, turn, at, alive, store)
@@ -142,7 +155,7 @@ def add_call(
         if card.attempt and not (card.token and turn is not None and turn.owner == store):
             card = changed(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
         return card, card, (), 1 if card.result is None else 0
-    if kept.args_digest != card.args_digest:
+    if kept.args_digest != card.args_digest or _is_foreign(kept.project, card.project):
         return refusals.conflict(card), None, (refusals.conflict_row(card, at),), 0
     seen = _seen(kept, card)
     if kept.result is not None or card.result is None or is_held(kept, turn, at, alive):
@@ -158,7 +171,7 @@ def claim_call(
 
     A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise.
     """
-    if kept is None:
+    if kept is None or _is_foreign(kept.project, card.project):
         return refusals.no_call(card), None, (), 0
     if turn is not None and turn.epoch != card.epoch:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
@@ -182,7 +195,7 @@ def renew_call(
 
     A lease that lasts as long as its turn is run ends with that; given a date, it becomes one of its own.
     """
-    if kept is None:
+    if kept is None or _is_foreign(kept.project, card.project):
         return refusals.no_call(card), None, (), 0
     if kept.result is not None:
         return _seen(kept, card), None, (), 0
@@ -213,7 +226,7 @@ def close_call(
     one it is the turn's own write, and waits for a living lease that is not the turn's (or this `store`'s, for a call
     that has no turn).
     """
-    if kept is None:
+    if kept is None or _is_foreign(kept.project, card.project):
         return refusals.no_call(card), None, (), 0
     if kept.result is not None:
         return kept.result, None, (refusals.late_result(card, result, at),), 0
@@ -258,6 +271,13 @@ class Answered:
 
     card: ApprovalCard
     audit: AuditRow
+
+
+def request_approval(card: ApprovalCard, kept: ApprovalCard | None, date: float) -> ApprovalCard | StoreError | None:
+    """What is kept about a call already, at a date; None if the request is new."""
+    if kept is None:
+        return None
+    return refusals.no_turn(card.turn_id) if _is_foreign(kept.project, card.project) else kept.at(date)
 
 
 def answer(

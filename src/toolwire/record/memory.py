@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from itertools import islice, repeat
+from itertools import count, islice, repeat
 from operator import attrgetter
 from types import TracebackType
 from typing import Self, TypeVar
@@ -25,7 +25,7 @@ from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import ledger, refusals, story
 from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
-from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.ledger import Step
 from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
@@ -75,9 +75,11 @@ class _Kept:
     since: float
     updated_at: float
     spoken: int
+    number: int = 0
     ran_at: float = 0.0
     waited_s: float = 0.0
     calls: int = 0
+    project: str = "default"
     epoch: int = 1
     state: str = ledger.RUNNING
     owner: str | None = _STORE
@@ -134,16 +136,17 @@ class MemoryStore:
         self._past: deque[_Past] = deque()
         self._past_calls = self._past_weight = 0
         self._cards: dict[str, dict[str, CallCard]] = {}
-        self._card_order: dict[tuple[str, str], None] = {}
+        self._card_order: dict[tuple[str, str], int] = {}
+        self._numbers = count(1)
         self._audit = AuditTail(self._max_calls * AUDIT_ROWS_PER_CALL, self._max_bytes)
         self._tools: dict[tuple[str, str], _Tool] = {}
         self._loop: dict[str, LoopMetrics] = {}
-        self._formats: tuple[FormatTally, ...] = ()
+        self._formats: dict[str, tuple[FormatTally, ...]] = {}
         self._bodies = Bodies(self._max_bytes)
         self._threads = Threads(self._bodies, self._max_bytes)
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
-        self._lent: dict[str, Lent] = {}
+        self._lent: dict[tuple[str, str], Lent] = {}
         self._open: dict[str, _Kept] = {}
         self._begun: set[tuple[str, str]] = set()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
@@ -161,7 +164,7 @@ class MemoryStore:
         now = self._clock()
         began = self._monotonic()
         spoken = self._threads.length(*_thread_of(turn))
-        kept = _Kept(turn, began, now, spoken, began, epoch=turn.epoch)
+        kept = _Kept(turn, began, now, spoken, next(self._numbers), began, project=turn.project, epoch=turn.epoch)
         self._turns[turn.id] = self._open[turn.id] = kept
 
     async def resume(self, turn_id: str) -> KeptTurn:
@@ -280,7 +283,8 @@ class MemoryStore:
         key = (turn.project, turn.agent, day_of(self._clock()))
         self._spent[key] = spending(self._spent.get(key, Spending()), stats, kept.calls)
         self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
-        self._formats = merged((*self._formats, *stats.formats)) if stats.formats else self._formats
+        if stats.formats:
+            self._formats[turn.project] = merged((*self._formats.get(turn.project, ()), *stats.formats))
         kept.owner = None
         self._touch(kept, ledger.ENDED)
         if turn.thread:
@@ -302,9 +306,10 @@ class MemoryStore:
         self._audit.trim()
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
-        kept = self._approvals.about(card.turn_id, card.call_id)
+        first = self._approvals.about(card.turn_id, card.call_id)
+        kept = ledger.request_approval(card, first, self._asked.date(first.id) if first else 0.0)
         if kept is not None:
-            return kept.at(self._asked.date(kept.id))
+            return _raise(kept)
         self._approvals.put(card)
         self._asked.add(card)
         self._audit.extend(audit)
@@ -397,9 +402,26 @@ class MemoryStore:
         return [_shown(card, "") if card.token else card for card in islice(wanted, max(limit, 0))]
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
     ) -> list[AuditRow]:
-        return self._audit.newest(turn_id, tool, limit, after)
+        if after is None:
+            return self._audit.newest(turn_id, tool, limit)
+        return self._audit.after(turn_id, tool, limit, after)
+
+    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
+        later = (kept for kept in self._turns.values() if kept.number > cursor)
+        return [Numbered(kept.number, self._summary(kept)) for kept in islice(later, max(limit, 0))]
+
+    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
+        later = ((number, key) for key, number in self._card_order.items() if number > cursor)
+        return [
+            Numbered(number, _shown(self._cards[turn_id][call_id], ""))
+            for number, (turn_id, call_id) in islice(later, max(limit, 0))
+        ]
+
+    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
+        later = islice(self._approvals.after(cursor), max(limit, 0))
+        return [Numbered(number, self._as_of_now(card)) for number, card in later]
 
     async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
         return self._audit.chain(seqs)
@@ -409,8 +431,8 @@ class MemoryStore:
         tools = [tool_metrics(name, tool.tally, tool.newest_ms) for name, tool in own]
         return tools, self._loop.get(project, LoopMetrics())
 
-    async def formats(self) -> list[FormatTally]:
-        return list(self._formats)
+    async def formats(self, *, project: str = "default") -> list[FormatTally]:
+        return list(self._formats.get(project, ()))
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         return self._day(project, agent, day_of(at), but)
@@ -424,19 +446,22 @@ class MemoryStore:
         )
         return sum(running, self._spent.get((*whose, day), Spending()))
 
-    async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
-        lent, asker = self._lent.get(root, Lent()), self._turns.get(root)
-        share = lent.share(purse, question, _used(asker) if asker else Spending(), most)
+    async def draw(
+        self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
+    ) -> Purse | None:
+        lent, asker = self._lent.get((project, root), Lent()), self._turns.get(root)
+        used = _used(asker) if asker and asker.project == project else Spending()
+        share = lent.share(purse, question, used, most)
         if share is not None:
-            self._lent[root] = Lent(lent.used + share.held, lent.agents + 1)
+            self._lent[project, root] = Lent(lent.used + share.held, lent.agents + 1)
         return share
 
-    async def give_back(self, root: str, unused: Spending) -> None:
-        if root in self._lent:
-            self._lent[root] = Lent(self._lent[root].used - unused, self._lent[root].agents)
+    async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
+        if (lent := self._lent.get((project, root))) is not None:
+            self._lent[project, root] = Lent(lent.used - unused, lent.agents)
 
-    async def lent(self, root: str) -> Spending:
-        return self._lent.get(root, Lent()).used
+    async def lent(self, root: str, *, project: str = "default") -> Spending:
+        return self._lent.get((project, root), Lent()).used
 
     async def keep(self, data: bytes) -> str:
         digest = await asyncio.to_thread(_digest, data) if len(data) > _LARGE_BYTES else _digest(data)
@@ -495,7 +520,7 @@ class MemoryStore:
         if cards is None:
             cards = self._cards[turn_id] = {}
         if call_id not in cards:
-            self._card_order[turn_id, call_id] = None
+            self._card_order[turn_id, call_id] = next(self._numbers)
         cards[call_id] = card
         if charge and (turn := self._turns.get(turn_id)) is not None:
             turn.calls += charge
@@ -564,8 +589,9 @@ class MemoryStore:
             del cards[call_id], self._card_order[past.turn_id, call_id]
         if not cards:
             self._cards.pop(past.turn_id, None)
-            self._turns.pop(past.turn_id, None)
-            self._lent.pop(past.turn_id, None)
+            turn = self._turns.pop(past.turn_id, None)
+            if turn is not None:
+                self._lent.pop((turn.project, past.turn_id), None)
             self._approvals.drop_turn(past.turn_id, self._clock())
 
     def _touch(self, kept: _Kept, state: str) -> None:

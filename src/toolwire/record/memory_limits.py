@@ -30,6 +30,12 @@ def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
     return tuple(name for result in named for name in dict.fromkeys((result.handle, *_HANDLES.findall(result.text))))
 
 
+def _wanted(numbered: Iterable[tuple[int, AuditRow]], turn_id: str | None, tool: str | None) -> Iterator[AuditRow]:
+    for seq, row in numbered:
+        if turn_id in (None, row.turn_id) and tool in (None, row.tool):
+            yield changed(row, seq=seq)
+
+
 class AuditTail:
     """The newest rows of an audit log. Dropped rows stay counted, so that every row keeps its number.
 
@@ -60,15 +66,17 @@ class AuditTail:
             self._drop_oldest()
         self._look_at = min(self._max_rows, len(self._rows) + _LOOK_EVERY)
 
-    def newest(self, turn_id: str | None, tool: str | None, limit: int, after: int) -> list[AuditRow]:
+    def newest(self, turn_id: str | None, tool: str | None, limit: int) -> list[AuditRow]:
+        """The newest rows, oldest first."""
         last = self._dropped + len(self._rows)
-        numbered = zip(range(last, after, -1), reversed(self._rows), strict=False)
-        wanted = (
-            changed(row, seq=seq)
-            for seq, row in numbered
-            if turn_id in (None, row.turn_id) and tool in (None, row.tool)
-        )
-        return list(islice(wanted, max(limit, 0)))[::-1]
+        numbered = zip(range(last, 0, -1), reversed(self._rows), strict=False)
+        return list(islice(_wanted(numbered, turn_id, tool), max(limit, 0)))[::-1]
+
+    def after(self, turn_id: str | None, tool: str | None, limit: int, after: int) -> list[AuditRow]:
+        """The next rows after a number."""
+        skipped = max(after - self._dropped, 0)
+        numbered = enumerate(islice(self._rows, skipped, None), self._dropped + skipped + 1)
+        return list(islice(_wanted(numbered, turn_id, tool), max(limit, 0)))
 
     def chain(self, seqs: Sequence[int]) -> AuditChain:
         """The chain, made when it is asked for, since no other program can reach into this log.
@@ -199,10 +207,15 @@ class Questions:
 
     def __init__(self) -> None:
         self._cards: dict[str, ApprovalCard] = {}
+        self._numbers: dict[str, int] = {}
+        self._newest = 0
         self._by_turn: dict[str, dict[str, str]] = {}
         self._left: set[str] = set()
 
     def put(self, card: ApprovalCard) -> None:
+        if card.id not in self._cards:
+            self._newest += 1
+            self._numbers[card.id] = self._newest
         self._cards[card.id] = card
         self._by_turn.setdefault(card.turn_id, {})[card.call_id] = card.id
 
@@ -212,6 +225,9 @@ class Questions:
     def about(self, turn_id: str, call_id: str) -> ApprovalCard | None:
         found = self._by_turn.get(turn_id, {}).get(call_id)
         return self._cards[found] if found else None
+
+    def after(self, cursor: int) -> Iterator[tuple[int, ApprovalCard]]:
+        return ((self._numbers[name], card) for name, card in self._cards.items() if self._numbers[name] > cursor)
 
     def newest(self) -> Iterator[ApprovalCard]:
         return reversed(self._cards.values())
@@ -227,4 +243,4 @@ class Questions:
             self._left.update(self._by_turn.pop(turn_id).values())
         for approval_id in [one for one in self._left if self._cards[one].stands_until <= now]:
             self._left.remove(approval_id)
-            del self._cards[approval_id]
+            del self._cards[approval_id], self._numbers[approval_id]

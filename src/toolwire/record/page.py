@@ -13,7 +13,7 @@ from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
 
-_TURN = "SELECT epoch, state, owner FROM turns WHERE id = ?"
+_TURN = "SELECT project, epoch, state, owner FROM turns WHERE id = ?"
 CARD_COLUMNS = """
     SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, s.owner, s.until, s.epoch,
            s.token, r.context
@@ -70,6 +70,7 @@ _ADD_METRICS = """
 class TurnRow(NamedTuple):
     """What the rules ask about a kept turn."""
 
+    project: str
     epoch: int
     state: str
     owner: str | None
@@ -123,8 +124,8 @@ class Page:
             turns[turn_id] = None if row is None else TurnRow(*row)
         return turns[turn_id]
 
-    def set_turn(self, turn_id: str, epoch: int, state: str, owner: str | None = None) -> None:
-        self.known.turns[turn_id] = TurnRow(epoch, state, owner)
+    def set_turn(self, turn_id: str, turn: TurnRow) -> None:
+        self.known.turns[turn_id] = turn
 
     def call(self, key: tuple[str, str]) -> CallCard | None:
         """A kept call, with its token and result, and including what this transaction has added."""

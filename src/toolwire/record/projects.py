@@ -11,18 +11,29 @@ from typing import Any, Protocol, TypeVar
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.budgets import Purse, Spending
-from toolwire.protocol.chat import Message, Note
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
-from toolwire.record.contract import KeptTurn, LoopMetrics, Store, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import (
+    KeptTurn,
+    LoopMetrics,
+    Numbered,
+    Reservation,
+    Store,
+    ToolMetrics,
+    TurnStats,
+    TurnSummary,
+)
 from toolwire.wire.format_tally import FormatTally
 
 DEFAULT = "default"
 _MARK = b"toolwire:project:"
 _MORE = 4
+_PAGE = 100
 T = TypeVar("T")
 
 
@@ -45,36 +56,89 @@ def of_project(store: Store, project: str) -> "ProjectStore":
 
 
 class ProjectStore:
-    """A store that holds the promise of `Store` for one project. Changes go to the `whole` store as they are."""
+    """A store that holds the promise of `Store` for one project.
+
+    What is given to it must belong to the project. Ids are unique over all projects, and one of another is not found.
+    """
 
     def __init__(self, whole: Store, project: str) -> None:
         self.whole = whole
         self.project = project
-        # Every call comes through these, so they are the whole store's own.
-        self.replied, self.open, self.claim, self.close = whole.replied, whole.open, whole.claim, whole.close
-        self.renew, self.holds, self.begins, self.pauses = whole.renew, whole.holds, whole.begins, whole.pauses
+        # Every call comes through these.
+        self._replied, self._open, self._close = whole.replied, whole.open, whole.close
+        self.holds, self.begins, self.pauses = whole.holds, whole.begins, whole.pauses
 
     def begin(self, turn: Turn) -> Doing[None]:
+        self._require(turn)
         return self.whole.begin(turn)
 
     async def resume(self, turn_id: str) -> KeptTurn:
         await self.turn(turn_id)
         return await self.whole.resume(turn_id)
 
+    def replied(
+        self,
+        turn: Turn,
+        reply: Reply,
+        cards: Sequence[CallCard],
+        audit: Sequence[AuditRow],
+        reserve: Reservation | None = None,
+    ) -> Doing[Sequence[CallCard]]:
+        self._require(turn, *cards, *audit)
+        return self._replied(turn, reply, cards, audit, reserve)
+
     def noted(self, turn: Turn, note: Note) -> Doing[None]:
+        self._require(turn)
         return self.whole.noted(turn, note)
 
+    def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
+        self._require(card, *audit)
+        return self._open(card, audit, reserve)
+
+    def claim(
+        self,
+        card: CallCard,
+        audit: Sequence[AuditRow],
+        *,
+        owner: str = "",
+        until: float | None = None,
+        begins: bool = True,
+    ) -> Doing[CallCard]:
+        self._require(card, *audit)
+        return self.whole.claim(card, audit, owner=owner, until=until, begins=begins)
+
+    def renew(self, card: CallCard, until: float | None = None) -> Doing[CallCard]:
+        self._require(card)
+        return self.whole.renew(card, until)
+
+    def close(
+        self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
+    ) -> Doing[ToolResult]:
+        self._require(card, *audit)
+        return self._close(card, result, audit, ran=ran)
+
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
+        self._require(turn)
         return self.whole.end(turn, stats)
 
     def release(self, turn: Turn) -> Doing[None]:
+        self._require(turn)
         return self.whole.release(turn)
 
     def audit(self, rows: Sequence[AuditRow]) -> Doing[None]:
+        self._require(*rows)
         return self.whole.audit(rows)
 
     def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> Doing[ApprovalCard]:
+        self._require(card, *audit)
         return self.whole.ask_people(card, audit)
+
+    def _require(self, *given: _Owned) -> None:
+        """Refuse what belongs to another project: its record is not the one that is open."""
+        project = self.project
+        for one in given:
+            if one.project != project:
+                self._only(one.project)
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
         await self.approval(approval_id)
@@ -117,12 +181,27 @@ class ProjectStore:
         return await self._own(lambda most: self.whole.calls(turn_id=turn_id, tool=tool, limit=most), limit)
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
     ) -> list[AuditRow]:
         async def newest(most: int) -> list[AuditRow]:
-            return (await self.whole.audit_log(turn_id=turn_id, tool=tool, limit=most, after=after))[::-1]
+            return (await self.whole.audit_log(turn_id=turn_id, tool=tool, limit=most))[::-1]
 
-        return (await self._own(newest, limit))[::-1]
+        async def later(cursor: int, most: int) -> list[Numbered[AuditRow]]:
+            rows = await self.whole.audit_log(turn_id=turn_id, tool=tool, limit=most, after=cursor)
+            return [Numbered(row.seq, row) for row in rows]
+
+        if after is None:
+            return (await self._own(newest, limit))[::-1]
+        return [row for _, row in await self._own_after(later, after, limit)]
+
+    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
+        return await self._own_after(lambda after, most: self.whole.turns_after(after, limit=most), cursor, limit)
+
+    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
+        return await self._own_after(lambda after, most: self.whole.calls_after(after, limit=most), cursor, limit)
+
+    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
+        return await self._own_after(lambda after, most: self.whole.approvals_after(after, limit=most), cursor, limit)
 
     def audit_chain(self, seqs: Sequence[int] = ()) -> Doing[AuditChain]:
         return self.whole.audit_chain(seqs)
@@ -130,20 +209,28 @@ class ProjectStore:
     def metrics(self, *, project: str | None = None) -> Doing[tuple[list[ToolMetrics], LoopMetrics]]:  # noqa: ARG002 -- its own
         return self.whole.metrics(project=self.project)
 
-    def formats(self) -> Doing[list[FormatTally]]:
-        return self.whole.formats()
+    def formats(self, *, project: str | None = None) -> Doing[list[FormatTally]]:  # noqa: ARG002 -- its own
+        return self.whole.formats(project=self.project)
 
     def spent(self, agent: str, at: float, *, but: str = "", project: str | None = None) -> Doing[Spending]:  # noqa: ARG002 -- its own
         return self.whole.spent(agent, at, but=but, project=self.project)
 
-    def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Doing[Purse | None]:
-        return self.whole.draw(root, purse, most, question=question)
+    def draw(
+        self,
+        root: str,
+        purse: Purse,
+        most: int,
+        *,
+        question: Purse | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[Purse | None]:
+        return self.whole.draw(root, purse, most, question=question, project=self.project)
 
-    def give_back(self, root: str, unused: Spending) -> Doing[None]:
-        return self.whole.give_back(root, unused)
+    def give_back(self, root: str, unused: Spending, *, project: str | None = None) -> Doing[None]:  # noqa: ARG002 -- its own
+        return self.whole.give_back(root, unused, project=self.project)
 
-    def lent(self, root: str) -> Doing[Spending]:
-        return self.whole.lent(root)
+    def lent(self, root: str, *, project: str | None = None) -> Doing[Spending]:  # noqa: ARG002 -- its own
+        return self.whole.lent(root, project=self.project)
 
     def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> Doing[None]:
         return self.whole.mark_untrusted(self._only(project), marks, gone)
@@ -181,6 +268,16 @@ class ProjectStore:
             if len(own) >= limit or len(found) < most:
                 return own[:limit]
             most *= _MORE
+
+    async def _own_after(
+        self, later: Callable[[int, int], Awaitable[list[Numbered[Owned]]]], cursor: int, limit: int
+    ) -> list[Numbered[Owned]]:
+        """The next ones of this project after a cursor; those of others are passed over."""
+        own: list[Numbered[Owned]] = []
+        while len(own) < limit and (found := await later(cursor, max(limit, _PAGE))):
+            own += [one for one in found if one.value.project == self.project]
+            cursor = found[-1].cursor
+        return own[:limit]
 
 
 def _header(project: str) -> bytes:

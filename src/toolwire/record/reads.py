@@ -16,7 +16,7 @@ from toolwire.protocol.values import changed, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.asked import Asked
 from toolwire.record.chain import BEGINNING, AuditChain, walk
-from toolwire.record.contract import KeptTurn, LoopMetrics, ToolMetrics, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary
 from toolwire.record.ownership import is_signed
 from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS
 from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
@@ -24,6 +24,7 @@ from toolwire.record.rows import (
     RESULT,
     LeftTurn,
     column,
+    project_key,
     question,
     read_audit,
     read_card,
@@ -107,11 +108,23 @@ _NEWEST_CALLS = _CARDS.format(
     cards="SELECT * FROM records NOT INDEXED WHERE schema_name = 'tool.call' ORDER BY seq DESC LIMIT ?3",
     order="DESC",
 )
-_AUDIT_OF_TURN = (
-    "SELECT * FROM audit WHERE turn_id = ?1 AND (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
+_CALLS_AFTER = _CARDS.format(
+    columns=f"{CARD_COLUMNS}, c.seq",
+    cards="SELECT * FROM records NOT INDEXED WHERE schema_name = 'tool.call' AND seq > ?1 ORDER BY seq LIMIT ?2",
+    order="ASC",
 )
-_AUDIT_OF_TOOL = "SELECT * FROM audit WHERE tool = ?2 AND seq > ?3 ORDER BY seq DESC LIMIT ?4"
-_NEWEST_AUDIT = "SELECT * FROM audit WHERE seq > ?3 ORDER BY seq DESC LIMIT ?4"
+_TURNS_AFTER = """
+    SELECT id, project, agent, thread, model, opening,
+           iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state),
+           started_at, updated_at, ending,
+           (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call'), waits, seq
+    FROM turns WHERE seq > ?2 ORDER BY seq LIMIT ?3
+"""
+_AUDIT_OF_TURN = "SELECT * FROM audit WHERE turn_id = ?1 AND (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq"
+_AUDIT_OF_TOOL = "SELECT * FROM audit WHERE tool = ?2 AND seq > ?3 ORDER BY seq"
+_ALL_AUDIT = "SELECT * FROM audit WHERE seq > ?3 ORDER BY seq"
+_NEXT_ROWS = {wanted: f"{wanted} LIMIT ?4" for wanted in (_AUDIT_OF_TURN, _AUDIT_OF_TOOL, _ALL_AUDIT)}
+_NEWEST_ROWS = {wanted: f"{wanted} DESC LIMIT ?4" for wanted in _NEXT_ROWS}
 _TALLIES = """
     SELECT tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error, last_error_at
     FROM tool_metrics WHERE project = ? ORDER BY tool
@@ -147,6 +160,7 @@ _NEWEST_APPROVALS = f"{_QUESTION} ORDER BY seq DESC LIMIT ?2"
 _PENDING_APPROVALS = f"{_QUESTION} INDEXED BY approvals_open WHERE {_PENDING} ORDER BY seq DESC LIMIT ?2"
 _APPROVALS_OF_TURN = f"{_QUESTION} WHERE turn_id = ?1 ORDER BY seq DESC LIMIT ?2"
 _PENDING_OF_TURN = f"{_QUESTION} WHERE turn_id = ?1 AND {_PENDING} ORDER BY seq DESC LIMIT ?2"
+_APPROVALS_AFTER = f"SELECT body, {_OF_ENDED_TURN}, seq FROM approvals WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
 _STANDING = """
     SELECT body FROM approvals INDEXED BY approvals_standing
     WHERE stands_until > 0 AND stands_until > ? ORDER BY seq DESC LIMIT ?
@@ -172,10 +186,15 @@ def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
-    owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
-    dead = orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
+    dead = _dead_owners(connection, alive)
     wanted = _TURNS_IN.get(state)
     return [_summary(*row) for row in connection.execute(wanted, (dead, max(limit, 0)))] if wanted else []
+
+
+def _dead_owners(connection: sqlite3.Connection, alive: Alive) -> str:
+    """Those who own turns and give no signs of life, as JSON."""
+    owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
+    return orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,17 +263,37 @@ def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None,
 
 
 def audit_log(
-    connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, after: int
+    connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, after: int | None
 ) -> list[AuditRow]:
     match turn_id, tool:
         case None, None:
-            wanted = _NEWEST_AUDIT
+            wanted = _ALL_AUDIT
         case None, _:
             wanted = _AUDIT_OF_TOOL
         case _:
             wanted = _AUDIT_OF_TURN
-    rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), after, max(limit, 0)))
-    return [read_audit(row) for row in rows][::-1]
+    given = (_maybe(turn_id), _maybe(tool), after or 0, max(limit, 0))
+    if after is not None:
+        return [read_audit(row) for row in connection.execute(_NEXT_ROWS[wanted], given)]
+    return [read_audit(row) for row in connection.execute(_NEWEST_ROWS[wanted], given)][::-1]
+
+
+def turns_after(connection: sqlite3.Connection, cursor: int, limit: int, alive: Alive) -> list[Numbered[TurnSummary]]:
+    rows = connection.execute(_TURNS_AFTER, (_dead_owners(connection, alive), cursor, max(limit, 0)))
+    return [Numbered(seq, _summary(*row)) for *row, seq in rows.fetchall()]
+
+
+def calls_after(connection: sqlite3.Connection, cursor: int, limit: int) -> list[Numbered[CallCard]]:
+    rows = connection.execute(_CALLS_AFTER, (cursor, max(limit, 0)))
+    return [Numbered(seq, changed(read_card(tuple(row)), token="")) for *row, seq in rows.fetchall()]
+
+
+def approvals_after(
+    connection: sqlite3.Connection, cursor: int, limit: int, asked: Asked
+) -> list[Numbered[ApprovalCard]]:
+    rows = connection.execute(_APPROVALS_AFTER, (cursor, max(limit, 0))).fetchall()
+    cards = [(seq, _approval(body, has_ended)) for body, has_ended, seq in rows]
+    return [Numbered(seq, card.at(asked.date(card.id))) for seq, card in cards]
 
 
 def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int], pace: Pace = AT_FULL_SPEED) -> AuditChain:
@@ -310,9 +349,10 @@ def spent(connection: sqlite3.Connection, project: str, agent: str, day: int, bu
     return Spending(*connection.execute(_SPENT, row).fetchone())
 
 
-def formats(connection: sqlite3.Connection) -> list[FormatTally]:
-    rows = connection.execute("SELECT tally FROM format_tallies ORDER BY model, offered")
-    return [read_tally(load(row)) for (row,) in rows]
+def formats(connection: sqlite3.Connection, project: str) -> list[FormatTally]:
+    rows = connection.execute("SELECT model, tally FROM format_tallies ORDER BY model, offered")
+    tallies = [(key, read_tally(load(tally))) for key, tally in rows]
+    return [tally for key, tally in tallies if key == project_key(project, tally.model)]
 
 
 def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[float]:

@@ -47,9 +47,22 @@ _OLD_TURNS = """
 _DROP_TURN = (
     "DELETE FROM records WHERE turn_id = ?1",
     "DELETE FROM starts WHERE turn_id = ?1",
-    "DELETE FROM lent WHERE root = ?1",
+    """DELETE FROM lent WHERE root IN (?1, (SELECT char(30) || project || char(30) || id FROM turns WHERE id = ?1))""",
     "DELETE FROM turns WHERE id = ?1",
 )
+_KEEP_CURSORS = tuple(
+    f"""
+    INSERT INTO cursor_floors VALUES ('{kind}', (SELECT coalesce(max(seq), 0) FROM {kind}))
+    ON CONFLICT (kind) DO UPDATE SET seq = max(seq, excluded.seq)
+    """  # noqa: S608 -- our own names
+    for kind in ("turns", "approvals")
+)
+# Records come with every call, and looking up a floor would cost each of them: a row of its own holds the place.
+_KEEP_RECORDS_CURSOR = """
+    INSERT OR REPLACE INTO records (seq, id, project, schema_name, title, context, created_by, created_at)
+    SELECT ?1, 'cursor-floor', 'default', 'cursor.floor', '', '{}', '', 0
+    WHERE ?1 > (SELECT coalesce(max(seq), 0) FROM records)
+"""
 _FIRST_OPEN = "SELECT min(seq) FROM audit WHERE turn_id IN (SELECT id FROM turns WHERE state <> 'ended')"
 _NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0"
 _NAMED_BY_OPEN = """
@@ -152,6 +165,9 @@ def drop_turns(page: Page, turn_ids: Sequence[str], now: float) -> int:
     """Drop turns with all that belongs to them, unless they are open again; how many went."""
     dropped = 0
     page.flush()
+    for statement in _KEEP_CURSORS:
+        page.connection.execute(statement)
+    (newest,) = page.connection.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()
     for turn_id in turn_ids:
         kept = page.connection.execute("SELECT state FROM turns WHERE id = ?", (turn_id,)).fetchone()
         if kept != ("ended",):
@@ -163,6 +179,7 @@ def drop_turns(page: Page, turn_ids: Sequence[str], now: float) -> int:
         page.known.here.discard(turn_id)
         page.known.calls.clear()
         dropped += 1
+    page.connection.execute(_KEEP_RECORDS_CURSOR, (newest,))
     return dropped
 
 

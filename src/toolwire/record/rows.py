@@ -35,6 +35,8 @@ from toolwire.wire.stored import (
     write_wait,
 )
 
+DEFAULT = "default"
+_PROJECT_SIGN = "\x1e"
 CALL = "tool.call"
 RESULT = "tool.result"
 REPLY = "turn.reply"
@@ -48,6 +50,13 @@ LeftTurn = tuple[int, tuple[Message, ...]]
 def column(text: str) -> str:
     """Text that SQLite can hold: half a surrogate pair becomes its escape. What must come back whole goes in JSON."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def project_key(project: str, name: str) -> str:
+    """A name that each project has for itself, as a key; that of the default project stays as it is."""
+    if project == DEFAULT and not name.startswith(_PROJECT_SIGN):
+        return column(name)
+    return f"{_PROJECT_SIGN}{column(project)}{_PROJECT_SIGN}{column(name)}"
 
 
 def columns(*texts: str) -> tuple[str, ...]:

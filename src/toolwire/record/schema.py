@@ -353,9 +353,24 @@ _LEASES = (
     "ALTER TABLE starts ADD COLUMN token TEXT",
 )
 
+# What sub-agents have been lent belongs to a project, as the question does that they work on.
+_LENT_BY_PROJECT = (
+    """
+    UPDATE lent SET root = (SELECT char(30) || project || char(30) || id FROM turns WHERE id = lent.root)
+    WHERE root IN (SELECT id FROM turns WHERE project <> 'default')
+    """,
+    "DROP INDEX turns_by_thread",
+    "CREATE INDEX turns_by_thread ON turns (project, thread, ended)",
+    "DROP INDEX turns_interrupted",
+    "CREATE INDEX turns_interrupted ON turns (project, agent, updated_at) WHERE state = 'interrupted'",
+)
+
+# A number that a follower has seen is never given again, though all rows up to it may have been pruned.
+_CURSORS = ("CREATE TABLE cursor_floors (kind TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL) STRICT, WITHOUT ROWID",)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES,
+    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

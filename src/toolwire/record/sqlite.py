@@ -27,7 +27,7 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import Now, OpenCard, open_card
-from toolwire.record.contract import KeptTurn, LoopMetrics, Reservation, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.faults import translated
 from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
@@ -339,9 +339,18 @@ class SqliteStore:
         return await self._reader.read(reads.calls, turn_id, tool, limit)
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int = 0
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
     ) -> list[AuditRow]:
         return await self._reader.read(reads.audit_log, turn_id, tool, limit, after)
+
+    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
+        return await self._reader.read(reads.turns_after, cursor, limit, self._owners.alive)
+
+    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
+        return await self._reader.read(reads.calls_after, cursor, limit)
+
+    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
+        return await self._reader.read(reads.approvals_after, cursor, limit, self._asked)
 
     def newest_audit(self, limit: int = 50) -> list[AuditRow]:
         """The newest audit rows that this process wrote, oldest first, from memory; they have no sequence numbers."""
@@ -353,20 +362,23 @@ class SqliteStore:
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
         return await self._reader.read(reads.metrics, project)
 
-    async def formats(self) -> list[FormatTally]:
-        return await self._reader.read(reads.formats)
+    async def formats(self, *, project: str = "default") -> list[FormatTally]:
+        return await self._reader.read(reads.formats, project)
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         return await self._reader.read(reads.spent, project, agent, day_of(at), but)
 
-    async def draw(self, root: str, purse: Purse, most: int, *, question: Purse | None = None) -> Purse | None:
-        return await self._writer.write(partial(purses.draw, root=root, purse=purse, question=question, most=most))
+    async def draw(
+        self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
+    ) -> Purse | None:
+        draw = partial(purses.draw, project=project, root=root, purse=purse, question=question, most=most)
+        return await self._writer.write(draw)
 
-    async def give_back(self, root: str, unused: Spending) -> None:
-        await self._writer.write(partial(purses.give_back, root=root, unused=unused))
+    async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
+        await self._writer.write(partial(purses.give_back, project=project, root=root, unused=unused))
 
-    async def lent(self, root: str) -> Spending:
-        return await self._reader.read(purses.lent, root)
+    async def lent(self, root: str, *, project: str = "default") -> Spending:
+        return await self._reader.read(purses.lent, project, root)
 
     async def keep(self, data: bytes) -> str:
         return await self._on_files(partial(self._artifacts.keep, data))

@@ -145,7 +145,7 @@ class Crew:
         question = None if asker is None else _purse(asker.opening)
         together = Purse(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
         most = min(allowed, errand.worker.grant.max_calls)
-        purse = await self.store.draw(errand.root, together, most, question=question)
+        purse = await self.store.draw(errand.root, together, most, question=question, project=errand.context.project)
         if purse is None:
             raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
         return purse
@@ -173,7 +173,7 @@ class Crew:
             return None
 
     async def _settle(self, work: Work, used: Spending) -> None:
-        await self.store.give_back(work.errand.root, work.share.held - used)
+        await self.store.give_back(work.errand.root, work.share.held - used, project=work.errand.context.project)
 
     async def _so_far(self, turn_id: str) -> Spending:
         """What a turn has used that came to no answer."""

@@ -1,0 +1,192 @@
+"""Whatever one project does, with its own values or with those of another: the other one does not notice.
+
+Two projects do generated things in one store, each through its own view. After each step of one of them, everything
+that the other one can read is as it was before.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolwire.errors import StoreError
+from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
+from toolwire.protocol.budgets import Purse, Spending
+from toolwire.protocol.chat import Note, Reply
+from toolwire.protocol.provenance import UntrustedMark
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import Store, TurnStats
+from toolwire.record.libsql import LibsqlStore
+from toolwire.record.memory import MemoryStore
+from toolwire.record.projects import ProjectStore, of_project
+from toolwire.record.sqlite import SqliteStore
+from toolwire.wire.format_tally import FormatTally
+
+from .conftest import NOW, libsql_server
+from .samples import a_call, a_card, a_row, a_turn, success
+
+PROJECTS = ("default", "tenant-b")
+IDS = ("turn-1", "turn-2")
+
+
+class Doing:
+    """One step of a project: with an id out of a few that both use, and with values of its own or of the other."""
+
+    def __init__(self, view: ProjectStore, whose: str, turn_id: str, epoch: int) -> None:
+        self.view = view
+        self.turn = a_turn(turn_id, project=whose, thread="main", epoch=epoch)
+        self.card = replace(a_card(a_call("call-1"), self.turn), project=whose)
+        self.row = replace(a_row("said", self.card), project=whose)
+        self.asked = ApprovalCard(
+            f"ask-{turn_id}", turn_id, "call-1", "git", {}, "digest", expires_at=NOW + 60, project=whose
+        )  # fmt: skip
+
+    async def begin(self) -> None:
+        await self.view.begin(self.turn)
+
+    async def reply(self) -> None:
+        await self.view.replied(self.turn, Reply("hm", calls=(self.card.call,)), [self.card], [self.row])
+
+    async def note(self) -> None:
+        await self.view.noted(self.turn, Note("careful"))
+
+    async def open(self) -> None:
+        await self.view.open(self.card, [self.row])
+
+    async def claim(self) -> None:
+        await self.view.claim(self.card, [self.row], until=NOW + 60)
+
+    async def renew(self) -> None:
+        await self.view.renew(replace(self.card, token=self.card.record_id, attempt=1), NOW + 90)
+
+    async def close(self) -> None:
+        await self.view.close(self.card, success(self.card.call, elapsed_ms=5.0), [self.row])
+
+    async def end(self) -> None:
+        ended: Turn = replace(self.turn, ending=Ending(EndReason.ANSWERED, "done"))
+        await self.view.end(ended, TurnStats(iterations=1, input_tokens=7, formats=(FormatTally("m", "native"),)))
+
+    async def release(self) -> None:
+        await self.view.release(self.turn)
+
+    async def resume(self) -> None:
+        await self.view.resume(self.turn.id)
+
+    async def ask(self) -> None:
+        await self.view.ask_people(self.asked, [self.row])
+
+    async def answer(self) -> None:
+        yes = Approval(True, "ann", scope=Scope.PATTERN, pattern="git commit", lasts_s=60)
+        await self.view.answer(self.asked.id, yes)
+
+    async def revoke(self) -> None:
+        await self.view.revoke(self.asked.id, "ann")
+
+    async def audit(self) -> None:
+        await self.view.audit([self.row])
+
+    async def draw(self) -> None:
+        await self.view.draw(self.turn.id, Purse(8), 4)
+
+    async def give_back(self) -> None:
+        await self.view.give_back(self.turn.id, Spending(1))
+
+    async def mark(self) -> None:
+        await self.view.mark_untrusted(self.turn.project, [UntrustedMark("file", ("web",), "1", "2", NOW)])
+
+    async def keep(self) -> None:
+        await self.view.keep(self.turn.id.encode())
+
+
+STEPS: dict[str, Callable[[Doing], Awaitable[None]]] = {
+    name: step for name, step in vars(Doing).items() if not name.startswith("_")
+}
+
+
+async def seen(view: ProjectStore) -> list[Any]:
+    """Everything that a project can read. Rows of the log have numbers, and others may be between them."""
+    found: list[Any] = [
+        await view.turns(), await view.calls(), await view.approvals(), await view.standing(), await view.metrics(),
+        await view.formats(), await view.thread("main"), await view.spent("agent", NOW),
+        await view.untrusted(view.project), [replace(row, seq=0) for row in await view.audit_log()],
+    ]  # fmt: skip
+    for turn_id in IDS:
+        body = f"sha256:{turn_id}"
+        reads: list[Coroutine[Any, Any, Any]] = [
+            view.turn(turn_id), view.approval(f"ask-{turn_id}"), view.lent(turn_id), view.calls(turn_id=turn_id),
+            view.approvals(turn_id=turn_id), view.fetch(body),
+        ]  # fmt: skip
+        for read in reads:
+            try:
+                found.append(await read)
+            except StoreError as error:
+                found.append(type(error))
+    return found
+
+
+def belongs(found: list[Any], project: str) -> bool:
+    values = [one for part in found if isinstance(part, list) for one in part]
+    return all(getattr(value, "project", project) == project for value in values)
+
+
+a_step = st.tuples(
+    st.sampled_from([0, 1]),
+    st.sampled_from(sorted(STEPS)),
+    st.sampled_from(IDS),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+)
+
+
+async def play(store: Store, steps: list[tuple[int, str, str, int, bool]]) -> None:
+    views = [of_project(store, project) for project in PROJECTS]
+    for who, name, turn_id, epoch, as_the_other in steps:
+        before = await seen(views[1 - who])
+        whose = PROJECTS[1 - who if as_the_other else who]
+        with suppress(StoreError):
+            await STEPS[name](Doing(views[who], whose, turn_id, epoch))
+        assert await seen(views[1 - who]) == before, f"{PROJECTS[1 - who]} notices {name}"
+        assert belongs(before, PROJECTS[1 - who])
+
+
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 150), ("sqlite", 10), ("libsql", 3)])
+def test_T62_no_operation_of_one_project_is_seen_by_another_or_changes_it(kind: str, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(steps=st.lists(a_step, max_size=25))
+    def run(steps: list[tuple[int, str, str, int, bool]]) -> None:
+        asyncio.run(played(kind, steps))
+
+    run()
+
+
+async def played(kind: str, steps: list[tuple[int, str, str, int, bool]]) -> None:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if kind == "memory":
+            await play(MemoryStore(clock=lambda: NOW), steps)
+        elif kind == "sqlite":
+            async with await SqliteStore.at(folder / "home", clock=lambda: NOW) as store:
+                await play(store, steps)
+        else:
+            url = stack.enter_context(libsql_server(folder))
+            async with await LibsqlStore.on(url, folder / "home", clock=lambda: NOW) as store:
+                await play(store, steps)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_T62_control_the_steps_do_change_what_their_own_project_sees(kind: str, tmp_path: Path) -> None:
+    names = "begin reply ask answer close draw mark end".split()
+    store = MemoryStore(clock=lambda: NOW) if kind == "memory" else await SqliteStore.at(tmp_path, clock=lambda: NOW)
+    view = of_project(store, PROJECTS[1])
+    for name in names:
+        before = await seen(view)
+        await STEPS[name](Doing(view, PROJECTS[1], IDS[0], 1))
+        assert await seen(view) != before, name
+    await store.close_store()
