@@ -4,6 +4,8 @@ import json
 import signal
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,6 +99,50 @@ def test_a_model_is_asked_as_its_profile_says(stage: Stage) -> None:
     assert [tool["function"]["strict"] for tool in model.requests[0]["tools"]] == [True]
 
 
+def test_what_the_settings_say_about_serving_needs_no_flag(stage: Stage) -> None:
+    stage.settings("""
+[serve]
+model = "local:smollm2"
+port = 0
+token_env = ["GATE"]
+json_logs = true
+""")
+    process = stage.start("serve", GATE="a-long-token")
+    url = address(first_line(process))
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{url}/v1/models", timeout=LIMIT_S)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT_S)
+
+    assert [json.loads(row)["status"] for row in err.decode().splitlines()] == [401]
+
+
+def test_a_flag_wins_over_what_the_settings_say_about_serving(stage: Stage) -> None:
+    stage.settings('[serve]\nmodel = "local:smollm2"\nport = 1\n')
+    process = stage.start("serve", "--upstream", "http://127.0.0.1:9/v1", "--port", "0")
+    line = first_line(process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT_S)
+
+    assert "it asks http://127.0.0.1:9." in line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[serve]\nupsteam = 'http://h'", "did you mean serve.upstream"),
+        ("[serve]\nport = 'many'", "serve.port"),
+        ("[serve]\nupstream = 'http://h'\nmodel = 'local:smollm2'", "either --upstream URL or --model"),
+        ("[serve]\nupstream = 'http://h'\ntoken_env = ['not a name']", "must be the name of an environment variable"),
+        ("[serve]\nupstream = 'http://h'\ntoken_env = ['NOT_SET']", "NOT_SET is not set"),
+    ],
+)
+def test_wrong_settings_about_serving_are_answered_with_a_sentence(stage: Stage, text: str, said: str) -> None:
+    stage.settings(text)
+    ran = stage.run("serve")
+    assert (ran.code, said in ran.err) == (Exit.USAGE, True), ran.err
+
+
 MISTAKES = [
     (["serve"], "either --upstream URL or --model"),
     (["serve", "--upstream", "http://h", "--model", "local:smollm2"], "either --upstream URL or --model"),
@@ -105,7 +151,7 @@ MISTAKES = [
     (["serve", "--upstream", "http://h", "--host", "0.0.0.0"], "give a token with --token-env"),
     (["serve", "--upstream", "http://h", "--token-env", "NOT_SET"], "NOT_SET is not set"),
     (["serve", "--upstream", "http://h", "--host", "203.0.113.7", "--token-env", "PATH"], "no address 203.0.113.7"),
-    (["serve", "--upstream", "http://h", "--port", "70000"], "cannot listen"),
+    (["serve", "--upstream", "http://h", "--port", "70000"], "at most 65535"),
     (["serve", "--model", "nonsense"], "provider:model"),
 ]
 

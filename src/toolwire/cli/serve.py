@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from types import ModuleType
@@ -24,8 +24,8 @@ from toolwire.errors import SettingsError
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
 from toolwire.record.contract import Store
+from toolwire.settings import Settings
 
-PORT = 8787
 _PARTS = ("app", "approvals", "log", "server", "settings")
 
 
@@ -34,11 +34,17 @@ def serve(
         str | None, typer.Option("--upstream", metavar="URL", help="The server that answers: http://127.0.0.1:11434.")
     ] = None,
     upstream_dialect: Annotated[
-        str, typer.Option("--upstream-dialect", metavar="NAME", help="What it speaks: auto, openai, anthropic, ollama.")
-    ] = "auto",
+        str | None,
+        typer.Option("--upstream-dialect", metavar="NAME", help="What it speaks: auto, openai, anthropic, ollama."),
+    ] = None,
     model: Model = None,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", help="The port; 0 takes a free one.")] = PORT,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 unless set otherwise.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="N", help="The port; 0 takes a free one, 8787 is used unless set otherwise."),
+    ] = None,
     key_env: Annotated[
         str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key for the upstream.")
     ] = None,
@@ -53,33 +59,53 @@ def serve(
     project: Project = "default",
     json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")] = False,
 ) -> Exit:
-    """Serve chat APIs in front of a model server, with tool calls that leaked into text made whole.
+    """Serve OpenAI- and Anthropic-compatible APIs in front of a model, and repair its tool calls.
 
     Put the printed address into any OpenAI or Anthropic client. Give --upstream for a server, or --model for a
-    model that toolwire asks itself, such as local:smollm2.
+    model that toolwire asks itself, such as local:smollm2. What the [serve] section of toolwire.toml sets needs no
+    flag; a flag wins.
     """
     parts = _parts()
-    settings = parts["settings"]
-    if (upstream is None) == (model is None):
-        raise SettingsError(
-            "give either --upstream URL or --model PROVIDER:NAME, e.g. --upstream http://127.0.0.1:11434"
-        )
-    tokens = tuple(_variable(name) for name in token_env or ())
-    names = frozenset(name.lower() for name in allow_host or ())
-    access = settings.Access(host, tokens, names, tuple(token_env or ()))
-    key = _variable(key_env) if key_env else ""
-    behind = settings.Upstream.at(upstream, upstream_dialect, key) if upstream else None
-    asked = _asked(model, key) if model else None
-    sock = parts["server"].listen(host, port)
-    desk = parts["approvals"].Desk(*_desk(here(project=project), token_env)) if token_env else None
-    app = parts["app"].make_app(behind, asked, access=access, log=_logger(parts["log"], as_json=json_logs), desk=desk)
-    address = parts["server"].address_of(sock)
-    asks = behind.url if behind else model
-    typer.echo(f"Put {address}/v1 into your client ({address} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
+    flags: dict[str, Any] = {
+        "serve.upstream": upstream, "serve.upstream_dialect": upstream_dialect, "serve.model": model,
+        "serve.host": host, "serve.port": port, "serve.key_env": key_env, "serve.token_env": token_env,
+        "serve.allow_hosts": allow_host, "serve.json_logs": json_logs or None,
+    }  # fmt: skip
+    place = here(flags, project=project)
+    chosen = place.settings.serve
+    address, name = upstream_or_model(place.settings)
+    tokens = tuple(map(_variable, chosen.token_env))
+    names = frozenset(each.lower() for each in chosen.allow_hosts)
+    access = parts["settings"].Access(chosen.host, tokens, names, chosen.token_env)
+    key = _variable(chosen.key_env) if chosen.key_env else ""
+    behind = parts["settings"].Upstream.at(address, chosen.upstream_dialect, key) if address else None
+    asked = _asked(place, name, key) if name else None
+    sock = parts["server"].listen(chosen.host, chosen.port)
+    desk = parts["approvals"].Desk(*_desk(place, chosen.token_env)) if chosen.token_env else None
+    log = _logger(parts["log"], as_json=chosen.json_logs)
+    app = parts["app"].make_app(behind, asked, access=access, log=log, desk=desk)
+    own = parts["server"].address_of(sock)
+    asks = behind.url if behind else name
+    typer.echo(f"Put {own}/v1 into your client ({own} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
     sys.stdout.flush()
-    _log_lines(as_json=json_logs)
+    _log_lines(as_json=chosen.json_logs)
     parts["server"].serve_until_stopped(app, sock)
     return Exit.DONE
+
+
+def upstream_or_model(settings: Settings) -> tuple[str, str]:
+    """What the gateway asks: the address of a server, or the name of a model; the other one is empty.
+
+    The stronger of both settings wins, so that a flag replaces what a file says. Raises SettingsError.
+    """
+    chosen = settings.serve
+    by_upstream, by_model = settings.origin("serve.upstream").strength, settings.origin("serve.model").strength
+    if by_upstream == by_model:
+        raise SettingsError(
+            "give either --upstream URL or --model PROVIDER:NAME, e.g. --upstream http://127.0.0.1:11434, "
+            "or set serve.upstream or serve.model"
+        )
+    return (chosen.upstream or "", "") if by_upstream > by_model else ("", chosen.model or "")
 
 
 def _parts() -> dict[str, ModuleType]:
@@ -92,19 +118,21 @@ def _parts() -> dict[str, ModuleType]:
         raise
 
 
-def _asked(model: str, key: str) -> ChatModel:
+def _asked(place: ProjectFolder, model: str, key: str) -> ChatModel:
     """The model, at the address and in the formats that its profile gives it."""
-    choice = choice_for(here(), model)
+    choice = choice_for(place, model)
     return open_model(
         choice.model, base_url=choice.url, api_key=key or None, key_variable=choice.api_key_env, wish=choice.tools
     )
 
 
-def _desk(place: ProjectFolder, tokens: list[str]) -> tuple[Any, frozenset[str]]:
+def _desk(place: ProjectFolder, tokens: Iterable[str]) -> tuple[Any, frozenset[str]]:
     """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
     people = frozenset(place.settings.approval.people)
     if unknown := sorted(people.difference(tokens)):
-        raise SettingsError(f"approval.people names {unknown[0]}; give it as --token-env too, or leave it out")
+        raise SettingsError(
+            f"approval.people names {unknown[0]}; give it as --token-env (or in serve.token_env) too, or leave it out"
+        )
     if place.has_home:
         run_sync(require_own_state(place))
 

@@ -15,7 +15,7 @@ from toolwire.cli.help_pages import page_for, write_page
 COMMANDS: dict[str, tuple[str, str]] = {
     "ask": ("toolwire.cli.ask:ask", "Answer a question with a model and tools."),
     "chat": ("toolwire.cli.chat:chat", "Talk with a model that can use tools."),
-    "call": ("toolwire.cli.call:call", "Take one call through the whole journey, without a model."),
+    "call": ("toolwire.cli.call:call", "Run one tool call (validated, authorised, recorded) without a model."),
     "preflight": ("toolwire.cli.call:preflight", "List everything that stands in the way of a call; nothing runs."),
     "explain": ("toolwire.cli.explain:explain", "Tell why a call may run, or what became of one on record."),
     "approvals": ("toolwire.cli.approvals:approvals", "List what people were asked about calls."),
@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "tools": ("toolwire.cli.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
-    "serve": ("toolwire.cli.serve:serve", "Serve chat APIs in front of a model, with leaked calls made whole."),
+    "serve": ("toolwire.cli.serve:serve", "Serve OpenAI- and Anthropic-compatible APIs; repair a model's tool calls."),
     "trust": ("toolwire.cli.trust:trust", "Trust a project's settings file: its tools, grant and addresses."),
     "release": ("toolwire.cli.release:release", "List or release what commands made and toolwire held back."),
     "status": ("toolwire.cli.status:status", "Show the settings in force, the store, and the health of tools."),

@@ -441,6 +441,30 @@ class ApprovalSettings(Section):
     )
 
 
+class ServeSettings(Section):
+    """What `toolwire serve` listens on, what it asks, and who may use it."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address on which `toolwire serve` listens.")
+    port: int = Field(default=8787, ge=0, le=65_535, description="Its port; 0 takes a free one.")
+    upstream: str | None = Field(
+        default=None, min_length=1, description="The model server that it asks, such as http://127.0.0.1:11434."
+    )
+    upstream_dialect: Literal["auto", "openai", "anthropic", "ollama"] = Field(
+        default="auto", description="What the upstream speaks."
+    )
+    model: str | None = Field(
+        default=None, min_length=1, description="A model that it asks itself in place of an upstream: local:smollm2."
+    )
+    key_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds the key for the upstream or the model."
+    )
+    token_env: Annotated[tuple[Annotated[str, AfterValidator(_variable)], ...], Field(strict=False)] = Field(
+        default=(), description="Names of the variables that hold the tokens of clients; one has to be shown."
+    )
+    allow_hosts: Words = Field(default=(), description="Other names by which clients reach it.")
+    json_logs: bool = Field(default=False, description="Whether it logs JSON lines.")
+
+
 class OutputSettings(Section):
     color: Literal["auto", "always", "never"] = Field(default="auto", description="Colour on the terminal.")
 
@@ -488,6 +512,7 @@ class Settings(Section):
     retention: RetentionSettings = RetentionSettings()
     budget: BudgetSettings = BudgetSettings()
     approval: ApprovalSettings = ApprovalSettings()
+    serve: ServeSettings = ServeSettings()
     output: OutputSettings = OutputSettings()
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)

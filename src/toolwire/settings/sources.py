@@ -26,6 +26,15 @@ FLAGS = {
     "loop.deadline_s": "--deadline",
     "loop.tokens": "--tokens",
     "loop.enabled": "--no-tools",
+    "serve.host": "--host",
+    "serve.port": "--port",
+    "serve.upstream": "--upstream",
+    "serve.upstream_dialect": "--upstream-dialect",
+    "serve.model": "--model",
+    "serve.key_env": "--key-env",
+    "serve.token_env": "--token-env",
+    "serve.allow_hosts": "--allow-host",
+    "serve.json_logs": "--json-logs",
 }
 
 KEY_WORDS = frozenset({"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials", "auth"})
