@@ -2,14 +2,22 @@
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from toolwire.errors import StoreUnavailable
+from toolwire.protocol.approvals import Approval
+from toolwire.protocol.records import AuditRow
+from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record import schema
+from toolwire.record.contract import TurnStats
+from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
 
+from .conftest import NOW
 from .samples import a_call, a_card, success
 
 OLD = Path(__file__).parent / "old"
@@ -164,3 +172,63 @@ async def test_a_damaged_store_says_so_instead_of_answering_wrongly(tmp_path: Pa
     with pytest.raises(StoreUnavailable, match="is damaged; restore a copy"):
         async with await SqliteStore.at(home) as store:
             await store.calls(limit=1000)
+
+
+@pytest.fixture
+async def of_version_15(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    home = tmp_path / "home"
+    make(home / "store.db", (OLD / "version-15.sql").read_text(encoding="utf-8"))
+    async with await SqliteStore.at(home, clock=lambda: NOW) as store:
+        yield store
+
+
+async def test_the_audit_chain_of_a_store_of_version_15_holds_and_goes_on(of_version_15: SqliteStore) -> None:
+    chain = await of_version_15.audit_chain([8])
+    assert (chain.rows, chain.broken_at, chain.heads[8][:8]) == (8, None, "110059bc")
+
+    await of_version_15.audit([AuditRow(NOW, "later")])
+
+    chain = await of_version_15.audit_chain([8])
+    assert (chain.rows, chain.broken_at, chain.heads[8][:8]) == (9, None, "110059bc")
+
+
+async def test_approvals_of_a_store_of_version_15_are_pending_and_stand(of_version_15: SqliteStore) -> None:
+    [pending] = await of_version_15.approvals(only_open=True)
+    [pattern] = await of_version_15.standing()
+    answered = await of_version_15.answer(pending.id, Approval(True, "ann"))
+    taken = await of_version_15.resume("waiting")
+    card = await of_version_15.open(a_card(a_call("call-1", "git", command="commit"), taken.opening), [])
+    mine = await of_version_15.claim(card, [])
+
+    assert (pending.id, pattern.id, pattern.pattern, answered.state.value) == ("ask-1", "ask-2", "git push", "granted")
+    assert (card.attempt, mine.attempt) == (0, 1)
+    assert await of_version_15.close(mine, success(card.call), []) == success(card.call)
+
+
+@pytest.mark.parametrize(("turn_id", "attempts"), [("killed", [1, 0]), ("alone-killed", [1])])
+async def test_turns_of_a_store_of_version_15_are_resumed_with_their_begun_calls(
+    of_version_15: SqliteStore, turn_id: str, attempts: list[int]
+) -> None:
+    taken = await of_version_15.resume(turn_id)
+
+    cards = await of_version_15.calls(turn_id=turn_id)
+    assert (taken.opening.epoch, [card.attempt for card in cards]) == (2, attempts)
+    for card, attempt in zip(cards, attempts, strict=True):
+        mine = await of_version_15.claim(replace(card, epoch=2), [])
+        assert mine.attempt == attempt + 1
+        await of_version_15.close(mine, success(card.call), [])
+    ended = replace(taken.opening, ending=Ending(EndReason.ANSWERED, "done"))
+    await of_version_15.end(ended, TurnStats())
+    assert (await of_version_15.turn(turn_id)).state == "ended"
+
+
+async def test_projects_of_a_store_of_version_15_keep_what_is_theirs(of_version_15: SqliteStore) -> None:
+    acme, default = of_project(of_version_15, "acme"), of_project(of_version_15, "default")
+
+    assert [turn.id for turn in await acme.turns()] == ["tenant"]
+    assert ((await acme.lent("tenant")).calls, (await default.lent("tenant")).calls) == (4, 0)
+    assert (len(await acme.thread("main")), len(await default.thread("main"))) == (2, 3)
+    assert ([one.model for one in await default.formats()], await acme.formats()) == (["m"], [])
+    assert (await default.spent("agent", NOW)).tokens == 15
+    followed = [turn.id for _, turn in await of_version_15.turns_after()]
+    assert followed == ["ended", "waiting", "tenant", "killed", "alone-killed"]
