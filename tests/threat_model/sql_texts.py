@@ -24,3 +24,5 @@ _WISHES = (
 _ENDS = ("", " --", " /*", ";", "\x00")
 
 TEXTS = tuple(dict.fromkeys((*_WRITTEN, *(f"turn-1{''.join(parts)}" for parts in product(_QUOTES, _WISHES, _ENDS)))))
+AT_COMMANDS = tuple(text for text in TEXTS if text in _WRITTEN or not text.endswith(_ENDS[1:]))
+"""Each way out of a quotation with each wish once, for doors that take as long as a command."""

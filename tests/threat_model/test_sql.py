@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Inside, inside
 from tests.record.test_store_approvals import CARD, NO
-from tests.threat_model.sql_texts import TEXTS
+from tests.threat_model.sql_texts import AT_COMMANDS, TEXTS
 from toolwire import Agent, SqliteStore, tool
 from toolwire.errors import StoreError
 from toolwire.protocol.records import AuditRow
@@ -106,12 +106,13 @@ async def test_T61_every_text_is_kept_and_found_again_as_itself(tmp_path: Path) 
 def test_T61_no_text_finds_or_changes_anything_at_a_command(
     tmp_path: Path, inside: Inside, words: tuple[str, ...]
 ) -> None:
+    """Every text is tried at the doors of the store, to which commands hand them; here it is the commands' own part."""
     home = tmp_path / ".toolwire"
     home.mkdir()
     asyncio.run(filled(home))
     before = everything(home)
 
-    found = [text for text in TEXTS if CARD.id in (said := inside(*words, text).out) or "Look!" in said]
+    found = [text for text in AT_COMMANDS if CARD.id in (said := inside(*words, text).out) or "Look!" in said]
 
     assert found == []
     assert everything(home) == before
