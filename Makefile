@@ -85,7 +85,10 @@ race: setup ## swap folders for links under the file tools for a minute each; no
 storm: setup ## kill processes that share a store, 5,000 calls long; nothing may be lost, done twice or left behind
 	@$(RUN) python -m benchmarks.kill_storm --calls 5000
 
+mutate: setup ## change one thing at a time in the core, and count the changes that no test notices
+	@$(RUN) python -m tests.mutation $(MODULES)
+
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help install engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm clean
+.PHONY: help install engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm mutate clean

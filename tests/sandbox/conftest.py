@@ -19,7 +19,7 @@ ENGINES = tuple(reversed(STRENGTH))
 
 @cache
 def report(name: str) -> Report:
-    """What an engine can do on this machine. A test of a missing one tests that it is refused."""
+    """What an engine can do on this machine. A test of a missing one shows that it is refused, and is then left out."""
     return engines()[name].probe()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sandbox.conftest import ENGINES, report
+from tests.sandbox.conftest import ENGINES, needs, report
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.examination import examined
 from toolwire.execute.sandbox.ops import Sandbox
@@ -45,7 +45,7 @@ async def test_an_engine_gives_what_it_promises(boxed_by: Callable[[str], Sandbo
     if not report(engine).usable:
         with pytest.raises(SandboxUnavailable, match=engine):
             await sandbox.run(Command(("/bin/true",)))
-        return
+        needs(engine)
 
     findings = [finding async for finding in examined(sandbox)]
 

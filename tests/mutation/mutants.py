@@ -1,0 +1,141 @@
+"""The mutants of a module: each is its source with one small change inside a function."""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+_COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
+    ast.Mod: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: the line on which it is made, the line as it was and as it is, and the whole changed tree."""
+
+    line: int
+    before: str
+    after: str
+    tree: ast.Module
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Every mutant of a module, in the order of its lines."""
+    tree = ast.parse(source)
+    for number, node in enumerate(ast.walk(tree)):
+        for change in _changes(node):
+            changed = copy.deepcopy(tree)
+            place = _nth(changed, number)
+            before = ast.unparse(place)
+            change(place)
+            line = place.target.lineno if isinstance(place, ast.comprehension) else place.lineno
+            yield Mutant(line, before, ast.unparse(place), ast.fix_missing_locations(changed))
+
+
+def _nth(tree: ast.AST, number: int) -> Any:
+    return next(node for at, node in enumerate(ast.walk(tree)) if at == number)
+
+
+def _changes(node: ast.AST) -> Iterator[Callable[[Any], None]]:
+    """What can be changed in place at one node."""
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in _COMPARED:
+            yield _setter("ops", [_COMPARED[type(op)]()])
+        case ast.BoolOp(op=op):
+            yield _setter("op", ast.Or() if isinstance(op, ast.And) else ast.And())
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in _COMPUTED:
+            yield _setter("op", _COMPUTED[type(op)]())
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if not isinstance(test, ast.Compare):
+            yield _setter("test", ast.UnaryOp(ast.Not(), test))
+        case ast.Return(value=ast.expr() as value) if not _is_nothing(value):
+            yield _setter("value", ast.Constant(None))
+        case ast.Assign(value=value) if not _is_nothing(value):
+            yield _setter("value", ast.Constant(None))
+        case ast.Constant(value=bool(value)):
+            yield _setter("value", not value)
+        case ast.Constant(value=int(value)):
+            yield _setter("value", value + 1)
+        case ast.comprehension(ifs=[test, *rest]):
+            yield _setter("ifs", [ast.UnaryOp(ast.Not(), test), *rest])
+
+
+def _setter(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda node: setattr(node, name, value)
+
+
+def _is_nothing(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def codes(tree: ast.Module, filename: str) -> dict[str, CodeType]:
+    """The code of every function of a module by its qualified name; functions inside functions are in theirs."""
+    found: dict[str, CodeType] = {}
+
+    def look(code: CodeType) -> None:
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType) and not inner.co_name.startswith("<"):
+                if "<locals>" not in inner.co_qualname:
+                    found[inner.co_qualname] = inner
+                look(inner)
+
+    look(compile(tree, filename, "exec"))
+    return found
+
+
+def functions(module: ModuleType) -> dict[str, FunctionType]:
+    """The functions that a module defines, at its top and in its classes, by qualified name."""
+    found: dict[str, FunctionType] = {}
+
+    def look(names: dict[str, Any], inside: str) -> None:
+        for value in list(names.values()):
+            bare = _bare(value)
+            if isinstance(bare, FunctionType) and bare.__module__ == module.__name__:
+                found.setdefault(bare.__qualname__, bare)
+            elif isinstance(bare, type) and bare.__module__ == module.__name__ and bare.__qualname__.startswith(inside):
+                look(dict(vars(bare)), f"{bare.__qualname__}.")
+
+    look(vars(module), "")
+    return found
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__
+    if isinstance(value, property):
+        return value.fget
+    return getattr(value, "__wrapped__", getattr(value, "func", value))
+
+
+def apply(mutant: Mutant, module: ModuleType) -> bool:
+    """Put a mutant's code into the functions of a loaded module; whether that changed anything.
+
+    What refers to a function keeps doing so, since it stays the same object. A change outside of functions takes no
+    effect, so such mutants are not counted.
+    """
+    filename, changed = str(module.__file__), False
+    known = functions(module)
+    for name, code in codes(mutant.tree, filename).items():
+        function = known.get(name)
+        if function is not None and _differs(function.__code__, code):
+            function.__code__ = code
+            changed = True
+    return changed
+
+
+def _differs(one: CodeType, other: CodeType) -> bool:
+    return one.co_code != other.co_code or repr(_plain(one)) != repr(_plain(other))
+
+
+def _plain(code: CodeType) -> list[Any]:
+    """All constants of a piece of code, those of the pieces within it too."""
+    return [(_plain(value), value.co_code) if isinstance(value, CodeType) else value for value in code.co_consts] + [
+        code.co_names
+    ]
