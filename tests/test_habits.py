@@ -35,6 +35,8 @@ def test_every_verb_of_the_journey_has_tests_of_its_own() -> None:
         "cli",
         "settings",
         "wire",
+        "plan",
+        "deliver",
     )
     without = [verb for verb in verbs if not list((TESTS / verb).glob("test_*.py"))]
     assert without == []

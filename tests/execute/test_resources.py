@@ -6,31 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from toolwire.execute.resources import Busy, Resources
-from toolwire.plan.resources import Claim, claims
-from toolwire.protocol.tools import Tool
-
-SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "into": {"type": "string", "default": "out"}}}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"path": "a.txt"}, [("file:out", True), ("file:a.txt", False)]),
-        ({"path": "./x/../a.txt", "into": "a.txt"}, [("file:a.txt", True)]),
-        ({}, [("file:out", True), ("file:.", False)]),
-    ],
-)
-def test_templates_are_filled_from_arguments_and_defaults(
-    arguments: dict[str, str], expected: list[tuple[str, bool]]
-) -> None:
-    copy = Tool("copy", "copy", SCHEMA, reads=("file:{path}",), writes=("file:{into}",))
-    assert [(claim.resource, claim.writes) for claim in claims(copy, arguments)] == expected
-
-
-def test_a_file_is_one_resource_however_its_path_is_written() -> None:
-    write = Tool("write", "write", SCHEMA, writes=("file:{path}",))
-    ways = ("a.txt", "./a.txt", "x/../a.txt", "/ws/a.txt")
-    assert {claims(write, {"path": way}, "/ws") for way in ways} == {(Claim("file:/ws/a.txt", writes=True),)}
+from toolwire.plan.resources import Claim
 
 
 async def test_readers_share_and_a_writer_waits_for_them_and_blocks_later_ones() -> None:

@@ -1,7 +1,7 @@
 """Which things a call touches, read from the templates its tool declares."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
@@ -46,11 +46,6 @@ def render(template: str, tool: Tool, arguments: Mapping[str, Any], root: str = 
     )
     kind, colon, path = filled.partition(":")
     return f"{kind}:{posixpath.normpath(posixpath.join(root, path))}" if kind == "file" and colon else filled
-
-
-def placeholders(template: str) -> Iterator[str]:
-    """The argument names that a template uses."""
-    return (name for _, name, _, _ in _FORMATTER.parse(template) if name)
 
 
 def _default(properties: Mapping[str, Any], name: str) -> Any:
