@@ -12,6 +12,7 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.outcomes import Code, Status
+from toolwire.protocol.policy import Rule
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox.skill_choice import choose
 from toolwire.toolbox.skill_running import runnable_tools
@@ -150,6 +151,59 @@ async def test_a_program_with_the_network_reaches_the_hosts_of_the_grant_and_no_
 
     assert result.text.startswith(says)
     assert not result.untrusted  # nothing was reached
+
+
+FETCHING = """#!/usr/bin/python3
+import urllib.error, urllib.request
+try:
+    urllib.request.urlopen({url!r}, timeout=3)
+except urllib.error.HTTPError as answer:
+    print("refused:", answer.read().decode())
+except OSError as error:
+    print("failed:", error)
+"""
+RULED_OUT = {
+    "the page": ("http://there.example/admin", "http://there.example/admin*"),
+    "another spelling": ("http://there.example//x/../%61dmin", "http://there.example/admin*"),
+    "a host over TLS": ("https://there.example/admin", "https://there.example*"),
+    "a page over TLS, which is not seen": ("https://there.example/", "https://there.example/admin*"),
+    "a word over TLS": ("https://there.example/", "*secret*"),
+}
+
+
+@pytest.mark.parametrize("verdict", ["deny", "ask"])
+@pytest.mark.parametrize("way", RULED_OUT)
+async def test_T147_a_program_of_a_skill_does_not_reach_an_address_that_a_rule_denies_or_asks_about(
+    call: Call, skills: Path, way: str, verdict: str
+) -> None:
+    url, pattern = RULED_OUT[way]
+    one_tool(skills / "asks", "", 'permissions = ["network"]')
+    program(skills / "asks" / "run", FETCHING.format(url=url))
+
+    rule = Rule.parse(f"{verdict} webfetch where url is {pattern}")
+    result = await call("try-it", network=("http://there.example", "https://there.example"), rules=(rule,))
+
+    # Of what is refused in front of a tunnel a program is told the status alone.
+    assert "a rule" in result.text if url.startswith("http:") else "403" in result.text
+
+
+@pytest.mark.parametrize(
+    ("url", "pattern"),
+    [
+        ("http://there.example/docs", "http://there.example/admin*"),
+        ("https://there.example/", "https://elsewhere.example/*"),
+        ("https://there.example/", "http://there.example:8080/*"),
+    ],
+)
+async def test_T147_control_other_addresses_are_tried(call: Call, skills: Path, url: str, pattern: str) -> None:
+    one_tool(skills / "asks", "", 'permissions = ["network"]')
+    program(skills / "asks" / "run", FETCHING.format(url=url))
+
+    rule = Rule.parse(f"deny webfetch where url is {pattern}")
+    result = await call("try-it", network=("http://there.example", "https://there.example"), rules=(rule,))
+
+    assert "a rule" not in result.text
+    assert "403" not in result.text
 
 
 async def test_a_skill_cannot_ask_for_less_than_the_policy(call: Call, skills: Path) -> None:

@@ -30,6 +30,16 @@ class AddressRules:
         """The rules that were asked about, and answered, when a call names this address."""
         return frozenset(rule for rule in self.rules if rule.verdict is Verdict.ASK and address_fits(url, rule.pattern))
 
+    def refusal_unseen(self, url: str) -> str:
+        """Like `refusal`, but of a host alone, whether a rule means any page of it: in TLS pages are not seen."""
+        if url.partition("://")[2].count("/"):
+            return self.refusal(url)
+        for rule in self.rules:
+            if any(address_fits(f"{url}{path}", rule.pattern) for path in _paths_meant(rule.pattern)):
+                said = "denies" if rule.verdict is Verdict.DENY else "asks about"
+                return f"a rule {said} pages of {url[:300]}, and which page is meant cannot be seen ({rule})"
+        return ""
+
     def refusal(self, url: str, answered: Collection[Rule] = ()) -> str:
         """Why this address may not be fetched; nothing where it may. Of a host alone, whether all of it is meant."""
         whole = url if url.partition("://")[2].count("/") else ""
@@ -40,3 +50,10 @@ class AddressRules:
                 again = "" if rule.verdict is Verdict.DENY else "; call the tool with that address"
                 return f"a rule {said} {url[:300]} ({rule}){again}"
         return ""
+
+
+def _paths_meant(pattern: str) -> tuple[str, ...]:
+    """Some paths that fit a pattern where the host does."""
+    some = pattern.replace("*", "-").replace("?", "-")
+    _, slash, path = some.partition("://")[2].partition("/")
+    return ("", "/-", f"/{path}" if slash else "", f"/{some}")

@@ -18,7 +18,7 @@ from toolwire.execute.skill_folders import Shelf
 from toolwire.execute.watched import watched
 from toolwire.protocol.calls import Text, ToolOutput
 from toolwire.protocol.context import Context
-from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran
+from toolwire.protocol.operations import LIMITS, Command, ExecOps, Ran, Refusal
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.skills import Passing, Program
 
@@ -42,14 +42,16 @@ class Runner:
         self._folder = folder
         self._digest = digest
 
-    async def run(self, program: Program, arguments: Mapping[str, Any], context: Context) -> Ran:
-        """Run it to its end. Raises ToolFailure, and what ExecOps raises."""
+    async def run(
+        self, program: Program, arguments: Mapping[str, Any], context: Context, refusal: Refusal | None = None
+    ) -> Ran:
+        """Run it to its end. `refusal` keeps addresses closed. Raises ToolFailure, and what ExecOps raises."""
         place = await asyncio.to_thread(self._shelf.place, self._folder, self._digest)
         command = command_for(program, arguments, place, context)
         log = TrafficLog()
         try:
             hosts = context.grant.network if program.network else ()
-            async with watched(context, command), way_out(command, hosts, audit=log) as outward:
+            async with watched(context, command), way_out(command, hosts, audit=log, refusal=refusal) as outward:
                 ran = await self._ops.run(outward)
         finally:
             context.ran_in("", "", log.take())

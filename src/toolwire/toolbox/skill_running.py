@@ -6,6 +6,7 @@ from typing import Any
 
 from jsonschema_rs import ValidationError
 
+from toolwire.decide.address_rules import AddressRules
 from toolwire.define.faults import sentences
 from toolwire.define.schemas import compile_schema
 from toolwire.execute.skill_folders import Shelf
@@ -30,7 +31,9 @@ def runnable(found: FoundSkill, entry: SkillTool, ops: ExecOps, shelf: Shelf) ->
     faults = output_faults(entry.tool.output_schema, entry.tool.name)
 
     async def run(arguments: Mapping[str, Any], context: Context) -> ToolOutput:
-        return outcome(entry.tool.name, await runner.run(entry.program, arguments, context), faults)
+        rules = AddressRules.of(context.grant)
+        refusal = rules.refusal_unseen if rules.rules else None
+        return outcome(entry.tool.name, await runner.run(entry.program, arguments, context, refusal), faults)
 
     async def call(**arguments: Any) -> ToolOutput:
         return await run(arguments, Context(timeout_s=entry.tool.timeout_s))
