@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from toolwire.toolbox.browser import browser_tool
 from toolwire.toolbox.browser_chromium import Chromium
 from toolwire.toolbox.web import webfetch_tool
 
-HOSTS = {"good.test": ["127.0.0.1"]}
+HOSTS = {"good.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]}
 MARK = "ADMINS-ONLY-MARK"
 REDIRECTS = {
     "/go": "/admin",
@@ -114,10 +115,11 @@ async def test_T92_a_redirect_to_an_address_that_a_rule_asks_about_is_refused_un
     assert len(asked) == 1
 
 
-async def visit(chromium: Chromium, server: Server, path: str, *rules: str) -> str:
+async def visit(chromium: Chromium, server: Server, path: str, *rules: str, grant: Grant | None = None) -> str:
     """What a tab of its own shows at a path, and why it shows nothing."""
     tool = browser_tool(chromium)
-    context = Context(turn_id=f"{path} {rules}", grant=granted(server, *rules), timeout_s=20)
+    chosen = grant or granted(server, *rules)
+    context = Context(turn_id=f"{path} {chosen.network} {chosen.rules}", grant=chosen, timeout_s=20)
     shown = ""
     try:
         async with asyncio.timeout(60):
@@ -152,6 +154,51 @@ async def test_T92_a_page_does_not_fetch_a_denied_address_for_the_browser(
     before = len(server.heard)
     assert MARK not in await visit(chromium, server, path, rule(server))
     assert not any("dmin" in heard.line for heard in server.heard[before:])
+
+
+PAGES = {
+    "a redirect": "HTTP/1.1 302 Found\r\nlocation: {there}\r\n",
+    "a redirect of a frame of another host": "HTTP/1.1 200 OK\r\n<iframe src=http://other.test:{port}/></iframe>",
+}
+
+
+async def visit_over_tls(chromium: Chromium, way: str, verdict: str = "") -> tuple[str, int]:
+    """What is shown of a page that leads to an address over TLS, and how often the server there was called.
+
+    By redirects alone: for other links Chromium opens connections before it knows whether it may use them.
+    """
+
+    async def leads_there(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        host, _, port = heard.headers["host"].rpartition(":")
+        chosen = "a redirect" if host.startswith("other") else way
+        head, _, body = PAGES[chosen].format(there=f"https://good.test:{far.port}/admin", port=port).partition("<")
+        body = f"<{body}" if body else "-"
+        more = f"content-type: text/html\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        writer.write(f"{head}{more}{body}".encode())
+
+    async with serving(site) as far, serving(leads_there) as near:
+        rules = (f"{verdict} webfetch where url is https://good.test:{far.port}/admin*",) if verdict else ()
+        hosts = (f"good.test:{near.port}", f"other.test:{near.port}", f"good.test:{far.port}")
+        grant = replace(granted(near, *rules), network=hosts)
+        return await visit(chromium, near, "/", grant=grant), far.connections
+
+
+@pytest.mark.parametrize("way", PAGES)
+@pytest.mark.parametrize("verdict", ["deny", "ask"])
+async def test_T148_a_browser_does_not_call_at_an_address_over_tls_that_a_rule_denies_or_asks_about(
+    chromium: Chromium, way: str, verdict: str
+) -> None:
+    shown, called = await visit_over_tls(chromium, way, verdict)
+
+    assert called == 0
+    assert f"a rule {'denies' if verdict == 'deny' else 'asks about'} https://good.test" in shown
+
+
+@pytest.mark.parametrize("way", PAGES)
+async def test_T148_control_without_a_rule_it_does(chromium: Chromium, way: str) -> None:
+    _, called = await visit_over_tls(chromium, way)
+
+    assert called > 0
 
 
 async def test_a_browser_visits_other_pages_of_a_host_with_a_denied_address(chromium: Chromium, server: Server) -> None:

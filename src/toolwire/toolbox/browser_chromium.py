@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -131,6 +131,8 @@ class Chromium:
             wanted: set[str] = set()
             context.on("request", lambda request: _want(wanted, request.url))
             context.on("request", lambda request: ruled.notice(request.url))
+            if ruled.rules.rules:
+                await _hold_requests(browser, ruled, self._errors)
             return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log, ruled, proxy)
         raise AssertionError("the block above returns or raises")
 
@@ -165,6 +167,22 @@ def _hold(opened: Opened, visitor: Visitor) -> None:
         raise ToolFailure(f"{reason}; close it and begin again", code=Code.PERMISSION_DENIED)
     opened.proxy.tighten(limits)
     opened.visitor = replace(opened.visitor, network=(*opened.visitor.network, *limits))
+
+
+async def _hold_requests(browser: Any, ruled: Ruled, errors: type[Exception]) -> None:
+    """Have Chromium ask before it sends a request, of every frame and after every redirect; else it waits."""
+    session = await browser.new_browser_cdp_session()
+
+    async def answer(event: dict[str, Any]) -> None:
+        which = {"requestId": event["requestId"]}
+        with suppress(errors):  # the page has left meanwhile
+            if ruled.notice(event["request"]["url"]):
+                await session.send("Fetch.failRequest", {**which, "errorReason": "BlockedByClient"})
+            else:
+                await session.send("Fetch.continueRequest", which)
+
+    session.on("Fetch.requestPaused", answer)
+    await session.send("Fetch.enable", {"patterns": [{"urlPattern": "*", "requestStage": "Request"}]})
 
 
 async def _close_another(context: Any, page: Any) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,8 +27,8 @@ _EMPTY = frozenset(("about:blank", "", "chrome-error://chromewebdata/"))
 class Ruled:
     """The rules about addresses as a tab meets them. `answered` are those that people were asked about for this tab.
 
-    The proxy holds plain http to them. Of TLS it sees the host alone, so what a page asked for there is noticed here,
-    and nothing of the page is shown.
+    The proxy holds plain http to them. Of TLS it sees the host alone, so Chromium asks before it sends such a request,
+    each redirect too; one that is refused is noticed here, and nothing of the page is shown.
     """
 
     rules: AddressRules
@@ -38,9 +38,11 @@ class Ruled:
     def refusal(self, url: str) -> str:
         return self.rules.refusal(url, self.answered) if self.rules.rules else ""
 
-    def notice(self, url: str) -> None:
-        if not url.startswith("http:") and (reason := self.refusal(url)):
-            self.broken = reason
+    def notice(self, url: str) -> bool:
+        """Whether a request that the proxy could not see into is refused."""
+        reason = "" if url.startswith("http:") else self.refusal(url)
+        self.broken = reason or self.broken
+        return bool(reason)
 
 
 @dataclass(slots=True)
@@ -139,6 +141,7 @@ class ChromiumTab:
         except TimeoutError:
             raise ToolFailure(f"the page did not get on with {what[:100]!r} in time", code=Code.TIMEOUT) from None
         except self._opened.errors as error:
+            await self._leave_if_ruled_out(page)
             raise _failure(error, what, self._opened.refused) from None
         await _guard(self._opened.context)
         await self._leave_if_ruled_out(page)
@@ -149,8 +152,17 @@ class ChromiumTab:
         reason = ruled.broken or next(filter(None, map(ruled.refusal, urls)), "")
         if reason:
             ruled.broken = ""
-            await page.goto("about:blank")
+            await self._leave(page)
             raise ToolFailure(f"the page led to where it may not go: {reason}", code=Code.PERMISSION_DENIED)
+
+
+    async def _leave(self, page: Any) -> None:
+        """Show nothing. The page of an error that comes meanwhile may get in between, once."""
+        try:
+            await page.goto("about:blank")
+        except self._opened.errors:
+            with suppress(self._opened.errors):
+                await page.goto("about:blank")
 
 
 async def _guard(context: Any) -> None:
