@@ -1,5 +1,8 @@
 """What a tainted turn wrote taints the turns that read it later, whatever wrote and whatever reads."""
 
+import asyncio
+import os
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -219,3 +222,48 @@ async def test_T105_a_trial_that_reads_the_file_is_tainted_too(home: House) -> N
     assert "obey evil" in later.messages[-2].results[0].text
     assert later.tainted
     assert not await home.reads(call("bash", command="python3 -c 'print(1)'"))
+
+
+COMMIT = "git add -A && git -c user.name=a -c user.email=a@b.c commit -qm next"
+FROM_HISTORY = {
+    "shown": call("bash", command="git show HEAD~1:notes.md"),
+    "shown by its digest": call("bash", command="git cat-file -p $(git rev-parse HEAD~1:notes.md)"),
+    "shown as a change": call("bash", command="git log -p"),
+    "searched": call("bash", command="git grep obey HEAD~1"),
+    "brought back": call("bash", command="git checkout -q HEAD~1 -- notes.md"),
+}
+
+
+def users_git(home: House, text: str) -> None:
+    variables = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
+    environ = {**os.environ, **{f"GIT_{name}": "a@b.c" for name in variables}}
+    subprocess.run(["/bin/sh", "-c", text], cwd=home.work, env=environ, check=True)
+
+
+async def commit_untrusted(home: House, *, in_the_tainted_turn: bool) -> None:
+    """A tainted file that was committed, and removed by a commit of its user."""
+    await asyncio.to_thread(users_git, home, "git init -q && git commit -q --allow-empty -m first")
+    commit = call("bash", command=COMMIT)
+    await home.turn(FETCH, WAYS_TO_WRITE["write"], *([commit] if in_the_tainted_turn else []))
+    if not in_the_tainted_turn:
+        await home.turn(commit)
+    await asyncio.to_thread(users_git, home, "git rm -q notes.md && git commit -q -m removed")
+
+
+@pytest.mark.parametrize("in_the_tainted_turn", [True, False])
+@pytest.mark.parametrize("way", FROM_HISTORY)
+async def test_T149_a_tainted_file_that_was_committed_taints_who_reads_it_from_history(
+    home: House, way: str, in_the_tainted_turn: bool
+) -> None:
+    await commit_untrusted(home, in_the_tainted_turn=in_the_tainted_turn)
+
+    assert await home.reads(FROM_HISTORY[way])
+    if way == "brought back":
+        assert await home.reads(WAYS_TO_READ["read"])
+
+
+@pytest.mark.parametrize("command", ["git status", "git log --oneline", "git show --name-only HEAD", "git ls-files"])
+async def test_T149_control_looking_at_history_without_it_does_not(home: House, command: str) -> None:
+    await commit_untrusted(home, in_the_tainted_turn=True)
+
+    assert not await home.reads(call("bash", command=command))

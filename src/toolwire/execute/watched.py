@@ -62,4 +62,9 @@ def _named_folders(command: Command, marks: Sequence[UntrustedMark]) -> list[str
     """
     folders = (one.resource.removeprefix(FOLDER) for one in marks if one.resource.startswith(FOLDER))
     text = "\0".join(command.argv)
-    return [each for each in folders if each == command.workspace or each.rpartition("/")[2] in text]
+    return [each for each in folders if each == command.workspace or _word_for(each.rpartition("/")[2]) in text]
+
+
+def _word_for(folder: str) -> str:
+    """What git keeps is read by naming git, not its folder."""
+    return "git" if folder == ".git" else folder

@@ -155,7 +155,6 @@ class ChromiumTab:
             await self._leave(page)
             raise ToolFailure(f"the page led to where it may not go: {reason}", code=Code.PERMISSION_DENIED)
 
-
     async def _leave(self, page: Any) -> None:
         """Show nothing. The page of an error that comes meanwhile may get in between, once."""
         try:
