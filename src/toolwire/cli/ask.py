@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import Answer, run_sync
-from toolwire.cli.agent_specs import place_again
+from toolwire.assemble.specs import project_again
 from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, how_to_answer, newest_interrupted, show_summary, turn_named
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Relay, Trace
@@ -183,7 +183,7 @@ async def _turn(
             line = resume_command_of(opening, opening.grant, flags.home)
             raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")
         named = flags.model or flags.profile or flags.replay
-        place, flags = place_again(opening.spec, flags.settings, place), flags.again(opening.spec)
+        place, flags = project_again(opening.spec, flags.settings, place), flags.again(opening.spec)
         choice = place.settings.chosen() if named else choice_for(place, opening.model)
         person = Person(screen, agrees=flags.yes)
         async with agent_of(flags, place, store, person, choice, opening.spec) as agent:

@@ -1,43 +1,27 @@
 """What `ask`, `chat` and `call` share: an agent made from flags, and the lines around an answer."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from typing import Any
 
 from toolwire.agent import Agent, Answer
-from toolwire.cli.agent_specs import granted_again, model_spec, spec_of, tools_again
-from toolwire.cli.equipment import GENERAL, Company, employing, equipped
-from toolwire.cli.opening import AGENT, Asked, Granted, Place, grant_of, here, model_of, require_needed, toolbox_of
+from toolwire.assemble.specs import granted_again, model_again
+from toolwire.assemble.turns import open_agent
+from toolwire.cli.opening import Asked, Granted, Place, here
 from toolwire.cli.own_record import STORE_FILE
 from toolwire.cli.person import Person
 from toolwire.cli.resuming import named_project, project_words, resume_command
 from toolwire.cli.screen import Screen
-from toolwire.cli.telling import teller_of
 from toolwire.cli.text import duration, one_line
-from toolwire.define.toolbox import Toolbox
-from toolwire.errors import ModelRefused, NotKept, SettingsError, Suspended
+from toolwire.errors import NotKept, SettingsError, Suspended
 from toolwire.protocol.agents import AgentSpec
-from toolwire.protocol.chat import Reply, Request
-from toolwire.protocol.turns import NO_MODEL, EndReason, TurnKind
+from toolwire.protocol.turns import EndReason, TurnKind
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
 from toolwire.settings import ModelChoice
 
 MOST_TURNS = 1_000
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
-
-
-class NoModel:
-    """Stands where a model would be, in work that needs none."""
-
-    name = NO_MODEL
-
-    async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
-        raise ModelRefused("this command asks no model")
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +81,8 @@ class Flags:
         flags = replace(self, allow=granted.allow, yes=granted.yes)
         if self.model or self.profile or self.replay:
             return flags
-        model = spec.model
-        return replace(
-            flags,
-            base_url=self.base_url or model.base_url or None,
-            key_env=self.key_env or model.key_env or None,
-            replay=model.replay or None,
-        )
+        model = model_again(spec, Asked(self.base_url, key_env=self.key_env))
+        return replace(flags, base_url=model.base_url, key_env=model.key_env, replay=model.replay)
 
     def resume_line(self, turn_id: str) -> str:
         """The command that goes on with a turn: where its record is, and what the record does not keep."""
@@ -112,78 +91,21 @@ class Flags:
         return resume_command("ask", turn_id, flags)
 
 
-@asynccontextmanager
-async def agent_of(
+def agent_of(
     flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice, resumes: AgentSpec | None = None
-) -> AsyncIterator[Agent]:
-    """An agent made from settings and flags, closed at the end; the store stays open.
-
-    One that `resumes` a turn has no tools that the turn had not.
-    """
-    known = toolbox_of(place) if flags.allow else Toolbox()
-    granted = Granted(flags.allow, flags.yes, flags.resumes)
-    grant = grant_of(place, granted, known)
-    asked = Asked(flags.base_url, flags.record, flags.replay, flags.key_env)
-    model = model_of(place, choice, asked, await store.formats() if choice.tools.coach else ())
-    async with teller_of(place) as tell:
-        company = Company(store, person, grant, tell, asked)
-        async with equipped(place, company) as toolbox:
-            agent = employing(place, company)(
-                model,
-                tools_again(resumes, toolbox),
-                system=flags.system,
-                grant=grant,
-                limits=place.settings.limits(),
-                budget=place.settings.day(),
-                accounts=(GENERAL, *place.settings.profiles),
-                intervene=person.intervene if flags.step else None,
-                news=place.skills.news if resumes is None else None,
-                name=AGENT,
-                project=flags.project,
-                max_tokens=choice.max_tokens,
-                temperature=choice.temperature,
-                spec=spec_of(place, toolbox, granted, model_spec(place, choice, asked)),
-            )
-            try:
-                yield agent
-            finally:
-                await model.close()
-                await agent.runtime.close()
-
-
-@asynccontextmanager
-async def caller_of(
-    place: Place,
-    store: Store,
-    person: Person,
-    granted: Granted,
-    resumes: AgentSpec | None = None,
-    *,
-    only: str = "",
-) -> AsyncIterator[Agent]:
-    """The same without a model, for single calls; of the tools `only` the named one is made."""
-    grant = grant_of(place, granted)
-    async with teller_of(place) as tell:
-        company = Company(store, person, grant, tell)
-        async with equipped(place, company, only=only) as toolbox:
-            is_needed = frozenset[str]().union(*(tool.needs for tool in toolbox)).issuperset(granted.allow)
-            # Another tool than the called one may need what was allowed; only then all of them are made.
-            require_needed(granted, place.settings.grant(place.cwd), toolbox if is_needed else toolbox_of(place))
-            agent = employing(place, company)(
-                NoModel(),
-                tools_again(resumes, toolbox),
-                grant=grant,
-                limits=place.settings.limits(),
-                budget=place.settings.day(),
-                accounts=(GENERAL, *place.settings.profiles),
-                name=AGENT,
-                project=place.project,
-                spec=spec_of(place, toolbox, granted),
-            )
-            try:
-                yield agent
-            finally:
-                await agent.runtime.close()
+) -> AbstractAsyncContextManager[Agent]:
+    """An agent made from settings and flags, closed at the end; the store stays open."""
+    return open_agent(
+        place,
+        store,
+        person,
+        choice,
+        Granted(flags.allow, flags.yes, flags.resumes),
+        Asked(flags.base_url, flags.record, flags.replay, flags.key_env),
+        resumes=resumes,
+        system=flags.system,
+        intervene=person.intervene if flags.step else None,
+    )
 
 
 def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:

@@ -9,8 +9,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from toolwire.agent import run_sync
-from toolwire.cli.agent_specs import granted_again, place_again
-from toolwire.cli.asking import caller_of, how_to_answer, newest_interrupted, turn_named
+from toolwire.assemble.specs import granted_again, project_again
+from toolwire.assemble.turns import open_caller
+from toolwire.cli.asking import how_to_answer, newest_interrupted, turn_named
 from toolwire.cli.elsewhere import where_to_find
 from toolwire.cli.exits import Exit
 from toolwire.cli.ids import turn_meant
@@ -213,17 +214,17 @@ async def _called(
     grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     async with store_of(place) as store:
         if not wanted.resume:
-            async with caller_of(
-                place, store, Person(screen, agrees=granted.yes), granted, only=wanted.name or ""
-            ) as agent:
-                return await agent.call(wanted.name or "", wanted.arguments)
+            name, person = wanted.name or "", Person(screen, agrees=granted.yes)
+            async with open_caller(place, store, person, granted, only=name) as agent:
+                return await agent.call(name, wanted.arguments)
         if wanted.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
         named = wanted.name and await turn_meant(store, wanted.name)
         turn_id = named or await newest_interrupted(store, single_call=True)
         spec = (await store.turn(turn_id)).opening.spec
-        place, granted = place_again(spec, flags, place), granted_again(spec, granted)
-        async with caller_of(place, store, Person(screen, agrees=granted.yes), granted, spec) as agent:
+        place, granted = project_again(spec, flags, place), granted_again(spec, granted)
+        person = Person(screen, agrees=granted.yes)
+        async with open_caller(place, store, person, granted, resumes=spec) as agent:
             await require_still_granted(agent, turn_id, wanted.home)
             return await agent.resume_call(turn_id)
 

@@ -5,13 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolwire.agent import Agent
-from toolwire.cli.agent_specs import with_own_grants
-from toolwire.decide.ladder import works_in_folders
+from toolwire.assemble.specs import with_own_grants
 from toolwire.decide.policy import resumed
-from toolwire.disclose.offer import covers
-from toolwire.errors import SettingsError
+from toolwire.errors import CannotResume, SettingsError
+from toolwire.hub.resuming import require_still_granted as still_granted
 from toolwire.protocol.approvals import ApprovalState
-from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.record.projects import DEFAULT
@@ -74,31 +72,13 @@ def _granting(had: Grant, now: Grant) -> Mapping[str, Any]:
 
 
 async def require_still_granted(agent: Agent, turn_id: str, home: str | None = None) -> None:
-    """Raise SettingsError where a call that waits could not run for want of a grant or a tool.
-
-    Whoever forgot a flag would otherwise lose a call that was approved already.
-    """
+    """Raise SettingsError where a call that waits could not run for want of a grant or a tool; with what to type."""
     had = (await agent.store.turn(turn_id)).opening
-    left = resumed(had.grant, agent.grant)
-    asked = await agent.store.approvals(turn_id=turn_id, limit=_MOST_LOOKED_AT)
-    waiting = {card.call_id: card.id for card in asked if card.state in _WAITS}
-    for card in await agent.store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT):
-        if card.result is None and card.call.id in waiting and (missing := _missing(agent, card.call, had.grant, left)):
-            raise SettingsError(
-                f"{card.call.name!r} waits in turn {turn_id}, and {missing}. Nothing was run. "
-                f"To go on with it: {resume_command_of(had, agent.grant, home)}\n"
-                f"To end the call: toolwire approve {waiting[card.call.id]} --deny{project_words(had.project, home)}"
-            )
-
-
-def _missing(agent: Agent, call: ToolCall, had: Grant, left: Grant) -> str:
-    tool = agent.toolbox.get(call.name)
-    if tool is None:
-        return "there is no such tool now; give the --tools that the turn began with as well"
-    if not covers(had, tool):
-        return ""
-    if covers(left, tool):
-        moved = left.roots != had.roots and works_in_folders(tool, call.arguments)
-        return _OTHER_FOLDERS if moved else ""
-    needs = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
-    return f"it needs {' and '.join([*needs, *sorted(tool.needs - left.permissions)])}, which is not granted any more"
+    try:
+        await still_granted(agent.store, had, agent.toolbox, agent.grant)
+    except CannotResume as lost:
+        raise SettingsError(
+            f"{lost.tool!r} waits in turn {turn_id}, and {lost.reason}. Nothing was run. "
+            f"To go on with it: {resume_command_of(had, agent.grant, home)}\n"
+            f"To end the call: toolwire approve {lost.approval_id} --deny{project_words(had.project, home)}"
+        ) from None

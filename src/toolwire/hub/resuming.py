@@ -6,15 +6,21 @@ turn over: the call would end as not found or refused, for good, and the approva
 
 from collections.abc import Iterator
 
+from toolwire.decide.ladder import works_in_folders
+from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
+from toolwire.disclose.offer import covers
 from toolwire.errors import CannotResume
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
+from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.records import CallCard
+from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 
 _MOST_LOOKED_AT = 1_000
+_OTHER_FOLDERS = "not all folders that it was approved for are granted now: in others its paths mean other files"
 _COUNTS = (ApprovalState.OPEN, ApprovalState.GRANTED)
 
 
@@ -45,3 +51,25 @@ def _differences(card: CallCard, turn: Turn, toolbox: Toolbox, now: AgentSpec | 
         before, after = ({one.name: one.digest for one in spec.tools.skills} for spec in (turn.spec, now))
         if before.get(tool.skill, "") != after.get(tool.skill, ""):
             yield f"the files of skill {tool.skill!r} have changed since the approval was requested"
+
+
+async def require_still_granted(store: Store, turn: Turn, toolbox: Toolbox, now: Grant) -> None:
+    """Raise `CannotResume` where a call that people were asked about could not run for want of a grant or a tool."""
+    left = resumed(turn.grant, now)
+    for card, approval in await approved_calls(store, turn.id):
+        if missing := lacks(toolbox, card.call, turn.grant, left):
+            raise CannotResume(turn.id, card.call.name, approval.id, missing)
+
+
+def lacks(toolbox: Toolbox, call: ToolCall, had: Grant, left: Grant) -> str:
+    """What a call lacks that could run under the grant that its turn had; empty where that is nothing."""
+    tool = toolbox.get(call.name)
+    if tool is None:
+        return "there is no such tool now"
+    if not covers(had, tool):
+        return ""
+    if covers(left, tool):
+        moved = left.roots != had.roots and works_in_folders(tool, call.arguments)
+        return _OTHER_FOLDERS if moved else ""
+    needs = [f"tier {tool.tier.name.lower()}"] if tool.tier > left.tier else []
+    return f"it needs {' and '.join([*needs, *sorted(tool.needs - left.permissions)])}, which is not granted any more"

@@ -1,10 +1,13 @@
 """Between flags and the `AgentSpec` that a turn carries: what a turn began with, and beginning from that again."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolwire.cli.opening import AGENT, Asked, Granted, Place, here
+from toolwire.assemble.grants import AGENT, GrantFlags
+from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.project import ProjectFolder, open_project
 from toolwire.define.toolbox import Toolbox
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.tools import Grant, Tier
@@ -12,24 +15,24 @@ from toolwire.protocol.values import changed
 from toolwire.settings import Layer, ModelChoice
 
 
-def spec_of(place: Place, toolbox: Toolbox, granted: Granted, model: ModelSpec = ModelSpec()) -> AgentSpec:  # noqa: B008 -- a value
+def spec_of(project: ProjectFolder, toolbox: Toolbox, granted: GrantFlags, model: ModelSpec = ModelSpec()) -> AgentSpec:  # noqa: B008 -- a value
     """How the agent of a command is made: settings, and what flags say beyond them."""
-    chosen = place.settings.tools
+    chosen = project.settings.tools
     return AgentSpec(
         AGENT,
         model,
-        ToolsSpec(chosen.groups, chosen.modules, _skills_of(place), tuple(toolbox.names)),
-        _granted_by(place, granted),
-        place.settings.day(),
+        ToolsSpec(chosen.groups, chosen.modules, _skills_of(project), tuple(toolbox.names)),
+        _granted_by(project, granted),
+        project.settings.day(),
     )
 
 
-def model_spec(place: Place, choice: ModelChoice, asked: Asked) -> ModelSpec:
+def model_spec(project: ProjectFolder, choice: ModelChoice, asked: ModelFlags) -> ModelSpec:
     """The model of a command. An address with a password in it is not kept."""
     url, formats = asked.base_url or "", choice.tools
     return ModelSpec(
         choice.model,
-        (place.settings.profile or "") if _is_flag(place, "profile") else "",
+        (project.settings.profile or "") if _is_flag(project, "profile") else "",
         "" if "@" in url else url,
         asked.key_env or "",
         str(Path(asked.replay).absolute()) if asked.replay else "",
@@ -39,32 +42,32 @@ def model_spec(place: Place, choice: ModelChoice, asked: Asked) -> ModelSpec:
     )
 
 
-def _granted_by(place: Place, granted: Granted) -> GrantedByUser:
-    grant = place.settings.grant(place.cwd)
+def _granted_by(project: ProjectFolder, granted: GrantFlags) -> GrantedByUser:
+    grant = project.settings.grant(project.cwd)
     return GrantedByUser(
-        grant.tier.name.lower() if _is_flag(place, "grant.tier") else "",
+        grant.tier.name.lower() if _is_flag(project, "grant.tier") else "",
         tuple(granted.allow),
-        grant.roots if _is_flag(place, "grant.roots") else (),
-        place.settings.tools.groups if _is_flag(place, "tools.groups") else (),
+        grant.roots if _is_flag(project, "grant.roots") else (),
+        project.settings.tools.groups if _is_flag(project, "tools.groups") else (),
         confirms_all=granted.yes,
     )
 
 
-def _is_flag(place: Place, key: str) -> bool:
-    return place.settings.origin(key).layer is Layer.FLAGS
+def _is_flag(project: ProjectFolder, key: str) -> bool:
+    return project.settings.origin(key).layer is Layer.FLAGS
 
 
-def _skills_of(place: Place) -> tuple[SkillSpec, ...]:
-    if not place.has_skills:
+def _skills_of(project: ProjectFolder) -> tuple[SkillSpec, ...]:
+    if not project.has_skills:
         return ()
-    found = place.skills.now().found
+    found = project.skills.now().found
     return tuple(SkillSpec(one.skill.name, one.skill.version, one.folder.digest) for one in found if one.trusted)
 
 
-def place_again(spec: AgentSpec | None, flags: Mapping[str, Any], place: Place) -> Place:
-    """The place of a command that goes on with a turn: what the turn was given counts where no flag says otherwise."""
+def project_again(spec: AgentSpec | None, flags: Mapping[str, Any], project: ProjectFolder) -> ProjectFolder:
+    """The project for a turn that goes on: what the turn was given counts where no flag says otherwise."""
     if spec is None:
-        return place
+        return project
     before = {
         "grant.tier": spec.granted.tier or None,
         "grant.roots": list(spec.granted.roots) or None,
@@ -72,15 +75,15 @@ def place_again(spec: AgentSpec | None, flags: Mapping[str, Any], place: Place) 
         "profile": spec.model.profile or None,
     }
     merged = {**flags, **{key: value for key, value in before.items() if flags.get(key) is None}}
-    return here(merged, project=place.project) if merged != flags else place
+    return open_project(merged, name=project.name) if merged != flags else project
 
 
-def granted_again(spec: AgentSpec | None, granted: Granted) -> Granted:
+def granted_again(spec: AgentSpec | None, granted: GrantFlags) -> GrantFlags:
     """What flags grant to a turn that goes on, with what they granted when it began."""
     if spec is None:
         return granted
     allow = list(dict.fromkeys((*spec.granted.permissions, *granted.allow)))
-    return Granted(allow, granted.yes or spec.granted.confirms_all, granted.resumes)
+    return GrantFlags(allow, granted.yes or spec.granted.confirms_all, granted.resumes)
 
 
 def tools_again(spec: AgentSpec | None, toolbox: Toolbox) -> Toolbox:
@@ -99,4 +102,17 @@ def with_own_grants(grant: Grant, spec: AgentSpec | None) -> Grant:
         permissions=grant.permissions.union(own.permissions),
         roots=own.roots or grant.roots,
         confirmed=frozenset({"*"}) if own.confirms_all else grant.confirmed,
+    )
+
+
+def model_again(spec: AgentSpec | None, flags: ModelFlags) -> ModelFlags:
+    """How the model of a turn that goes on is reached: as flags say, and where they do not as when it began."""
+    if spec is None:
+        return flags
+    model = spec.model
+    return replace(
+        flags,
+        base_url=flags.base_url or model.base_url or None,
+        key_env=flags.key_env or model.key_env or None,
+        replay=flags.replay or model.replay or None,
     )
