@@ -44,7 +44,7 @@ def grant_of(project: ProjectFolder, granted: GrantFlags, toolbox: Toolbox | Non
     whole = replace(
         grant, permissions=grant.permissions | set(granted.allow), confirmed=confirmed, platform=sys.platform
     )
-    if project.settings.store.kind == "sqlite":
+    if project.settings.store.kind == "sqlite" and project.settings.remote() is None:
         require_record_apart(project.home, whole)
     return resuming_grant(project, whole) if granted.resumes else whole
 
@@ -58,7 +58,7 @@ def require_needed(granted: GrantFlags, grant: Grant, toolbox: Toolbox) -> None:
 
 def resuming_grant(project: ProjectFolder, grant: Grant) -> Grant:
     """A grant to judge turns on record by: where no roots are set, the whole project may have been their folder."""
-    if project.settings.origin("grant.roots").layer is not Layer.BUILT_IN:
+    if project.settings.origin("grant.roots").layer is not Layer.BUILT_IN or project.settings.remote() is not None:
         return grant
     return replace(grant, roots=(*grant.roots, str(project.settings.folder or project.cwd)))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.project_modules import importable
+from toolwire.assemble.remote import on_remote
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -35,10 +36,9 @@ def toolbox_of(project: ProjectFolder, given: ToolDependencies | None = None, *,
     called and no other is looked at, `only` that built-in tool is made.
     """
     chosen, names = project.settings.tools, built_in_names(project)
+    given = on_remote(project.settings, given or tool_dependencies(project))
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
-    own = every = _with_own_tools(
-        project, make_tools([only] if is_alone else names, given or tool_dependencies(project))
-    )
+    own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))
     taken = (*names, *own.names)
     withheld: list[Tool] = []
     if project.has_skills:

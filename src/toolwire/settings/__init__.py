@@ -3,11 +3,20 @@
 from toolwire.record.ownership import state_folder
 from toolwire.settings.keys import describe
 from toolwire.settings.loading import load, project_file, trust_requests, user_folder
-from toolwire.settings.schema import Layer, ModelChoice, Origin, Profile, SecretLine, Settings, WireFormats
+from toolwire.settings.schema import (
+    Layer,
+    ModelChoice,
+    Origin,
+    Profile,
+    RemoteFolder,
+    SecretLine,
+    Settings,
+    WireFormats,
+)
 from toolwire.settings.trust import Untrusted, forget, is_trusted, trust
 
 __all__ = [
-    "Layer", "ModelChoice", "Origin", "Profile", "SecretLine", "Settings", "Untrusted", "WireFormats",
+    "Layer", "ModelChoice", "Origin", "Profile", "RemoteFolder", "SecretLine", "Settings", "Untrusted", "WireFormats",
     "describe", "forget", "is_trusted", "load", "project_file", "state_folder", "trust", "trust_requests",
     "user_folder",
 ]  # fmt: skip

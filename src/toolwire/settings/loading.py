@@ -31,7 +31,9 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USUAL_HOME = StoreSettings().home
 
 Entries = dict[tuple[str, ...], Entry]
-PATHS = frozenset({"grant.roots", "store.home", "tools.skills_path", "search.folder"})
+PATHS = frozenset(
+    {"grant.roots", "store.home", "tools.skills_path", "search.folder", "workspace.identity", "workspace.known_hosts"}
+)
 ADDED_UP = frozenset({("grant", "rules"), ("tools", "exclude")})
 """Lists of restrictions: what one file says is added to what weaker files say, so that none can drop them."""
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
@@ -121,6 +121,38 @@ def _rules_of_hosts(reader: str, text: str) -> None:
         getattr(rules, reader)(text)
     except ValueError as wrong:
         raise ValueError(f"has a rule that cannot be read: {wrong}") from None
+
+
+class RemoteFolder(NamedTuple):
+    """A folder on another machine; port 0 is SSH's usual one."""
+
+    host: str
+    path: str
+    user: str = ""
+    port: int = 0
+
+    @property
+    def user_and_host(self) -> str:
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+    @classmethod
+    def parse(cls, url: str) -> "RemoteFolder":
+        """Read `ssh://user@host:22/srv/project`. Raises ValueError."""
+        parts = urlsplit(url)
+        folder = unquote(parts.path).rstrip("/")
+        if parts.password is not None:
+            raise ValueError("must not contain a password; SSH uses your keys")
+        if parts.scheme != "ssh" or not parts.hostname or not folder or parts.query or parts.fragment:
+            raise ValueError("must read like ssh://user@host/srv/project")
+        if parts.hostname.startswith("-") or (parts.username or "").startswith("-") or ".." in folder.split("/"):
+            raise ValueError("must read like ssh://user@host/srv/project")
+        return cls(parts.hostname, folder, parts.username or "", parts.port or 0)
+
+
+def _remote(url: str | None) -> str | None:
+    if url is not None:
+        RemoteFolder.parse(url)
+    return url
 
 
 class SecretLine(NamedTuple):
@@ -310,6 +342,21 @@ class SearchSettings(Section):
         default=None, description="Name of the variable that holds its key; brave and tavily need one."
     )
     folder: str | None = Field(default=None, min_length=1, description="The documents that local searches.")
+
+
+class WorkspaceSettings(Section):
+    """Where file tools and commands work, if not on this machine."""
+
+    remote: Annotated[str | None, AfterValidator(_remote)] = Field(
+        default=None, description="Folder on another machine in which tools work, such as ssh://user@host/srv/project."
+    )
+    identity: str | None = Field(
+        default=None, min_length=1, description="File with the SSH key for it, if not one of your usual ones."
+    )
+    known_hosts: str | None = Field(
+        default=None, min_length=1, description="File that lists the machine's key, if not your usual one."
+    )
+    python: str = Field(default="python3", min_length=1, description="The Python there that has toolwire.")
 
 
 class GrantSettings(Section):
@@ -506,6 +553,7 @@ class Settings(Section):
     loop: LoopSettings = LoopSettings()
     tools: ToolSettings = ToolSettings()
     search: SearchSettings = SearchSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
     store: StoreSettings = StoreSettings()
@@ -542,11 +590,15 @@ class Settings(Section):
         return None if budget == Budget() else budget
 
     def grant(self, cwd: Path) -> Grant:
-        """The `[grant]` section as a grant; roots that are still relative start at `cwd`."""
+        """The `[grant]` section as a grant; roots that are still relative start at `cwd`.
+
+        With a remote workspace the one root is its folder. Raises SettingsError where other roots are set as well.
+        """
+        remote = self.remote()
         return Grant(
             tier=Tier[self.grants.tier.upper()],
             permissions=frozenset(self.grants.permissions),
-            roots=tuple(str(cwd / root) for root in self.grants.roots),
+            roots=(remote.path,) if remote else tuple(str(cwd / root) for root in self.grants.roots),
             network=self.grants.network,
             confirmed=frozenset(self.grants.confirmed),
             autonomy=Autonomy[self.grants.autonomy.upper()],
@@ -554,6 +606,17 @@ class Settings(Section):
             wary=self.grants.wary,
             max_calls=self.loop.calls,
         )
+
+    def remote(self) -> RemoteFolder | None:
+        """The folder on another machine in which tools work, if any. Raises SettingsError where roots are set too."""
+        if self.workspace.remote is None:
+            return None
+        if (roots := self.origin("grant.roots")).layer is not Layer.BUILT_IN:
+            raise SettingsError(
+                f"{roots.names('grant.roots')} names folders of this machine, and workspace.remote works on another; "
+                "leave one out"
+            )
+        return RemoteFolder.parse(self.workspace.remote)
 
     def granted_to(self, agent: str, grant: Grant) -> Grant:
         """A grant with what `[agents.NAME]` says in its place.
