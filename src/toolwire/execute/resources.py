@@ -4,7 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Protocol
 
 from toolwire.plan.resources import Claim
 
@@ -37,6 +38,16 @@ class Ticket:
     @property
     def waits(self) -> bool:
         return self.ready is not None and not self.ready.done()
+
+
+class Locks(Protocol):
+    """Locks over named resources: many readers or one writer. `Resources` has them in one process."""
+
+    def holding(
+        self, claims: Sequence[Claim], holder: str = "", patience_s: float = 30.0
+    ) -> AbstractAsyncContextManager[Ticket]:
+        """Wait until every claim is ours, and hold them inside the block. Raises Busy."""
+        ...
 
 
 class Resources:

@@ -23,10 +23,10 @@ from toolwire.protocol.approvals import (
     ApprovalState,
     Scope,
 )
-from toolwire.record.contract import Store
+from toolwire.record.contract import ApprovalStore
 from toolwire.wire.arguments import read_json
 
-OpenStore = Callable[[], AbstractAsyncContextManager[Store | None]]
+OpenStore = Callable[[], AbstractAsyncContextManager[ApprovalStore | None]]
 """Opens the store of the project for as long as one request lasts; None while nothing is kept there."""
 
 PATH = "/v1/approvals"

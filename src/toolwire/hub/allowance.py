@@ -20,7 +20,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
-from toolwire.record.contract import Reservation, Store
+from toolwire.record.contract import BudgetStore, Reservation
 
 _GO_ON = "Answer with what you have."
 _REASONS = {
@@ -35,7 +35,7 @@ class Allowance:
 
     def __init__(
         self,
-        store: Store,
+        store: BudgetStore,
         own: Turn,
         clock: Callable[[], float],
         monotonic: Callable[[], float],

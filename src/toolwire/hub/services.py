@@ -11,7 +11,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
-from toolwire.execute.resources import Resources
+from toolwire.execute.resources import Locks, Resources
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.provenance import ContextRecorder
 from toolwire.hub.slots import Slots
@@ -37,8 +37,9 @@ class Services:
     """Shared by all turns of a process.
 
     Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
-    none takes all threads and sandboxes from another. Watchers of `events` see what happens in all turns. `clock` gives
-    dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process.
+    none takes all threads and sandboxes from another. Calls that touch the same thing wait for each other by `locks`,
+    which are this process's own unless others are given. Watchers of `events` see what happens in all turns.
+    `clock` gives dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Services:
         in_flight: int = IN_FLIGHT,
         secrets: Secrets = NO_SECRETS,
         events: EventHub | None = None,
+        locks: Locks | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = lambda: str(uuid7()),
@@ -74,7 +76,7 @@ class Services:
         self.clock = clock
         self.monotonic = monotonic
         self.new_id = new_id
-        self.resources = Resources()
+        self.resources: Locks = locks or Resources()
         self.seal = os.urandom(_SEAL_BYTES)
         self.recorder = ContextRecorder(store, clock, self.clean)
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}

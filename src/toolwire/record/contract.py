@@ -1,4 +1,8 @@
-"""The promise that every store keeps. `tests/record/` runs one suite over all of them."""
+"""The promise that every store keeps. `tests/record/` runs one suite over all of them.
+
+A store is the sum of small contracts: turns, calls, approvals, the audit log, metrics, budgets, provenance and bodies.
+Whoever needs one of them takes that one. Who is alive is a contract of its own, `liveness.py`.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -136,15 +140,8 @@ class Reservation:
     refuse: Callable[[CallCard, Spending], tuple[CallCard, AuditRow]]
 
 
-class Store(Protocol):
-    """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.
-
-    Every change of a turn carries its epoch and changes nothing, raising `Fenced`, when that is no longer the
-    current one; replies, notes, endings and releases also when the turn has ended. A card whose turn was never begun
-    stands alone and has no epoch to check. A call has a lease of its own: one claim holds it at a time, by a token.
-    `ledger.py` has the rules. All methods raise `StoreUnavailable` when the store cannot be reached or
-    written.
-    """
+class TurnStore(Protocol):
+    """Turns and threads. Every change carries the turn's epoch; see `ledger.py` for the rules."""
 
     async def begin(self, turn: Turn) -> None:
         """Keep a new turn, owned by this store's process. Its last message is the question; earlier ones are history.
@@ -178,6 +175,50 @@ class Store(Protocol):
     async def noted(self, turn: Turn, note: Note) -> None:
         """Keep a word that the runtime said to the model."""
         ...
+
+    async def end(self, turn: Turn, stats: TurnStats) -> None:
+        """Keep the turn's ending and add what it did to the metrics."""
+        ...
+
+    async def release(self, turn: Turn) -> None:
+        """Give up a turn that has not ended, so that anyone may resume it; what it `waits` for is kept."""
+        ...
+
+    async def turn(self, turn_id: str) -> KeptTurn:
+        """Read a turn without taking it over. Raises `NotKept`."""
+        ...
+
+    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
+        """The newest turns, newest first.
+
+        `state` is one of `TurnSummary`, or `waiting`: interrupted ones that say what they wait for.
+        """
+        ...
+
+    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
+        """The next turns after a cursor, in the order in which they began, each as it is now.
+
+        Cursors rise and are never used again: who follows them sees every turn that is kept, once.
+        """
+        ...
+
+    async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
+        """Everything said in the turns of a project's thread, oldest first: the history for its next turn.
+
+        Turns without a thread have nothing in common: `""` gives nothing.
+        """
+        ...
+
+    def holds(self, turn_id: str) -> bool:
+        """Whether this process has given signs of life all the time since it took the turn.
+
+        If it has not, another one may have taken the turn over: whoever begins a call of it must `renew` that first.
+        """
+        ...
+
+
+class CallStore(Protocol):
+    """Calls, each with one holder at a time and one result. A claim has a token; see `ledger.py` for the rules."""
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
@@ -218,13 +259,6 @@ class Store(Protocol):
         """
         ...
 
-    def holds(self, turn_id: str) -> bool:
-        """Whether this process has given signs of life all the time since it took the turn.
-
-        If it has not, another one may have taken the turn over: whoever begins a call of it must `renew` that first.
-        """
-        ...
-
     def begins(self, turn_id: str, call_id: str) -> None:
         """Note that a tool begins now; from any thread, and without a commit.
 
@@ -252,17 +286,17 @@ class Store(Protocol):
         """
         ...
 
-    async def end(self, turn: Turn, stats: TurnStats) -> None:
-        """Keep the turn's ending and add what it did to the metrics."""
+    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
+        """Call cards with their results: of one turn in call order, otherwise the newest first."""
         ...
 
-    async def release(self, turn: Turn) -> None:
-        """Give up a turn that has not ended, so that anyone may resume it; what it `waits` for is kept."""
+    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
+        """The next calls after a cursor, in the order in which they were opened; see `turns_after`."""
         ...
 
-    async def audit(self, rows: Sequence[AuditRow]) -> None:
-        """Append to the audit log what belongs to no other change."""
-        ...
+
+class ApprovalStore(Protocol):
+    """Requests for approval, their answers, and approvals of patterns."""
 
     async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         """Keep a question to people, and give back what is kept about its call: the question kept first wins."""
@@ -285,6 +319,10 @@ class Store(Protocol):
         """Questions to people, the newest first."""
         ...
 
+    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
+        """The next requests for approval after a cursor, in the order in which they were made; see `turns_after`."""
+        ...
+
     async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
         """The questions whose yes for a pattern still stands, the newest first."""
         ...
@@ -296,26 +334,12 @@ class Store(Protocol):
         """
         ...
 
-    async def turn(self, turn_id: str) -> KeptTurn:
-        """Read a turn without taking it over. Raises `NotKept`."""
-        ...
 
-    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
-        """The newest turns, newest first.
+class AuditStore(Protocol):
+    """The audit log: rows are appended and never changed."""
 
-        `state` is one of `TurnSummary`, or `waiting`: interrupted ones that say what they wait for.
-        """
-        ...
-
-    async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        """Everything said in the turns of a project's thread, oldest first: the history for its next turn.
-
-        Turns without a thread have nothing in common: `""` gives nothing.
-        """
-        ...
-
-    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
-        """Call cards with their results: of one turn in call order, otherwise the newest first."""
+    async def audit(self, rows: Sequence[AuditRow]) -> None:
+        """Append to the audit log what belongs to no other change."""
         ...
 
     async def audit_log(
@@ -327,24 +351,13 @@ class Store(Protocol):
         """
         ...
 
-    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
-        """The next turns after a cursor, in the order in which they began, each as it is now.
-
-        Cursors rise and are never used again: who follows them sees every turn that is kept, once.
-        """
-        ...
-
-    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
-        """The next calls after a cursor, in the order in which they were opened; see `turns_after`."""
-        ...
-
-    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
-        """The next requests for approval after a cursor, in the order in which they were made; see `turns_after`."""
-        ...
-
     async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
         """Walk along the whole audit log and say whether its chain holds; with the digests at these numbers."""
         ...
+
+
+class MetricStore(Protocol):
+    """Sums over all calls and turns of a project."""
 
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
         """A project's per-tool metrics by name, and its loop's."""
@@ -353,6 +366,10 @@ class Store(Protocol):
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
         """How each format has worked for each model in a project, by model and then by format."""
         ...
+
+
+class BudgetStore(Protocol):
+    """What agents and sub-agents of a project have used. Calls of the day are reserved where they are written down."""
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         """What an agent's turns in a project have used on the day (UTC) of this time, all `but` one.
@@ -379,6 +396,10 @@ class Store(Protocol):
         """What the sub-agents of a question have used or hold."""
         ...
 
+
+class ProvenanceStore(Protocol):
+    """What turns wrote after they had read untrusted content."""
+
     async def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> None:
         """Keep marks of what turns of a project wrote after they had read untrusted content, and forget `gone` ones.
 
@@ -390,6 +411,10 @@ class Store(Protocol):
         """All marks of a project, by resource."""
         ...
 
+
+class BodyStore(Protocol):
+    """Large bodies by their content: in memory, in a folder, in a database, in an object store."""
+
     async def keep(self, data: bytes) -> str:
         """Keep a large body by its content and give back its handle (`sha256:…`)."""
         ...
@@ -397,6 +422,19 @@ class Store(Protocol):
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
         """Read (part of) a kept body. Raises `NotKept`."""
         ...
+
+
+class Store(
+    TurnStore, CallStore, ApprovalStore, AuditStore, MetricStore, BudgetStore, ProvenanceStore, BodyStore, Protocol
+):
+    """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.
+
+    Every change of a turn carries its epoch and changes nothing, raising `Fenced`, when that is no longer the
+    current one; replies, notes, endings and releases also when the turn has ended. A card whose turn was never begun
+    stands alone and has no epoch to check. A call has a lease of its own: one claim holds it at a time, by a token.
+    `ledger.py` has the rules. All methods raise `StoreUnavailable` when the store cannot be reached or
+    written.
+    """
 
     async def close_store(self) -> None:
         """Finish what was promised and let go of files. Harmless when called twice."""

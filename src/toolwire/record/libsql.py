@@ -11,6 +11,7 @@ from typing import cast
 from toolwire.protocol.checked import folder
 from toolwire.record import reads, schema
 from toolwire.record.artifacts import Artifacts
+from toolwire.record.contract import BodyStore
 from toolwire.record.faults import translated
 from toolwire.record.hrana import HranaConnection, http_address
 from toolwire.record.liveness import LEASE_S
@@ -40,9 +41,16 @@ class LibsqlStore(SqliteStore):
         monotonic: Callable[[], float] = time.monotonic,
         patience_s: float = 10.0,
         lease_s: float = LEASE_S,
+        bodies: BodyStore | None = None,
     ) -> "LibsqlStore":
-        """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError."""
-        return await asyncio.to_thread(cls._reach, url, folder(home), token, (clock, monotonic), patience_s, lease_s)
+        """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError.
+
+        Large bodies lie in the folder, or where `bodies` keeps them.
+        """
+        clocks = (clock, monotonic)
+        store = await asyncio.to_thread(cls._reach, url, folder(home), token, clocks, patience_s, lease_s)
+        store.bodies = bodies
+        return store
 
     @classmethod
     def _reach(

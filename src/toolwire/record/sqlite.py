@@ -27,7 +27,16 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import Now, OpenCard, open_card
-from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, Reservation, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import (
+    BodyStore,
+    KeptTurn,
+    LoopMetrics,
+    Numbered,
+    Reservation,
+    ToolMetrics,
+    TurnStats,
+    TurnSummary,
+)
 from toolwire.record.faults import translated
 from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
@@ -100,6 +109,7 @@ class SqliteStore:
         self._runs: dict[str, _Run] = {}
         self._taking: set[str] = set()
         self._threads = ThreadCache()
+        self.bodies: BodyStore | None = None
 
     @classmethod
     async def at(
@@ -110,13 +120,17 @@ class SqliteStore:
         monotonic: Callable[[], float] = time.monotonic,
         busy_timeout_s: float = 5.0,
         lease_s: float = LEASE_S,
+        bodies: BodyStore | None = None,
     ) -> "SqliteStore":
         """Open the store in a folder, making what is missing. Raises StoreUnavailable, saying what to do.
 
         `clock` gives dates; how long a turn runs is measured by `monotonic`. What this store owns can be taken over
-        when its process is gone, or has given no sign of life for `lease_s`.
+        when its process is gone, or has given no sign of life for `lease_s`. Large bodies lie in the folder, or where
+        `bodies` keeps them, which then has to prune them, too.
         """
-        return await asyncio.to_thread(cls._build, folder(home), (clock, monotonic), busy_timeout_s, lease_s)
+        store = await asyncio.to_thread(cls._build, folder(home), (clock, monotonic), busy_timeout_s, lease_s)
+        store.bodies = bodies
+        return store
 
     @classmethod
     def _build(cls, home: Path, clocks: Clocks, busy_timeout_s: float, lease_s: float) -> "SqliteStore":
@@ -381,9 +395,13 @@ class SqliteStore:
         return await self._reader.read(purses.lent, project, root)
 
     async def keep(self, data: bytes) -> str:
+        if self.bodies is not None:
+            return await self.bodies.keep(data)
         return await self._on_files(partial(self._artifacts.keep, data))
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        if self.bodies is not None:
+            return await self.bodies.fetch(handle, offset=offset, length=length)
         return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
 
     async def prune(
