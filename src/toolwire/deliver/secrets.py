@@ -16,6 +16,7 @@ from toolwire.protocol.tools import LIMIT
 from toolwire.protocol.values import changed, dataclass
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
+_PASSWORD = re.compile(rf"\{{\{{secret:({URL_PASSWORD}[A-Za-z0-9_]{{0,63}})\}}\}}")
 _DEEPEST = 64
 _TOO_DEEP = "[left out: a secret lies too deep in it]"
 
@@ -60,6 +61,17 @@ class Secrets:
         arguments = {key: self._filled(value, allowed.tool.name, 0) for key, value in allowed.arguments.items()}
         return changed(allowed, arguments=arguments)
 
+    def with_passwords(self, allowed: Allowed) -> Allowed:
+        """The call with the passwords that a model wrote into addresses, for a tool that lives elsewhere.
+
+        All other secrets are put in place there.
+        """
+        tool = allowed.tool.name
+        if not any(map(_PASSWORD.search, _texts(allowed.arguments))):
+            return allowed
+        arguments = {key: self._filled(value, tool, 0, _PASSWORD) for key, value in allowed.arguments.items()}
+        return changed(allowed, arguments=arguments)
+
     def limits(self, allowed: Allowed) -> tuple[str, ...]:
         """Network rules that a call with these placeholders is held to, beside those of its grant: one a secret."""
         names = {name for text in _texts(allowed.arguments) for name in _PLACEHOLDER.findall(text)}
@@ -84,14 +96,14 @@ class Secrets:
         """The text with the name of a secret where the secret was."""
         return self._redaction.clean(text)
 
-    def _filled(self, value: Any, tool: str, depth: int) -> Any:
+    def _filled(self, value: Any, tool: str, depth: int, found: re.Pattern[str] = _PLACEHOLDER) -> Any:
         match value:
             case str():
-                return _PLACEHOLDER.sub(lambda match: self._value(match[1], tool), value)
+                return found.sub(lambda match: self._value(match[1], tool), value)
             case dict() if depth < _DEEPEST:
-                return {key: self._filled(inner, tool, depth + 1) for key, inner in value.items()}
+                return {key: self._filled(inner, tool, depth + 1, found) for key, inner in value.items()}
             case list() if depth < _DEEPEST:
-                return [self._filled(inner, tool, depth + 1) for inner in value]
+                return [self._filled(inner, tool, depth + 1, found) for inner in value]
         return value
 
     def _value(self, name: str, tool: str) -> str:

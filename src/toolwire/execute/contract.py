@@ -10,6 +10,9 @@ from toolwire.protocol.context import Context
 class Executor(Protocol):
     """Runs an allowed call where its tool lives.
 
+    It has the call's secrets put in place by `context.reveal(allowed)`, if there is one, where the tool lives; what
+    that raises passes through, and then nothing has begun.
+
     One that says `context.begins(context.turn_id, context.call_id)` itself, just before the tool begins, has an
     attribute `notes_begin` that is true. For any other it is said before the call is handed over.
     """

@@ -58,6 +58,8 @@ class InProcessExecutor:
         call, target = allowed.call, allowed.tool.target
         if not isinstance(target, InProcess):
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} has no function in this process.")
+        if context.reveal is not None:
+            allowed = context.reveal(allowed)
         started = perf_counter()
         stretches: Stretches | None = None
         content: tuple[Block, ...]

@@ -32,7 +32,7 @@ from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Em
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Delivery
+from toolwire.protocol.tools import Delivery, InProcess
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
@@ -238,10 +238,7 @@ class Journey:
             if self._files is not None and (stale := await self._stale(allowed)) is not None:
                 return stale
             if services.secrets is not NO_SECRETS:
-                try:
-                    allowed, context = self._with_secrets(allowed, context)
-                except NotYours as reason:
-                    return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
+                allowed, context = self._with_secrets(allowed, context)
             if trial is None:
                 if not services.store.holds(card.turn_id):  # this process slept through its lease
                     await services.store.renew(card)
@@ -249,6 +246,9 @@ class Journey:
                 if not services.notes_begin:
                     context.begins(context.turn_id, context.call_id)
             result = await services.executor.execute(allowed, context)
+        except NotYours as reason:
+            self._begun = False
+            return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
         except Suspended as child:
             services.store.pauses(card.turn_id, card.call.id)
             self._begun = False
@@ -275,11 +275,16 @@ class Journey:
         return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, said)
 
     def _with_secrets(self, allowed: Allowed, context: Context) -> tuple[Allowed, Context]:
-        """The call with its secrets in place, which reaches no host that one of them is not for. Raises NotYours."""
+        """The call as it is handed over: its secrets are put in place where the tool lives.
+
+        It reaches no host that one of them is not for. Raises NotYours.
+        """
         secrets = self._services.secrets
         if limits := secrets.limits(allowed):
             context = changed(context, grant=changed(context.grant, network=(*context.grant.network, *limits)))
-        return secrets.revealed(allowed), context
+        if not isinstance(allowed.tool.target, InProcess):
+            return secrets.with_passwords(allowed), context
+        return allowed, changed(context, reveal=secrets.revealed)
 
     def _before_the_deadline(self, allowed: Allowed) -> Allowed:
         """The call with no more time than its turn has left. Time in which approvals were pending is not the turn's."""

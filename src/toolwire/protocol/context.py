@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from toolwire.protocol.calls import Allowed
 from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
@@ -58,6 +59,24 @@ class Trial:
 
 @quick
 @dataclass(frozen=True, slots=True)
+class CallInfo:
+    """What a tool may know about its call. Data only, so that it can travel with the call; see `Context`."""
+
+    call_id: str = ""
+    turn_id: str = ""
+    project: str = "default"
+    agent: str = "agent"
+    grant: Grant = Grant()
+    timeout_s: float = 30.0
+    attempt: int = 1
+    thread: str = ""
+    tainted_by: tuple[str, ...] = ()
+    approved: bool = False
+    is_trial: bool = False
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class Context:
     """Given to a tool function that has a parameter of this type; that parameter is not shown to models.
 
@@ -65,7 +84,7 @@ class Context:
     names the conversation that the turn belongs to, if it belongs to one. `tainted_by` names
     the untrusted content that the turn had read before this call. `approved` says that the call was decided about, so
     that whatever in it needed approval has it. An executor says `begins(turn_id, call_id)` just before the tool begins,
-    from whichever thread.
+    from whichever thread, and has secrets put in place by `reveal(allowed)` where the tool lives, not before.
 
     With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
@@ -86,6 +105,24 @@ class Context:
     trial: Trial | None = field(default=None, repr=False, compare=False)
     approved: bool = False
     begins: Callable[[str, str], None] = field(default=not_noted, repr=False, compare=False)
+    reveal: Callable[[Allowed], Allowed] | None = field(default=None, repr=False, compare=False)
+
+    @staticmethod
+    def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":
+        """A context with this data, for a call that has come from another process."""
+        return Context(
+            info.call_id, info.turn_id, info.project, info.agent, info.grant, info.timeout_s, info.attempt, report,
+            thread=info.thread, tainted_by=info.tainted_by, trial=Trial() if info.is_trial else None,
+            approved=info.approved,
+        )  # fmt: skip
+
+    @property
+    def info(self) -> CallInfo:
+        """Its data, without what it can do."""
+        return CallInfo(
+            self.call_id, self.turn_id, self.project, self.agent, self.grant, self.timeout_s, self.attempt,
+            self.thread, self.tainted_by, self.approved, self.trial is not None,
+        )  # fmt: skip
 
     @property
     def idempotency_key(self) -> str:

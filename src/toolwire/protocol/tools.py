@@ -74,6 +74,34 @@ class InProcess:
     dump: Callable[[Any], Any] | None = None
 
 
+@quick
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A tool that lives in another process on this machine, which listens on the Unix socket at `address`."""
+
+    address: str
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A tool that lives on a device, known by its name."""
+
+    device: str
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A tool of an MCP server, known by its name in the settings."""
+
+    server: str
+
+
+Target = InProcess | Service | Edge | McpServer
+"""Where a tool lives. Each kind has its executor; see `execute.router`."""
+
+
 @checked(
     name=text, description=text, input_schema=mapping, output_schema=optional(mapping), tier=one_of(Tier),
     needs=names, effect=one_of(Effect), journaled=flag, reads=texts, writes=texts,
@@ -118,7 +146,7 @@ class Tool:
     platforms: frozenset[str] = frozenset()
     examples: tuple[JsonObject, ...] = ()
     validator: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
-    target: Any = None
+    target: Any = None  # a `Target`; tests and adapters know which
     reading_box: bool = False
     trial_box: bool = False
     must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None

@@ -1,0 +1,139 @@
+"""Tools for the one suite of all executors. Run as a program, it serves them at the address that it is given."""
+
+import asyncio
+import os
+import sys
+import time
+from typing import Any
+
+from toolwire.define.functions import tool
+from toolwire.deliver.secrets import Secret, Secrets
+from toolwire.errors import ToolFailure
+from toolwire.execute.service_host import ServiceHost
+from toolwire.protocol.calls import Image, Text, ToolOutput
+from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Effect, Tool
+
+SECRETS = Secrets({"KEY": Secret("opensesame", frozenset({"echo", "leak"}), anywhere=True)})
+
+
+@tool(effect=Effect.PURE)
+async def echo(value: Any) -> Any:
+    """Give back a value."""
+    return value
+
+
+@tool(effect=Effect.PURE)
+def echo_in_thread(value: Any) -> Any:
+    """Give back a value."""
+    return value
+
+
+@tool
+async def fail(how: str) -> str:
+    """Fail in some way."""
+    match how:
+        case "sentence":
+            raise ToolFailure("the shelf is empty", code=Code.NOT_FOUND)
+        case "exit":
+            sys.exit(3)
+        case "cancel":
+            raise asyncio.CancelledError
+        case "odd":
+            return object()  # type: ignore[return-value]
+    raise ValueError("no such thing")
+
+
+@tool(timeout_s=0.3, max_timeout_s=60)
+async def wait(timeout_ms: int = 300) -> str:
+    """Wait for longer than anybody has time."""
+    await asyncio.sleep(600)
+    return "never"
+
+
+@tool(timeout_s=0.3, max_timeout_s=60)
+def wait_in_thread(context: Context) -> str:
+    """Wait until the call is given up."""
+    while not context.canceled():
+        time.sleep(0.01)
+    return "never"
+
+
+@tool
+async def report(context: Context) -> str:
+    """Tell how far it is."""
+    for done in range(3):
+        context.progress(f"part {done}", done / 3)
+        await asyncio.sleep(0)
+    return "reported"
+
+
+@tool
+def describe(context: Context) -> dict[str, Any]:
+    """Say what is known about the call."""
+    return {
+        "key": context.idempotency_key,
+        "project": context.project,
+        "agent": context.agent,
+        "attempt": context.attempt,
+        "roots": list(context.grant.roots),
+        "thread": context.thread,
+        "tainted_by": list(context.tainted_by),
+        "approved": context.approved,
+    }
+
+
+@tool
+async def read_page(context: Context) -> str:
+    """Read something untrusted, in a sandbox."""
+    context.ran_in("bubblewrap", "strict")
+    context.read_from("https://example.test/page")
+    return "a page"
+
+
+@tool
+async def show() -> ToolOutput:
+    """Give blocks, what a program wrote, and its exit code."""
+    return ToolOutput((Text("seen"), Image("aGk=", "image/png")), exit_code=2, stderr="careful")
+
+
+@tool(timeout_s=60)
+def produce(megabytes: int) -> str:
+    """Give much."""
+    return "0123456789abcdef" * (megabytes << 16)
+
+
+@tool
+async def leak(key: str) -> str:
+    """Say a secret, and how long it is."""
+    return f"{len(key)}: {key}"
+
+
+@tool
+async def die() -> str:
+    """End the process at once, as a crash does."""
+    os._exit(9)
+
+
+@tool(effect=Effect.PURE)
+async def die_harmlessly() -> str:
+    """The same for a tool without effects."""
+    os._exit(9)
+
+
+TOOLS: tuple[Tool, ...] = (
+    echo, echo_in_thread, fail, wait, wait_in_thread, report, describe, read_page, show, produce, leak, die,
+    die_harmlessly,
+)  # fmt: skip
+
+
+async def serve(address: str) -> None:
+    async with ServiceHost(TOOLS, reveal=SECRETS.revealed, scrub=SECRETS.scrubbed).listening(address):
+        sys.stdout.write("listening\n")
+        sys.stdout.flush()
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
