@@ -59,6 +59,20 @@ def test_at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_the_chat(stage: Stage)
     assert "Are you there?" in json.dumps(model.requests[1]["messages"])
 
 
+def test_a_conversation_that_is_continued_shows_its_end(stage: Stage) -> None:
+    with scripted(*(f"Answer {number}." for number in range(5))) as model:
+        for number in range(5):
+            stage.run("ask", f"Question {number}?", "--thread", "work", *model.flags)
+        with Terminal(stage, "chat", "--thread", "work", *model.flags) as terminal:
+            terminal.wait_for("(4 earlier messages)")
+            terminal.wait_for("› Question 2?")
+            terminal.wait_for("Answer 4.")
+            terminal.wait_for("›")
+            terminal.type("\x04")
+            assert terminal.end() == Exit.DONE
+    assert "Question 1?" not in terminal.seen
+
+
 HOLDS = """
 import asyncio
 from toolwire import Effect, tool

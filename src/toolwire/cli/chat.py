@@ -15,7 +15,7 @@ from toolwire.agent import Agent, Answer
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.cli.asking import MOST_TURNS, Flags, agent_of, show_summary
-from toolwire.cli.chat_input import BLOCK, line_editing, next_message
+from toolwire.cli.chat_input import BLOCK, PROMPT, line_editing, next_message
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
 from toolwire.cli.options import (
@@ -47,6 +47,7 @@ from toolwire.cli.text import one_line
 from toolwire.cli.watch import Watcher
 from toolwire.disclose.offer import offered
 from toolwire.errors import ToolwireError
+from toolwire.protocol.chat import Message, Reply, UserMessage
 
 HELP = {
     "/help": "show these words",
@@ -58,6 +59,7 @@ HELP = {
     BLOCK: "before and after a message of several lines; a paste is one message anyway",
 }
 HISTORY = "history"
+_MOST_SHOWN, _LONGEST_SHOWN = 6, 300
 
 
 def chat(
@@ -128,6 +130,7 @@ class _Room:
         if sys.stdin.isatty():
             tools = "no tools" if self._flags.no_tools else f"{len(self._offered())} tools"
             self._screen.tell(f"{self._agent.model.name} · {tools} · /help for help, Ctrl-D quits", "dim")
+            self._show_history()
         while (message := next_message(self._screen)) is not None:
             words = message.strip()
             if words.startswith("/") and "\n" not in words:
@@ -136,6 +139,15 @@ class _Room:
                 self._obey(words)
             elif words:
                 self._answer(partial(self._agent.ask, words, thread=self._thread))
+
+    def _show_history(self) -> None:
+        """The end of the conversation that is continued."""
+        said = self._runner.run(self._agent.store.thread(self._thread))
+        spoken = [line for message in said if (line := _spoken(message))]
+        if len(spoken) > _MOST_SHOWN:
+            self._screen.tell(f"({len(spoken) - _MOST_SHOWN} earlier messages)", "dim")
+        for line in spoken[-_MOST_SHOWN:]:
+            self._screen.tell(line, "dim")
 
     def _continue(self) -> None:
         """Go on with a turn of this conversation that was interrupted, here or in another process."""
@@ -200,6 +212,16 @@ class _Room:
         if self._flags.no_tools:
             return {}
         return {tool.name: tool.description for tool in offered(self._agent.toolbox, self._agent.grant)}
+
+
+def _spoken(message: Message) -> str:
+    """What one side has said, on one line; nothing for calls and their results."""
+    match message:
+        case UserMessage() if message.text:
+            return f"{PROMPT}{one_line(message.text, _LONGEST_SHOWN)}"
+        case Reply() if message.content:
+            return f"  {one_line(message.content, _LONGEST_SHOWN)}"
+    return ""
 
 
 def _new_thread() -> str:

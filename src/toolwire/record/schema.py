@@ -452,3 +452,13 @@ def _version(connection: sqlite3.Connection, path: Path | str, newest: int, iden
             "upgrade toolwire, or choose another home"
         )
     return int(version)
+
+
+def tables(connection: sqlite3.Connection) -> dict[str, str]:
+    """The tables of a store, each with the columns by which its rows are in order."""
+    names = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
+    ).fetchall()
+    keys = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
+    found = {name: [key for (key,) in connection.execute(keys, (name,))] for (name,) in names}
+    return {name: ", ".join(f'"{key}"' for key in columns) or "rowid" for name, columns in found.items()}

@@ -68,6 +68,7 @@ from toolwire.wire.format_tally import FormatTally
 T = TypeVar("T")
 Clocks = tuple[Callable[[], float], Callable[[], float]]
 """What gives dates, and what measures how long something lasts."""
+_ROWS_COPIED = 1_000
 
 
 class _Run(NamedTuple):
@@ -574,13 +575,31 @@ def _prepare_backup(target: Path) -> None:
 
 
 def _copy_database(connection: sqlite3.Connection, target: Path, tell: Callable[[str], None]) -> None:
-    """Copy all pages of one consistent view, by SQLite's own means."""
-    if not isinstance(connection, sqlite3.Connection):
-        raise StoreError("a store on a server is backed up there; only a local store can be copied into a folder")
-    copy = sqlite3.connect(target)
+    """Copy all pages of one consistent view, by SQLite's own means; from a server, all rows."""
+    copy = sqlite3.connect(target, isolation_level=None)
     try:
-        connection.backup(
-            copy, pages=4096, progress=lambda _, left, total: tell(f"{total - left:,} of {total:,} pages")
-        )
+        if isinstance(connection, sqlite3.Connection):
+            connection.backup(
+                copy, pages=4096, progress=lambda _, left, total: tell(f"{total - left:,} of {total:,} pages")
+            )
+        else:
+            _copy_rows(connection, copy, target, tell)
     finally:
         copy.close()
+
+
+def _copy_rows(
+    connection: sqlite3.Connection, copy: sqlite3.Connection, target: Path, tell: Callable[[str], None]
+) -> None:
+    """Copy table by table, in the transaction of the reader, into tables of the same version."""
+    schema.migrate(copy, target)
+    copy.execute("BEGIN")
+    for name, keys in schema.tables(copy).items():
+        done = 0
+        page = f"SELECT * FROM {name} ORDER BY {keys} LIMIT {_ROWS_COPIED} OFFSET ?"  # noqa: S608 - our own tables
+        while rows := connection.execute(page, (done,)).fetchall():
+            places = ", ".join("?" * len(rows[0]))
+            copy.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
+            done += len(rows)
+            tell(f"{done:,} rows of {name}")
+    copy.execute("COMMIT")
