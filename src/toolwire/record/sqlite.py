@@ -578,7 +578,7 @@ def _copy_database(connection: sqlite3.Connection, target: Path, tell: Callable[
     """Copy all pages of one consistent view, by SQLite's own means; from a server, all rows."""
     copy = sqlite3.connect(target, isolation_level=None)
     try:
-        if isinstance(connection, sqlite3.Connection):
+        if hasattr(connection, "backup"):  # the other connection, to a server, has no such thing
             connection.backup(
                 copy, pages=4096, progress=lambda _, left, total: tell(f"{total - left:,} of {total:,} pages")
             )
