@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import toolwire
 from toolwire.cli import main
+from toolwire.toolbox.registry import ToolDependencies, tools_of
 
 LARGEST = 150_000
 """A request takes one packet, and must fit into a socket's buffer."""
@@ -123,6 +124,7 @@ def _import_ahead() -> None:
     for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
         if not module.name.startswith(_NOT_AHEAD) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    tools_of(["all"], ToolDependencies())  # the schemas of tools are made once in a process
     gc.collect()
     gc.freeze()
 

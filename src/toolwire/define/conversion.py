@@ -1,5 +1,6 @@
 """From a signature to schemas, and from plain JSON arguments to the Python values that a function wants."""
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -9,6 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 import annotated_types
 import orjson
@@ -79,7 +81,10 @@ def arguments_adapter(signature: Signature, names: Callable[[], dict[str, Any]])
             f"tool {signature.name!r} takes *{signature.star}; a model passes arguments by name, "
             "so use a list parameter instead"
         )
-    return _adapter(lambda: _holder(signature), f"tool {signature.name!r}", names)
+    parameters = [(each.name, each.required, each.annotation) for each in signature.parameters]
+    return _adapter(
+        lambda: _holder(signature), f"tool {signature.name!r}", names, same=("arguments", signature.rest, parameters)
+    )
 
 
 def arguments_schema(signature: Signature, adapter: TypeAdapter[Any]) -> dict[str, Any]:
@@ -102,7 +107,9 @@ def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> 
         return None
     label = f"tool {signature.name!r}"
     try:
-        schema = _generated(_adapter(lambda: _modern(returns), label, names), "serialization", label)
+        schema = _generated(
+            _adapter(lambda: _modern(returns), label, names, same=("result", returns)), "serialization", label
+        )
     except DefinitionError:  # what has no schema can be shown all the same if it is like a list, a dict or an array
         _refuse_without_json(returns, label)
         return None
@@ -117,7 +124,7 @@ def result_dump(signature: Signature, names: Callable[[], dict[str, Any]]) -> Ca
     """How a result becomes JSON where its annotation says so itself; None for all that need no such care."""
     if not _mentions_serializer(returns := signature.returns):
         return None
-    adapter = _adapter(lambda: _modern(returns), f"tool {signature.name!r}", names)
+    adapter = _adapter(lambda: _modern(returns), f"tool {signature.name!r}", names, same=("result", returns))
     return lambda value: adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
 
 
@@ -244,10 +251,17 @@ def _presence(parameter: Parameter) -> Any:
     return typing_extensions.Required if parameter.required else typing_extensions.NotRequired
 
 
-def _adapter(annotation: Callable[[], Any], label: str, names: Callable[[], dict[str, Any]]) -> TypeAdapter[Any]:
+def _adapter(
+    annotation: Callable[[], Any], label: str, names: Callable[[], dict[str, Any]], *, same: Any
+) -> TypeAdapter[Any]:
+    """What pydantic makes of an annotation; made once for all that are the `same`, since it takes milliseconds."""
+    key = _key(same)
+    if key is not None and (known := _adapters.get(key)):
+        return known[0]
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation())
-        if not adapter.pydantic_complete:
+        alone = adapter.pydantic_complete
+        if not alone:
             adapter.rebuild(_types_namespace=names())
     except PydanticUndefinedAnnotation as unknown:
         raise DefinitionError(f"{label} uses a type that cannot be resolved: {unknown.message}") from None
@@ -255,14 +269,51 @@ def _adapter(annotation: Callable[[], Any], label: str, names: Callable[[], dict
         raise DefinitionError(f"{label} has a constraint that cannot be used: {str(wrong).splitlines()[-1]}") from None
     except (PydanticUserError, TypeError) as wrong:
         raise DefinitionError(f"{label} has a type that JSON cannot carry: {_reason(wrong)}; {_ADVICE}") from None
+    if alone and key is not None:  # a name may mean something else where another function stands
+        while len(_adapters) >= _KEPT_ADAPTERS:
+            _adapters.pop(next(iter(_adapters)), None)
+        _adapters[key] = adapter, same
     return adapter
 
 
-def _generated(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"], label: str) -> dict[str, Any]:
+_KEPT_ADAPTERS = 256
+# With each adapter is kept what its key was made of: a text in the key may name an object by its address.
+_adapters: dict[Any, tuple[TypeAdapter[Any], Any]] = {}
+_generated_before: "WeakKeyDictionary[TypeAdapter[Any], dict[str, dict[str, Any]]]" = WeakKeyDictionary()
+
+
+def _key(part: Any) -> Any:
+    """Equal for what pydantic cannot tell apart. None for what has no such key.
+
+    Values go with their types, since 1, 1.0 and True are equal and their schemas are not.
+    """
     try:
-        return without_titles(adapter.json_schema(mode=mode, schema_generator=_Schemas))
-    except PydanticUserError as wrong:
-        raise DefinitionError(f"{label} has a type that JSON cannot carry: {_reason(wrong)}; {_ADVICE}") from None
+        found = _parts(part)
+        hash(found)
+    except TypeError:
+        return None
+    return found
+
+
+def _parts(part: Any) -> Any:
+    if isinstance(part, FieldInfo):
+        return FieldInfo, repr(part)
+    if isinstance(part, (tuple, list)):
+        return type(part), *map(_parts, part)
+    if arguments := typing.get_args(part):
+        return type(part), typing.get_origin(part), *map(_parts, arguments)
+    return type(part), part
+
+
+def _generated(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"], label: str) -> dict[str, Any]:
+    """The schema of what an adapter takes or gives, which its caller may change."""
+    before = _generated_before.setdefault(adapter, {})
+    if mode not in before:
+        try:
+            before[mode] = without_titles(adapter.json_schema(mode=mode, schema_generator=_Schemas))
+        except PydanticUserError as wrong:
+            raise DefinitionError(f"{label} has a type that JSON cannot carry: {_reason(wrong)}; {_ADVICE}") from None
+    return copy.deepcopy(before[mode])
 
 
 def _reason(wrong: Exception) -> str:
