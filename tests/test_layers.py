@@ -235,6 +235,25 @@ def test_a_module_that_is_loaded_late_is_imported_for_type_checkers() -> None:
         assert promised.items() <= imported_modules.items(), module
 
 
+def test_only_the_table_of_commands_and_lazy_modules_import_ours_by_name() -> None:
+    """`import_module` is for what others wrote: extras, and the modules that settings name."""
+    by_name = {
+        module
+        for module, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("import_module")
+        and any(text.startswith("toolwire") for text in texts(node))
+    }
+    assert by_name == set()
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value
+
+
 def test_names_that_are_loaded_late_are_seen_here_and_are_no_modules() -> None:
     """A package that resolves names when they are used imports all of them for type checkers, and so for this file."""
     late = {"": toolwire, "toolbox": toolwire.toolbox}

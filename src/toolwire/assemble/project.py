@@ -50,11 +50,6 @@ class ProjectFolder:
         return bool(os.path.lexists(folder) or chosen.versions or chosen.skills_path or reads_skills(chosen.groups))
 
     @property
-    def project(self) -> str:
-        """The name, as commands still call it."""
-        return self.name
-
-    @property
     def home(self) -> Path:
         found = self.settings.home(self.cwd)
         return found.resolve() if self.names_home and Path(self.settings.store.home).is_absolute() else found

@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import Answer, run_sync
+from toolwire.assemble.models import choice_for
+from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import project_again
+from toolwire.assemble.stores import store_of
 from toolwire.cli.asking import ENDED_WELL, Flags, agent_of, how_to_answer, newest_interrupted, show_summary, turn_named
 from toolwire.cli.door import Interrupted
 from toolwire.cli.events import Relay, Trace
 from toolwire.cli.exits import Exit
 from toolwire.cli.ids import turn_meant
-from toolwire.cli.opening import Place, choice_for, store_of
 from toolwire.cli.options import (
     Allow,
     AsJson,
@@ -148,7 +150,7 @@ def _piped(*, patient: bool, as_json: bool) -> str:
 
 
 def _answered(
-    flags: Flags, place: Place, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
+    flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     """The turn from beginning to end; whatever stops it halfway says how to go on."""
     try:
@@ -170,7 +172,7 @@ def _answered(
 
 
 async def _turn(
-    flags: Flags, place: Place, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
+    flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     async with store_of(place) as store:
         person = Person(screen, agrees=flags.yes)

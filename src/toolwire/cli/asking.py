@@ -5,10 +5,13 @@ from dataclasses import field, replace
 from typing import Any
 
 from toolwire.agent import Agent, Answer
+from toolwire.assemble.grants import GrantFlags
+from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import granted_again, model_again
+from toolwire.assemble.state_ownership import STORE_FILE
 from toolwire.assemble.turns import open_agent
-from toolwire.cli.opening import Asked, Granted, Place, here
-from toolwire.cli.own_record import STORE_FILE
+from toolwire.cli.here import here
 from toolwire.cli.person import Person
 from toolwire.cli.resuming import named_project, project_words, resume_command
 from toolwire.cli.screen import Screen
@@ -49,7 +52,7 @@ class Flags:
     resumes: bool = False
     key_env: str | None = None
 
-    def place(self) -> Place:
+    def place(self) -> ProjectFolder:
         """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
         if self.record and self.replay:
             raise SettingsError(
@@ -77,11 +80,11 @@ class Flags:
         """The flags of a turn that goes on: those of now, and where they say nothing those that it began with."""
         if spec is None:
             return self
-        granted = granted_again(spec, Granted(self.allow, self.yes))
+        granted = granted_again(spec, GrantFlags(self.allow, self.yes))
         flags = replace(self, allow=granted.allow, yes=granted.yes)
         if self.model or self.profile or self.replay:
             return flags
-        model = model_again(spec, Asked(self.base_url, key_env=self.key_env))
+        model = model_again(spec, ModelFlags(self.base_url, key_env=self.key_env))
         return replace(flags, base_url=model.base_url, key_env=model.key_env, replay=model.replay)
 
     def resume_line(self, turn_id: str) -> str:
@@ -92,7 +95,12 @@ class Flags:
 
 
 def agent_of(
-    flags: Flags, place: Place, store: Store, person: Person, choice: ModelChoice, resumes: AgentSpec | None = None
+    flags: Flags,
+    place: ProjectFolder,
+    store: Store,
+    person: Person,
+    choice: ModelChoice,
+    resumes: AgentSpec | None = None,
 ) -> AbstractAsyncContextManager[Agent]:
     """An agent made from settings and flags, closed at the end; the store stays open."""
     return open_agent(
@@ -100,8 +108,8 @@ def agent_of(
         store,
         person,
         choice,
-        Granted(flags.allow, flags.yes, flags.resumes),
-        Asked(flags.base_url, flags.record, flags.replay, flags.key_env),
+        GrantFlags(flags.allow, flags.yes, flags.resumes),
+        ModelFlags(flags.base_url, flags.record, flags.replay, flags.key_env),
         resumes=resumes,
         system=flags.system,
         intervene=person.intervene if flags.step else None,
@@ -132,7 +140,9 @@ async def newest_interrupted(store: Store, *, single_call: bool) -> str:
     raise NotKept(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")
 
 
-def show_summary(screen: Screen, place: Place, answer: Answer, elapsed_ms: float, *, where: bool = True) -> None:
+def show_summary(
+    screen: Screen, place: ProjectFolder, answer: Answer, elapsed_ms: float, *, where: bool = True
+) -> None:
     """The dim lines under an answer: what it took, and where its record is."""
     turn, usage = answer.turn, answer.usage
     if answer.reason not in ENDED_WELL:

@@ -9,14 +9,18 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import granted_again, project_again
+from toolwire.assemble.stores import store_of
+from toolwire.assemble.tools import toolbox_of
 from toolwire.assemble.turns import open_caller
 from toolwire.cli.asking import how_to_answer, newest_interrupted, turn_named
 from toolwire.cli.elsewhere import where_to_find
 from toolwire.cli.exits import Exit
+from toolwire.cli.here import here
 from toolwire.cli.ids import turn_meant
 from toolwire.cli.missing_flags import RULES, missing_flags, missing_sentence
-from toolwire.cli.opening import Granted, Place, grant_of, here, store_of, toolbox_of
 from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
@@ -69,11 +73,11 @@ def call(
     said = {"--home": home, "--project": named_project(project)}
     with tools_kept_quiet(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, Granted(allow or [], yes, resume), set_by_flags))
+            result = run_sync(_called(place, screen, wanted, GrantFlags(allow or [], yes, resume), set_by_flags))
         except Suspended as waits:
             line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
-    flags = {} if result.ok or resume else _missing(place, result, name or "", Granted(allow or [], yes))
+    flags = {} if result.ok or resume else _missing(place, result, name or "", GrantFlags(allow or [], yes))
     if as_json:
         screen.json(result_object(result))
     else:
@@ -91,7 +95,7 @@ def call(
     return Exit.NOT_FOUND
 
 
-def _missing(place: Place, result: ToolResult, name: str, granted: Granted) -> dict[str, Any]:
+def _missing(place: ProjectFolder, result: ToolResult, name: str, granted: GrantFlags) -> dict[str, Any]:
     rule = result.error.detail.get("rule") if result.error and result.error.detail else ""
     if rule not in RULES:
         return {}
@@ -116,7 +120,7 @@ def preflight(
     Ends with 0 when nothing does, with 1 otherwise.
     """
     place = here({"grant.tier": tier, "grant.roots": root, "tools.groups": tools})
-    case = case_of(place, name, read_arguments(args, pairs or []), Granted(allow or [], yes))
+    case = case_of(place, name, read_arguments(args, pairs or []), GrantFlags(allow or [], yes))
     issues = everything_in_the_way(case)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if as_json:
@@ -136,13 +140,13 @@ def preflight(
     return Exit.FAILED if issues else Exit.DONE
 
 
-def case_of(place: Place, name: str, arguments: dict[str, Any], granted: Granted) -> Case:
+def case_of(place: ProjectFolder, name: str, arguments: dict[str, Any], granted: GrantFlags) -> Case:
     """The call as the ladder judges it, on its own and outside any turn."""
     toolbox = toolbox_of(place)
     return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted, toolbox))
 
 
-def tell_where(screen: Screen, place: Place, name: str) -> None:
+def tell_where(screen: Screen, place: ProjectFolder, name: str) -> None:
     """Tell the one who types, not the model, where a tool that is not there could come from."""
     if place_of_it := where_to_find(place, name):
         screen.tell(clean(place_of_it), "yellow")
@@ -209,7 +213,7 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(
-    place: Place, screen: Screen, wanted: _Wanted, granted: Granted, flags: Mapping[str, Any]
+    place: ProjectFolder, screen: Screen, wanted: _Wanted, granted: GrantFlags, flags: Mapping[str, Any]
 ) -> ToolResult:
     grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     async with store_of(place) as store:

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from toolwire.cli.text import clean
 
+__all__ = ["Text", "_Console", "console", "table", "text"]
+
 _NARROWEST = 40
 
 

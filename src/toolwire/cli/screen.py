@@ -4,11 +4,11 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolwire.cli.plain import encoded
 from toolwire.cli.text import clean
+from toolwire.lazy import lazy_module
 
 COLORS = {"auto": None, "always": True, "never": False}
 _FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
@@ -16,6 +16,10 @@ _FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from toolwire.cli import drawing
+else:
+    drawing = lazy_module("toolwire.cli.drawing")
 
 
 class Screen:
@@ -44,7 +48,7 @@ class Screen:
 
     def _console(self, *, stderr: bool) -> "Console":
         if stderr not in self._consoles:
-            self._consoles[stderr] = _drawing().console(self._wanted, stderr=stderr)
+            self._consoles[stderr] = drawing.console(self._wanted, stderr=stderr)
         return self._consoles[stderr]
 
     def _is_plain(self, stream: TextIO) -> bool:
@@ -70,7 +74,7 @@ class Screen:
         if self._is_plain(sys.stdout):
             sys.stdout.write(f"{clean(text)}\n")
         else:
-            self.out.print(_drawing().text(clean(text), style), soft_wrap=True)
+            self.out.print(drawing.text(clean(text), style), soft_wrap=True)
 
     def tell(self, text: str, style: str = "") -> None:
         """A line about the work, on standard error."""
@@ -78,15 +82,15 @@ class Screen:
             sys.stdout.flush()
             sys.stderr.write(f"{clean(text)}\n")
         else:
-            self.err.print(_drawing().text(clean(text), style), soft_wrap=True)
+            self.err.print(drawing.text(clean(text), style), soft_wrap=True)
 
     def tell_named(self, name: str, text: str) -> None:
         """A line about something with a name, on standard error."""
-        self.err.print(_drawing().Text.assemble((name, "bold"), " ", clean(text)), soft_wrap=True)
+        self.err.print(drawing.Text.assemble((name, "bold"), " ", clean(text)), soft_wrap=True)
 
     def prompt(self, text: str) -> None:
         """What is asked, on standard error; the answer is typed behind it."""
-        self.err.print(_drawing().text(text, "bold"), end="", soft_wrap=True)
+        self.err.print(drawing.text(text, "bold"), end="", soft_wrap=True)
 
     def table(
         self, headings: Sequence[str], rows: "Iterable[Sequence[str | Text]]", *, right: Sequence[str] = ()
@@ -95,7 +99,7 @@ class Screen:
         if not self.streams:
             self._plain_table(headings, list(rows))
             return
-        self.out.print(_drawing().table(headings, rows, right))
+        self.out.print(drawing.table(headings, rows, right))
 
     def _plain_table(self, headings: Sequence[str], rows: "list[Sequence[str | Text]]") -> None:
         """Without a terminal there is no width: whole values, one row a line."""
@@ -103,13 +107,12 @@ class Screen:
         widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
         for row in cells:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            self.out.print(_drawing().text(line.rstrip()), soft_wrap=True)
+            self.out.print(drawing.text(line.rstrip()), soft_wrap=True)
 
     def pairs(self, values: "Mapping[str, str | Text]") -> None:
         """Names and what they stand for, one a line; what a value begins anew stands below it, never below a name."""
         width = max(map(len, values), default=0)
         for name, value in values.items():
-            drawing = _drawing()
             shown = (
                 drawing.text(clean(value).replace("\n", f"\n{' ' * (width + 2)}")) if isinstance(value, str) else value
             )
@@ -117,7 +120,7 @@ class Screen:
 
     def prose(self, text: str, style: str = "") -> None:
         """Words for people, broken between words where there is a terminal."""
-        self.out.print(_drawing().text(clean(text), style), soft_wrap=not self.streams)
+        self.out.print(drawing.text(clean(text), style), soft_wrap=not self.streams)
 
 
 @contextmanager
@@ -133,7 +136,3 @@ def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:
     stream.flush()
     stream.buffer.write(encoded(value, indent=indent) + b"\n")
     stream.flush()
-
-
-def _drawing() -> Any:
-    return import_module("toolwire.cli.drawing")

@@ -5,9 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from importlib import import_module
-from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,12 +19,22 @@ from toolwire.cli.options import Model, Project
 from toolwire.cli.streams import LineFormatter
 from toolwire.cli.text import on_one_line
 from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
 from toolwire.record.contract import Store
 from toolwire.settings import Settings
 
-_PARTS = ("app", "approvals", "log", "server", "settings")
+if TYPE_CHECKING:
+    from toolwire.gateway import app, approvals, server
+    from toolwire.gateway import log as log_lines
+    from toolwire.gateway import settings as gateway_settings
+else:
+    app = lazy_module("toolwire.gateway.app")
+    approvals = lazy_module("toolwire.gateway.approvals")
+    log_lines = lazy_module("toolwire.gateway.log")
+    server = lazy_module("toolwire.gateway.server")
+    gateway_settings = lazy_module("toolwire.gateway.settings")
 
 
 def serve(
@@ -65,7 +73,7 @@ def serve(
     model that toolwire asks itself, such as local:smollm2. What the [serve] section of toolwire.toml sets needs no
     flag; a flag wins.
     """
-    parts = _parts()
+    _require_gateway()
     flags: dict[str, Any] = {
         "serve.upstream": upstream, "serve.upstream_dialect": upstream_dialect, "serve.model": model,
         "serve.host": host, "serve.port": port, "serve.key_env": key_env, "serve.token_env": token_env,
@@ -76,20 +84,20 @@ def serve(
     address, name = upstream_or_model(place.settings)
     tokens = tuple(map(_variable, chosen.token_env))
     names = frozenset(each.lower() for each in chosen.allow_hosts)
-    access = parts["settings"].Access(chosen.host, tokens, names, chosen.token_env)
+    access = gateway_settings.Access(chosen.host, tokens, names, chosen.token_env)
     key = _variable(chosen.key_env) if chosen.key_env else ""
-    behind = parts["settings"].Upstream.at(address, chosen.upstream_dialect, key) if address else None
+    behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
     asked = _asked(place, name, key) if name else None
-    sock = parts["server"].listen(chosen.host, chosen.port)
-    desk = parts["approvals"].Desk(*_desk(place, chosen.token_env)) if chosen.token_env else None
-    log = _logger(parts["log"], as_json=chosen.json_logs)
-    app = parts["app"].make_app(behind, asked, access=access, log=log, desk=desk)
-    own = parts["server"].address_of(sock)
+    sock = server.listen(chosen.host, chosen.port)
+    desk = approvals.Desk(*_desk(place, chosen.token_env)) if chosen.token_env else None
+    log = _logger(as_json=chosen.json_logs)
+    served = app.make_app(behind, asked, access=access, log=log, desk=desk)
+    own = server.address_of(sock)
     asks = behind.url if behind else name
     typer.echo(f"Put {own}/v1 into your client ({own} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
     sys.stdout.flush()
     _log_lines(as_json=chosen.json_logs)
-    parts["server"].serve_until_stopped(app, sock)
+    server.serve_until_stopped(served, sock)
     return Exit.DONE
 
 
@@ -108,10 +116,10 @@ def upstream_or_model(settings: Settings) -> tuple[str, str]:
     return (chosen.upstream or "", "") if by_upstream > by_model else ("", chosen.model or "")
 
 
-def _parts() -> dict[str, ModuleType]:
-    """The gateway's modules. Raises SettingsError when the extra that they need is missing."""
+def _require_gateway() -> None:
+    """Raise SettingsError when the extra that the gateway needs is missing."""
     try:
-        return {name: import_module(f"toolwire.gateway.{name}") for name in _PARTS}
+        _ = app.make_app, server.listen  # loads both, and so all of the gateway
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("starlette", "uvicorn"):
             raise SettingsError(f"serving needs an extra: pip install 'toolwire[serve]' ({missing})") from None
@@ -154,8 +162,8 @@ def _variable(name: str) -> str:
     return value
 
 
-def _logger(log: ModuleType, *, as_json: bool) -> Callable[[Any], None]:
-    line = log.as_json if as_json else log.as_text
+def _logger(*, as_json: bool) -> Callable[[Any], None]:
+    line = log_lines.as_json if as_json else log_lines.as_text
 
     def write(entry: Any) -> None:
         typer.echo(on_one_line(line(entry)), err=True)

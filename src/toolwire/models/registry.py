@@ -1,26 +1,28 @@
 """How a name becomes a model: `open_model("provider:model")`, with keys and addresses from the usual variables."""
 
 import difflib
-import importlib
 import os
 from collections.abc import Iterable, Mapping
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelRefused, ModelUnavailable, SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.models.providers import PROVIDERS, Provider, split_name
 from toolwire.protocol.chat import ChatModel
 from toolwire.wire.format_tally import FormatTally
 from toolwire.wire.wish import NO_WISH, Wish
 
-# Loaded when a model of that kind is opened: the HTTP client takes time to import, the local engine is an extra.
-_MODULES = {
-    "openai": "toolwire.models.openai",
-    "anthropic": "toolwire.models.anthropic",
-    "ollama": "toolwire.models.ollama",
-    "local": "toolwire.models.local",
-}
-_COACH = "toolwire.wire.coach"  # knows every dialect, which only a model behind an API needs
+# Loaded when a model of that kind is opened: the HTTP client takes time to import, the local engine is an extra, and
+# the coach knows every dialect, which only a model behind an API needs.
+if TYPE_CHECKING:
+    from toolwire.models import anthropic, local, ollama, openai
+    from toolwire.wire import coach
+else:
+    anthropic = lazy_module("toolwire.models.anthropic")
+    local = lazy_module("toolwire.models.local")
+    ollama = lazy_module("toolwire.models.ollama")
+    openai = lazy_module("toolwire.models.openai")
+    coach = lazy_module("toolwire.wire.coach")
 
 
 def open_model(
@@ -52,19 +54,18 @@ def open_model(
     key = api_key if api_key is not None else environ.get(variable, "")
     if not key and provider.needs_key and address == provider.base_url:
         raise ModelRefused(f"no key for {provider.name}: set {variable}")
-    formats = importlib.import_module(_COACH).coached(tallies, provider.name, model, wish)
+    formats = coach.coached(tallies, provider.name, model, wish)
     return _open_http(provider, model, address, key, variable, formats)
 
 
 def _open_http(provider: Provider, model: str, address: str, key: str, variable: str, formats: Any) -> ChatModel:
-    module = importlib.import_module(_MODULES[provider.speaks])
     match provider.speaks:
         case "anthropic":
-            opened: ChatModel = module.AnthropicChat(model, address, key, key_variable=variable, formats=formats)
+            return anthropic.AnthropicChat(model, address, key, key_variable=variable, formats=formats)
         case "ollama":
-            opened = module.OllamaChat(model, address, key, formats=formats)
+            return ollama.OllamaChat(model, address, key, formats=formats)
         case _:
-            opened = module.OpenAIChat(
+            return openai.OpenAIChat(
                 model,
                 address,
                 key,
@@ -74,16 +75,14 @@ def _open_http(provider: Provider, model: str, address: str, key: str, variable:
                 price_list=provider.price_list if address == provider.base_url else "",
                 formats=formats,
             )
-    return opened
 
 
 def _open_local(model: str) -> ChatModel:
     try:
-        module: ModuleType = importlib.import_module(_MODULES["local"])
+        opener = local.open_local
     except ImportError as missing:
         raise ModelUnavailable(f"local models need an extra: pip install 'toolwire[local]' ({missing})") from None
-    opened: ChatModel = module.open_local(model)
-    return opened
+    return opener(model)
 
 
 def _unknown(name: str) -> str:

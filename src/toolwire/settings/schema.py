@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import IntEnum
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
@@ -13,11 +12,18 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from toolwire.define.versions import read_pin
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.protocol.budgets import Budget
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import changed
+
+if TYPE_CHECKING:
+    from toolwire.execute.egress import rules as host_rules
+else:
+    # Loaded where hosts are named: reading names of hosts needs tables that most commands do without.
+    host_rules = lazy_module("toolwire.execute.egress.rules")
 
 DefinitionFormat = Literal[
     "auto", "openai", "openai_strict", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere",
@@ -110,15 +116,13 @@ def _rule(text: str) -> str:
 
 
 def _host_rule(text: str) -> str:
-    _rules_of_hosts("read_rule", text)
+    _require_hosts(lambda: host_rules.read_rule(text))
     return text
 
 
-def _rules_of_hosts(reader: str, text: str) -> None:
-    # Loaded where hosts are named: reading names of hosts needs tables that most commands do without.
-    rules: Any = import_module("toolwire.execute.egress.rules")
+def _require_hosts(read: Callable[[], object]) -> None:
     try:
-        getattr(rules, reader)(text)
+        read()
     except ValueError as wrong:
         raise ValueError(f"has a rule that cannot be read: {wrong}") from None
 
@@ -172,7 +176,7 @@ class SecretLine(NamedTuple):
         if _variable(line.variable) is None or unclear:
             raise ValueError("must read like GITHUB_TOKEN for webfetch at api.github.com")
         if line.hosts:
-            _rules_of_hosts("read_limit", ",".join(line.hosts))
+            _require_hosts(lambda: host_rules.read_limit(",".join(line.hosts)))
         return line
 
 

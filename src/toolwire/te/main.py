@@ -5,18 +5,23 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire import __version__
 from toolwire.deliver.envelope import Envelope, write
 from toolwire.deliver.envelope_budget import Budget, budget_for, ends, pieces
 from toolwire.deliver.visible_text import visible
+from toolwire.lazy import lazy_module
 from toolwire.te.commands import COMMANDS, program
 from toolwire.te.gathered import Gathered, Unit
 from toolwire.te.grep import NotGrep
 from toolwire.te.running import NOT_THERE
 from toolwire.te.words import HELP, Misused, Words, read
+
+if TYPE_CHECKING:
+    from toolwire.te import kept
+else:
+    kept = lazy_module("toolwire.te.kept")  # most outputs are short, and need nothing kept or fetched
 
 USAGE = 2
 NOT_FOUND = 5
@@ -81,7 +86,6 @@ def _enveloped(gathered: Gathered, budget: Budget, environ: Mapping[str, str]) -
 
 
 def _keep(gathered: Gathered, total: int, parts: Sequence[Sequence[str]], environ: Mapping[str, str]) -> str:
-    kept = _kept()
     handle: str = kept.keep(kept.Kept(gathered.cmd, gathered.counted, total, tuple(map(tuple, parts))), environ)
     return handle
 
@@ -105,7 +109,6 @@ def _first(
 
 
 def _show_more(words: Words, environ: Mapping[str, str]) -> int:
-    kept = _kept()
     try:
         found = kept.fetch(words.handle, environ)
     except kept.NoHandle as error:
@@ -146,11 +149,6 @@ def _become(argv: Sequence[str]) -> int:
         return NOT_THERE
     sys.stdout.flush()
     return os.execvp(argv[0], tuple(argv))  # noqa: S606 - whoever types a command may run it
-
-
-def _kept() -> Any:
-    """Loaded when something is kept or fetched, since most outputs are short."""
-    return import_module("toolwire.te.kept")
 
 
 def _who() -> str:

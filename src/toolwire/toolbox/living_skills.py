@@ -1,17 +1,23 @@
 """Skills in use: the tools that come of a folder, and what changes about them while an agent lives."""
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolwire.define.toolbox import Toolbox
 from toolwire.execute.skill_folders import Shelf
+from toolwire.lazy import lazy_module
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.skill_choice import Chosen, choose
 from toolwire.toolbox.skill_pages import skill_tool
 from toolwire.toolbox.skill_watch import SkillsFolder
 from toolwire.toolbox.skills import Skills
+
+if TYPE_CHECKING:
+    from toolwire.toolbox import skill_running
+else:
+    # What runs commands takes longer to load than most commands take, and most users have no skills.
+    skill_running = lazy_module("toolwire.toolbox.skill_running")
 
 READER = "skill"
 
@@ -60,9 +66,7 @@ class LivingSkills:
         reading = (skill_tool(skills.pages, shelf),) if (skills.pages or self._reads) and READER not in names else ()
         if not chosen.entries:
             return reading
-        # What runs commands takes longer to load than most commands take, and most people have no skills.
-        running: Any = import_module("toolwire.toolbox.skill_running")
-        return (*running.runnable_tools(chosen, self._sandbox(), shelf), *reading)
+        return (*skill_running.runnable_tools(chosen, self._sandbox(), shelf), *reading)
 
     def news(self, toolbox: Toolbox) -> Toolbox | None:
         """A toolbox with its skills as they are now; None when nothing has changed since this was last asked.
