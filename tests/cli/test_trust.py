@@ -4,6 +4,7 @@ import asyncio
 import marshal
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -85,6 +86,29 @@ def test_a_module_that_changed_since_it_was_trusted_is_not_run(cloned: Stage) ->
     told = cloned.run("call", "shout", "words=hi")
     assert (told.code, "toolwire trust" in told.err) == (Exit.USAGE, True)
     assert not (cloned.folder / "planted").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda cloned: cloned.module("evil", EVIL + "# more"), "evil.py"),
+        (lambda cloned: cloned.settings('[tools]\nmodules = ["evil:shout"]\n# more\n'), "toolwire.toml"),
+    ],
+)
+def test_what_has_changed_since_it_was_trusted_is_named(
+    cloned: Stage, change: Callable[[Stage], object], named: str
+) -> None:
+    before = cloned.run("call", "echo", "message=1").err
+    assert cloned.run("trust").code == Exit.DONE
+    assert cloned.run("call", "echo", "message=1").code == Exit.DONE
+    change(cloned)
+
+    told = cloned.run("call", "echo", "message=1")
+
+    assert told.code == Exit.USAGE
+    assert f"toolwire.toml must be trusted again, since {named} changed." in " ".join(told.err.split())
+    assert "trusted again" not in before
+    assert "tools.modules = ['evil:shout']" in told.err
 
 
 @pytest.mark.threat("T23")

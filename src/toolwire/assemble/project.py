@@ -95,7 +95,7 @@ def open_project(
         except Untrusted as asking:
             if trusts is None or not trusts(asking):
                 raise
-            trust(asking.file, asking.digest, state_folder())
+            trust(asking.file, asking.digest, state_folder(), asking.sources)
     if settings.origin("grant.roots").layer is Layer.FLAGS:
         for root in settings.grant(cwd).roots:
             _require_folder(Path(root))

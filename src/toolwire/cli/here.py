@@ -30,5 +30,5 @@ def _foreign(file: Path) -> str:
 def _trusts(asking: Untrusted) -> bool:
     if not someone_is_there():
         return False
-    typer.echo(f"{clean(str(asking.file))} asks for what only you can allow:\n{distinct(asking.wants)}", err=True)
+    typer.echo(f"{clean(asking.reason)}:\n{distinct(asking.wants)}", err=True)
     return confirmed("Do you trust this file, until it changes?")

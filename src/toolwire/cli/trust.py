@@ -51,7 +51,7 @@ def trust(
     requests = {request.file: request for request in trust_requests(at, environ, user_folder())}
     request = requests.pop(file)
     if request.wants:
-        keep_word(file, request.digest, state_folder())
+        keep_word(file, request.digest, state_folder(), request.sources)
         typer.echo(f"{clean(str(file))} is trusted until it changes. It sets:\n{distinct(request.wants)}")
     else:
         typer.echo(f"{clean(str(file))} asks for nothing that needs trust.")

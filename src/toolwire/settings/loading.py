@@ -7,6 +7,7 @@ belongs to another user is not read at all.
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,7 +26,16 @@ from toolwire.settings.sources import (
     file_entries,
     flag_entries,
 )
-from toolwire.settings.trust import Below, Untrusted, could_hurt, digest_of, is_trusted, lies_in_named_folder
+from toolwire.settings.trust import (
+    Below,
+    Untrusted,
+    changed_since_trusted,
+    could_hurt,
+    digest_of,
+    is_trusted,
+    lies_in_named_folder,
+    sources_of,
+)
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USUAL_HOME = StoreSettings().home
@@ -73,7 +83,7 @@ def load(
     above: list[Path] = []
     for request in requests:
         if request.wants and not is_trusted(request.file, request.digest, environ, state_dir, above):
-            raise request
+            raise request.told(changed_since_trusted(request, state_dir))
         above.append(request.file)
     return settings
 
@@ -128,7 +138,9 @@ def _request(step: _Step, cwd: Path, outermost: Path | None, replaced: Collectio
         None if home is None else cwd / home,
     )
     wants = [entry for entry in step.entries if entry.path not in replaced and could_hurt(entry, below)]
-    return Untrusted(step.file, digest_of(step.content, wants, (cwd, folder)), wants)
+    sources = sources_of(wants, (cwd, folder))
+    own = {str(step.file): sha256(step.content).hexdigest()}
+    return Untrusted(step.file, digest_of(step.content, sources), wants, own | sources)
 
 
 def _user_entries(user_dir: Path | None, environ: Mapping[str, str]) -> list[Entry]:

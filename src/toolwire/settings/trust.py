@@ -6,7 +6,7 @@ kind counts only once the user has trusted it, for one path and one content.
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -25,25 +25,48 @@ from toolwire.settings.sources import Entry
 ENGINES = get_args(SandboxEngine)
 MOST_SOURCES = 2_000
 _LONGEST_SHOWN = 2_000
+_LONGEST_NOTE = 4 * 1024 * 1024
+_MOST_NAMED = 5
 
 
 class Untrusted(SettingsError):
-    """A project's file asks for what only the user can allow."""
+    """A project's file asks for what only the user can allow.
 
-    def __init__(self, file: Path, digest: str, wants: Iterable[Entry]) -> None:
+    `sources` are the file, the modules that it names and what they import, each with a digest; `changed` are those of
+    them that are not as they were when it was trusted last.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        digest: str,
+        wants: Iterable[Entry],
+        sources: Mapping[str, str] | None = None,
+        changed: Sequence[str] = (),
+    ) -> None:
         self.file = file
         self.digest = digest
-        self.wants = "\n".join(f"  {entry.key} = {_shown(entry.value)}" for entry in wants)
+        self.sources = dict(sources or {})
+        self._entries = tuple(wants)
+        self.wants = "\n".join(f"  {entry.key} = {_shown(entry.value)}" for entry in self._entries)
+        self.reason = f"{file} asks for what only you can allow"
+        if changed:
+            more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+            named = f"{', '.join(changed[:_MOST_NAMED])}{more}"
+            self.reason = f"{file} must be trusted again, since {named} changed. It asks for what only you can allow"
         advice = f"Look at it; if you trust it, run: toolwire trust {shlex.quote(str(file.parent))}"
-        super().__init__(f"{file} asks for what only you can allow:\n{self.wants}\n{advice}")
+        super().__init__(f"{self.reason}:\n{self.wants}\n{advice}")
+
+    def told(self, changed: Sequence[str]) -> "Untrusted":
+        """The same, with what has changed since it was trusted."""
+        return Untrusted(self.file, self.digest, self._entries, self.sources, changed)
 
 
-def digest_of(content: bytes, wants: Iterable[Entry], folders: Iterable[Path]) -> str:
-    """The digest of a settings file, of the modules it names and of what they import, as far as it lies in the folders.
+def sources_of(wants: Iterable[Entry], folders: Iterable[Path]) -> dict[str, str]:
+    """The modules that settings name and what they import, as far as it lies in the folders, each with its digest.
 
     Tools may write to a project, so a word for its modules is for their content too. Raises SettingsError.
     """
-    whole = sha256(content)
     named = [path.partition(":")[0] for entry in wants if entry.path == ("tools", "modules") for path in entry.value]
     tops = dict.fromkeys(path.partition(".")[0] for path in named)
     places = list(dict.fromkeys(folder.resolve() for folder in folders))
@@ -51,9 +74,25 @@ def digest_of(content: bytes, wants: Iterable[Entry], folders: Iterable[Path]) -
     others = sorted(set(reached(named, places, MOST_SOURCES)) - own.keys())
     if len(others) > MOST_SOURCES:
         raise SettingsError(f"tools.modules import more than {MOST_SOURCES} files of the project; let them import less")
-    for file in (*own, *others):
-        whole.update(b"\0" + sha256(os.fsencode(file)).digest() + sha256(_source(file)).digest())
+    return {str(file): sha256(_source(file)).hexdigest() for file in (*own, *others)}
+
+
+def digest_of(content: bytes, sources: Mapping[str, str]) -> str:
+    """The digest of a settings file and of its sources."""
+    whole = sha256(content)
+    for file, digest in sources.items():
+        whole.update(b"\0" + sha256(os.fsencode(file)).digest() + bytes.fromhex(digest))
     return whole.hexdigest()
+
+
+def changed_since_trusted(request: Untrusted, state_dir: Path | None) -> list[str]:
+    """What is not as it was when a file was trusted last, by name; nothing where it never was."""
+    kept = _kept_lines(_note(request.file, state_dir)) if state_dir is not None else []
+    known = dict(line.split(" ", 1)[::-1] for line in kept[2:] if " " in line)
+    if not known:
+        return []
+    changed = [path for path in {**known, **request.sources} if known.get(path) != request.sources.get(path)]
+    return sorted(os.path.relpath(path, request.file.parent) for path in changed)
 
 
 def _sources(folder: Path, top: str) -> list[Path]:
@@ -227,13 +266,15 @@ def lies_in_named_folder(file: Path, environ: Mapping[str, str], above: Iterable
     return False
 
 
-def trust(file: Path, digest: str, state_dir: Path) -> None:
+def trust(file: Path, digest: str, state_dir: Path, sources: Mapping[str, str] | None = None) -> None:
     """Keep the user's word for this file with this content. Raises SettingsError when it cannot be written."""
+    parts = [f"{one} {path}" for path, one in (sources or {}).items() if "\n" not in path]
     note = _note(file, state_dir)
     draft = note.with_suffix(f".{os.getpid()}")
     try:
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.write_text(f"{digest}\n{file}\n", encoding="utf-8", errors="surrogateescape")
+        text = "\n".join((digest, str(file), *parts, ""))
+        draft.write_text(text, encoding="utf-8", errors="surrogateescape")
         draft.replace(note)
     except OSError as wrong:
         raise SettingsError(f"{note} cannot be written: {wrong.strerror}; without it nothing is trusted") from None
@@ -253,11 +294,15 @@ def _note(file: Path, state_dir: Path) -> Path:
 
 
 def _kept(note: Path) -> str:
+    return next(iter(_kept_lines(note)), "")
+
+
+def _kept_lines(note: Path) -> list[str]:
     try:
         with note.open("rb") as kept:
-            return kept.readline(128).decode("ascii", "replace").strip()
+            return os.fsdecode(kept.read(_LONGEST_NOTE)).splitlines()
     except OSError:
-        return ""
+        return []
 
 
 def _within(path: str | Path, folders: Iterable[Path]) -> bool:
