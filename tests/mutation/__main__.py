@@ -24,18 +24,20 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.mutants import Mutant, apply, mutants
 
 # What is mutated, and the tests that concern it.
-_DECIDE, _AGENT = "tests/decide", ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
+_AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
+_LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
+_STORE = "tests/record"
 SUBJECTS: dict[str, Sequence[str]] = {
-    "loop.step": ("tests/loop/test_step.py", "tests/loop/test_interrupted.py", *_AGENT),
-    "decide.ladder": (_DECIDE, *_AGENT),
-    "decide.policy": (_DECIDE, "tests/cli/test_misspelled_names.py"),
-    "decide.matching": (_DECIDE,),
-    "decide.patterns": (_DECIDE, "tests/loop/test_patterns.py"),
-    "record.ledger": ("tests/record", "tests/loop/test_recovery.py", *_AGENT),
-    "hub.judging": ("tests/loop", "tests/execute"),
-    "hub.approvals": ("tests/loop", "tests/execute"),
-    "hub.allowance": ("tests/loop", "tests/execute"),
-    "hub.journey": ("tests/loop", "tests/execute"),
+    "loop.step": _LOOP,
+    "decide.ladder": ("tests/decide", *_AGENT),
+    "decide.policy": ("tests/decide", *_AGENT),
+    "decide.matching": ("tests/decide",),
+    "decide.patterns": ("tests/decide", "tests/loop/test_patterns.py"),
+    "record.ledger": (_STORE, *_AGENT),
+    "hub.judging": (*_LOOP, "tests/execute"),
+    "hub.approvals": (*_LOOP, "tests/execute"),
+    "hub.allowance": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
+    "hub.journey": (*_LOOP, "tests/execute"),
 }
 LIMIT_S = 60
 _MOST_TESTS = 400
@@ -61,7 +63,7 @@ class Runner:
 
     def _try(self, name: str, module: ModuleType, reached: "Reached") -> None:
         path = Path(str(module.__file__))
-        found = list(mutants(path.read_text(encoding="utf-8")))
+        found = sorted(mutants(path.read_text(encoding="utf-8")), key=lambda mutant: mutant.line)
         if self.sample and len(found) > self.sample:
             found = sorted(random.Random(name).sample(found, self.sample), key=lambda mutant: mutant.line)
         killed, lived = 0, []
