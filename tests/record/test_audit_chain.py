@@ -9,6 +9,7 @@ import pytest
 from toolwire.protocol.records import AuditRow
 from toolwire.record.checkpoints import Checkpoint, faults, read, sign
 from toolwire.record.contract import Store
+from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW, OpenStore
@@ -48,12 +49,12 @@ async def test_an_untouched_log_is_whole(store: Store) -> None:
     assert len(chain.head) == len(chain.heads[3]) == 64
 
 
-async def test_both_stores_make_the_same_chain(open_sqlite: OpenStore, store: Store) -> None:
-    one, other = await open_sqlite(), await open_sqlite()
+async def test_the_processes_of_one_folder_and_one_in_memory_make_the_same_chain(open_sqlite: OpenStore) -> None:
+    one, other, memory = await open_sqlite(), await open_sqlite(), MemoryStore()
     for place, row in enumerate(ROWS):
         await (one if place % 2 else other).audit([row])
-        await store.audit([row])
-    assert (await one.audit_chain()).head == (await store.audit_chain()).head
+        await memory.audit([row])
+    assert (await one.audit_chain()).head == (await memory.audit_chain()).head
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def verify(
                 "rows": chain.rows,
                 "dropped": chain.dropped,
                 "head": chain.head,
+                "writers": len(chain.writers),
                 "checkpoints": len(kept),
                 "faults": wrong,
                 "clock_set_back_at": chain.set_back_at,

@@ -1,11 +1,14 @@
-"""The chain of the audit log: every row carries a digest of itself and of all rows before it. Pure.
+"""The chains of the audit log: every row carries a digest of itself and of all rows of its writer before it. Pure.
+
+The processes of one folder are one writer. Machines that share a database are several, each with a chain and a count of
+its own, so that none has to wait for the newest row of another; a checkpoint is over the newest rows of all of them.
 
 An edit, a deletion or a new order breaks the chain from there on. Whoever can write the whole log can make a new chain,
 and a tail can be cut off without a trace: that is what signed checkpoints in a second place are for.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -22,14 +25,45 @@ def link(before: str, row: tuple[Any, ...]) -> str:
     return hashlib.sha256(before.encode() + b"\n" + orjson.dumps(row)).hexdigest()
 
 
+def link_own(before: str, row: tuple[Any, ...], writer: str, number: int) -> str:
+    """The digest of a row in the chain of a named writer, which counts its rows itself."""
+    return link(before, (*row, writer, number) if writer else row)
+
+
+Heads = Mapping[str, tuple[int, str]]
+"""Of each writer, the number and the digest of its newest row."""
+
+
+def head_of(heads: Heads) -> str:
+    """One digest over the newest rows of all writers; where there is one without a name, that of its own row."""
+    if not heads or heads.keys() == {""}:
+        return heads[""][1] if heads else BEGINNING
+    return hashlib.sha256(write_heads(heads).encode()).hexdigest()
+
+
+def write_heads(heads: Heads) -> str:
+    """The heads as a text that is kept, and signed, where the log is cut."""
+    if heads.keys() <= {""}:
+        return heads[""][1] if heads else BEGINNING
+    return orjson.dumps([[writer, *heads[writer]] for writer in sorted(heads)]).decode()
+
+
+def read_heads(text: str, upto: int) -> dict[str, tuple[int, str]]:
+    """The heads again; a log that had one writer without a name was cut after its row `upto`."""
+    if not text.startswith("["):
+        return {"": (upto, text)} if upto else {}
+    return {writer: (number, digest) for writer, number, digest in orjson.loads(text)}
+
+
 @dataclass(slots=True)
 class AuditChain:
-    """What a walk along the chain found.
+    """What a walk along the chains found. Each writer of a log has a chain of its own, and its own count.
 
     `unchained` rows are older than the chain; `broken_at` is the number of the first row that does not fit.
     `set_back_at` is the number of the first row that is minutes older than one before it: the clock went back.
-    `heads` are the digests at the numbers that were asked for. The first `dropped` rows are no longer kept;
-    `cut_is_signed` says whether this user's toolwire has signed where the log was cut.
+    `heads` are the digests over all writers at the numbers that were asked for, `head` is the newest. The first
+    `dropped` rows are no longer kept; `cut_is_signed` says whether this user's toolwire has signed where the log was
+    cut.
     """
 
     rows: int = 0
@@ -41,33 +75,39 @@ class AuditChain:
     heads: dict[int, str] = field(default_factory=dict)
     dropped: int = 0
     cut_is_signed: bool = True
+    writers: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
-def walk(
-    rows: Iterable[tuple[int, tuple[Any, ...], str]], wanted: frozenset[int], after: tuple[int, str] = (0, BEGINNING)
-) -> AuditChain:
+KeptRow = tuple[int, tuple[Any, ...], str, str, int | None]
+"""A row's number in the log, what it says, its digest, and who wrote it as which of its own rows."""
+
+
+def walk(rows: Iterable[KeptRow], wanted: frozenset[int], dropped: int = 0, heads: Heads | None = None) -> AuditChain:
     """Walk along numbered rows with their digests, keeping nothing but the sums.
 
-    Rows up to a number were dropped: `after` has that number, and the digest of its row.
+    The rows up to number `dropped` are gone; `heads` are those of that row.
     """
-    dropped, head = after
-    found = AuditChain(last=dropped, head=head, dropped=dropped)
-    if dropped in wanted and head != BEGINNING:
-        found.heads[dropped] = head
+    writers = dict(heads or {})
+    found = AuditChain(last=dropped, dropped=dropped, writers=writers)
+    if dropped in wanted and head_of(writers) != BEGINNING:
+        found.heads[dropped] = head_of(writers)
     latest = 0.0
-    for number, row, digest in rows:
+    for number, row, digest, writer, own in rows:
         found.rows += 1
-        if number != found.last + 1 and found.broken_at is None:  # the store numbers rows without a gap
-            found.broken_at = number
+        before, head = writers.get(writer, (0, BEGINNING))
+        count = number if own is None else own
+        is_next = number == found.last + 1 and (not writer or count == before + 1)  # neither has gaps
         if row[0] < latest - _PATIENCE_S and found.set_back_at is None:
             found.set_back_at = number
         found.last, latest = number, max(latest, row[0])
-        if not digest and found.head == BEGINNING:
+        is_older = not digest and head == BEGINNING
+        if not is_next or not (is_older or link_own(head, row, writer, count) == digest):
+            found.broken_at = number if found.broken_at is None else found.broken_at
+        if is_older:
             found.unchained += 1
             continue
-        if link(found.head, row) != digest and found.broken_at is None:
-            found.broken_at = number
-        found.head = digest
+        writers[writer] = (count, digest)
         if number in wanted:
-            found.heads[number] = digest
+            found.heads[number] = head_of(writers)
+    found.head = head_of(writers)
     return found

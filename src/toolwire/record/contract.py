@@ -158,13 +158,9 @@ class TurnStore(Protocol):
         ...
 
     async def replied(
-        self,
-        turn: Turn,
-        reply: Reply,
-        cards: Sequence[CallCard],
-        audit: Sequence[AuditRow],
+        self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
-    ) -> Sequence[CallCard]:
+    ) -> Sequence[CallCard]:  # fmt: skip
         """Keep a model's reply together with the cards of its calls. A card with a result is closed at once.
 
         Every other card costs its agent one call of the day, unless it is closed as one that did not run. With
@@ -234,14 +230,9 @@ class CallStore(Protocol):
         ...
 
     async def claim(
-        self,
-        card: CallCard,
-        audit: Sequence[AuditRow],
-        *,
-        owner: str = "",
-        until: float | None = None,
+        self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
         begins: bool = True,
-    ) -> CallCard:
+    ) -> CallCard:  # fmt: skip
         """Hold a call, before anything of it begins: gives it back with a token, and one attempt more.
 
         The lease lasts `until` a date; without one, for as long as its `owner` is alive, and unless one is named, for

@@ -16,7 +16,7 @@ from toolwire.record.faults import translated
 from toolwire.record.hrana import HranaConnection, http_address
 from toolwire.record.liveness import LEASE_S
 from toolwire.record.owners import Owners
-from toolwire.record.ownership import prepare
+from toolwire.record.ownership import prepare, writer_name
 from toolwire.record.reader import Reader
 from toolwire.record.sqlite import Clocks, SqliteStore
 from toolwire.record.warm import WarmLog
@@ -62,6 +62,7 @@ class LibsqlStore(SqliteStore):
             prepare(home)
             owners = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
             artifacts = Artifacts(home / "artifacts")
+            name = writer_name(home)
         except OSError as error:
             raise translated(error, home) from error
         try:
@@ -72,7 +73,8 @@ class LibsqlStore(SqliteStore):
                 raise translated(error, address) from error
             raise
         warm = WarmLog(home / "logs", clocks[0])
-        writer = Writer(address, connect, warm.add, near=False)  # a server may be far, and the loop must not wait
+        # A server may be far, and the loop must not wait for it.
+        writer = Writer(address, connect, warm.add, near=False, name=name)
         return cls(writer, Reader(address, connect), owners, artifacts, warm, *clocks)
 
 

@@ -176,13 +176,9 @@ class MemoryStore:
         return self._tell(kept)
 
     async def replied(
-        self,
-        turn: Turn,
-        reply: Reply,
-        cards: Sequence[CallCard],
-        audit: Sequence[AuditRow],
+        self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
-    ) -> Sequence[CallCard]:
+    ) -> Sequence[CallCard]:  # fmt: skip
         kept, known = self._held(turn), self._cards.get(turn.id, _NO_CARDS)
         for card in cards if known else ():
             if card.call.id in known:
@@ -226,14 +222,9 @@ class MemoryStore:
         return self._apply(step)
 
     async def claim(
-        self,
-        card: CallCard,
-        audit: Sequence[AuditRow],
-        *,
-        owner: str = "",
-        until: float | None = None,
+        self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
         begins: bool = True,
-    ) -> CallCard:
+    ) -> CallCard:  # fmt: skip
         kept, turn = self._kept(card), self._turns.get(card.turn_id)
         claim = ledger.Claim(new_id(), _STORE, owner, until)
         mine = self._apply(ledger.claim_call(card, kept, turn, self._clock(), _is_alive, claim), audit)

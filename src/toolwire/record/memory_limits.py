@@ -11,7 +11,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, ResultsMessage
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import changed
-from toolwire.record.chain import BEGINNING, AuditChain, link, walk
+from toolwire.record.chain import BEGINNING, AuditChain, KeptRow, link, walk
 from toolwire.record.rows import audit_rows
 from toolwire.record.weights import ROW, weigh, weigh_message
 
@@ -85,11 +85,11 @@ class AuditTail:
         is dropped afterwards is linked, so that digests that were given out stay true.
         """
         head = self._head = BEGINNING if self._head is None else self._head
-        chained = []
+        chained: list[KeptRow] = []
         for number, row in enumerate(audit_rows(self._rows), self._dropped + 1):
             head = link(head, row)
-            chained.append((number, row, head))
-        return walk(chained, frozenset(seqs), after=(self._dropped, self._head))
+            chained.append((number, row, head, "", None))
+        return walk(chained, frozenset(seqs), self._dropped, {"": (self._dropped, self._head)} if self._dropped else {})
 
     def _drop_oldest(self) -> None:
         row = self._rows.popleft()

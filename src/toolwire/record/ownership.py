@@ -31,13 +31,16 @@ SIGNATURE = "signature"
 TRUST_VARIABLE = "TOOLWIRE_TRUST"
 USED_NAMES = frozenset(
     "store.db store.db-wal store.db-shm store.db-journal owners artifacts logs canvas todos changes audit.key "
-    "errors.log history".split()
+    "errors.log history writer".split()
 )
 """Everything that toolwire keeps in a state folder, besides what says whose it is."""
 
 _IGNORE = ".gitignore"
 _SIGNATURES = re.compile(r"signature(\.[0-9a-f]{16})?", re.ASCII)  # with those that a process died while writing
 _KEY = "key"
+_WRITER = "writer"
+_WRITER_BYTES = 8
+_WRITER_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _KEY_BYTES = 32
 _LONGEST_SIGNATURE = 128
 _STAND_IN_TIME = 1  # an open sandbox puts an empty file of this time where there is no state folder yet
@@ -322,6 +325,19 @@ def write_once(name: str, above: int, content: bytes) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=above)
+
+
+def writer_name(home: Path) -> str:
+    """The name under which what is written from this folder is audited, made if there is none. Raises OSError."""
+    folder = os.open(home, FOLDER_FLAGS)
+    try:
+        write_once(_WRITER, folder, secrets.token_hex(_WRITER_BYTES).encode())
+        name = read_file(_WRITER, folder, 2 * _WRITER_BYTES).decode("ascii", "replace")
+    finally:
+        os.close(folder)
+    if not _WRITER_NAME.fullmatch(name):
+        raise OSError(errno.EINVAL, f"{_WRITER} is damaged; remove it")
+    return name
 
 
 def _write(descriptor: int, name: str, content: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.values import dataclass
-from toolwire.record.chain import BEGINNING, link
+from toolwire.record.chain import BEGINNING, link_own, read_heads
 from toolwire.record.rows import Row, column, read_card
 from toolwire.record.tally import ToolTally
 
@@ -44,7 +44,13 @@ _ADD_AUDIT = """
                        elapsed_ms, detail, chain)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_HEAD = "SELECT chain FROM audit ORDER BY seq DESC LIMIT 1"
+_ADD_WRITER = "INSERT INTO audit_writers (seq, writer, number) VALUES ((SELECT max(seq) FROM audit) - ?, ?, ?)"
+_HEAD = "SELECT seq, chain FROM audit ORDER BY seq DESC LIMIT 1"
+_OWN_HEAD = """
+    SELECT w.number, a.chain FROM audit_writers w JOIN audit a ON a.seq = w.seq WHERE w.writer = ?
+    ORDER BY w.seq DESC LIMIT 1
+"""
+_CUT = "SELECT seq, head FROM audit_cuts ORDER BY seq DESC LIMIT 1"
 # A call that waits for its result counts for the day; one that did not run is given back.
 _CHARGE = """
     INSERT INTO charges (turn_id, calls) VALUES (?, ?)
@@ -94,7 +100,7 @@ class Known:
     turns: dict[str, TurnRow | None] = field(default_factory=dict)
     here: set[str] = field(default_factory=set)
     calls: dict[tuple[str, str], CallCard | _Ended | None] = field(default_factory=dict)
-    head: str | None = None
+    head: tuple[int, str] | None = None
 
     def still_true(self, connection: sqlite3.Connection) -> "Known":
         """What is known, or nothing once another connection has committed. Asked inside a transaction."""
@@ -115,6 +121,7 @@ class Page:
     audited: list[Row] = field(default_factory=list)
     tallies: dict[tuple[str, str], ToolTally] = field(default_factory=dict)
     charges: dict[str, int] = field(default_factory=dict)
+    writer: str = ""
 
     def turn(self, turn_id: str) -> TurnRow | None:
         """The current epoch, the state and the owner of a turn, if it is kept."""
@@ -178,25 +185,35 @@ class Page:
             self.write_charges()
         self.connection.executemany(_ADD_RECORD, self.records)
         if self.audit:
-            chained = self._chained()
-            self.connection.executemany(_ADD_AUDIT, chained)
-            self.audited += chained
+            self.audited += self._add_audit()
         self.connection.executemany(_ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
         self.records.clear()
         self.audit.clear()
         self.tallies.clear()
 
-    def _chained(self) -> list[Row]:
-        """The audit rows to add, each with its digest: this transaction alone writes, so the newest row is known."""
-        head = self.known.head
-        if head is None:
-            head = (self.connection.execute(_HEAD).fetchone() or (BEGINNING,))[0]
+    def _add_audit(self) -> list[Row]:
+        """Add the audit rows, each with its digest: this transaction alone writes, so the newest row is known."""
+        number, head = self.known.head or self._newest_row()
         chained: list[Row] = []
         for row in self.audit:
-            head = link(head, row)
+            number += 1
+            head = link_own(head, row, self.writer, number)
             chained.append((*row, head))
-        self.known.head = head
+        self.known.head = number, head
+        self.connection.executemany(_ADD_AUDIT, chained)
+        if self.writer:
+            own = [(back, self.writer, number - back) for back in range(len(chained))]
+            self.connection.executemany(_ADD_WRITER, own)
         return chained
+
+    def _newest_row(self) -> tuple[int, str]:
+        """The number and digest of the newest row of this writer, which may be pruned."""
+        if not self.writer:
+            return self.connection.execute(_HEAD).fetchone() or (0, BEGINNING)
+        if found := self.connection.execute(_OWN_HEAD, (self.writer,)).fetchone():
+            return int(found[0]), str(found[1])
+        cut = self.connection.execute(_CUT).fetchone()
+        return read_heads(cut[1], cut[0]).get(self.writer, (0, BEGINNING)) if cut else (0, BEGINNING)
 
 
 def _metrics_row(counted: tuple[str, str], tally: ToolTally) -> Row:

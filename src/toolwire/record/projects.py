@@ -77,13 +77,9 @@ class ProjectStore:
         return await self.whole.resume(turn_id)
 
     def replied(
-        self,
-        turn: Turn,
-        reply: Reply,
-        cards: Sequence[CallCard],
-        audit: Sequence[AuditRow],
+        self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
-    ) -> Doing[Sequence[CallCard]]:
+    ) -> Doing[Sequence[CallCard]]:  # fmt: skip
         self._require(turn, *cards, *audit)
         return self._replied(turn, reply, cards, audit, reserve)
 
@@ -96,14 +92,9 @@ class ProjectStore:
         return self._open(card, audit, reserve)
 
     def claim(
-        self,
-        card: CallCard,
-        audit: Sequence[AuditRow],
-        *,
-        owner: str = "",
-        until: float | None = None,
+        self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
         begins: bool = True,
-    ) -> Doing[CallCard]:
+    ) -> Doing[CallCard]:  # fmt: skip
         self._require(card, *audit)
         return self.whole.claim(card, audit, owner=owner, until=until, begins=begins)
 

@@ -15,7 +15,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.asked import Asked
-from toolwire.record.chain import BEGINNING, AuditChain, walk
+from toolwire.record.chain import AuditChain, read_heads, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary
 from toolwire.record.ownership import is_signed
 from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS
@@ -123,6 +123,11 @@ _TURNS_AFTER = """
 _AUDIT_OF_TURN = "SELECT * FROM audit WHERE turn_id = ?1 AND (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq"
 _AUDIT_OF_TOOL = "SELECT * FROM audit WHERE tool = ?2 AND seq > ?3 ORDER BY seq"
 _ALL_AUDIT = "SELECT * FROM audit WHERE seq > ?3 ORDER BY seq"
+# The store numbers rows from 1 on, so a lower number is somebody else's doing.
+_CHAIN = """
+    SELECT a.*, coalesce(w.writer, ''), w.number FROM audit a LEFT JOIN audit_writers w ON w.seq = a.seq
+    WHERE a.seq > ? OR a.seq < 1 ORDER BY a.seq
+"""
 _NEXT_ROWS = {wanted: f"{wanted} LIMIT ?4" for wanted in (_AUDIT_OF_TURN, _AUDIT_OF_TOOL, _ALL_AUDIT)}
 _NEWEST_ROWS = {wanted: f"{wanted} DESC LIMIT ?4" for wanted in _NEXT_ROWS}
 _TALLIES = """
@@ -298,11 +303,12 @@ def approvals_after(
 
 def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int], pace: Pace = AT_FULL_SPEED) -> AuditChain:
     cut = newest_cut(connection)
-    begin, head = (cut.seq, cut.head) if cut else (0, BEGINNING)
-    # The store numbers rows from 1 on, so a lower number is somebody else's doing.
-    kept = connection.execute("SELECT * FROM audit WHERE seq > ? OR seq < 1 ORDER BY seq", (begin,))
-    rows = ((seq, tuple(row), digest) for seq, *row, digest in kept)
-    found = walk(pace.rows(rows), frozenset(seqs), after=(begin, head))
+    begin = cut.seq if cut else 0
+    rows = (
+        (seq, tuple(row), digest, writer, own)
+        for seq, *row, digest, writer, own in connection.execute(_CHAIN, (begin,))
+    )
+    found = walk(pace.rows(rows), frozenset(seqs), begin, read_heads(cut.head, begin) if cut else {})
     found.cut_is_signed = cut is None or is_signed(cut.signature, CUT, CUT, cut.content)
     return found
 

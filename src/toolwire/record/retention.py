@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolwire.errors import StoreError
+from toolwire.record.chain import read_heads, write_heads
 from toolwire.record.ownership import FOLDER_FLAGS
 from toolwire.record.page import Page
 
@@ -62,6 +63,10 @@ _KEEP_RECORDS_CURSOR = """
     INSERT OR REPLACE INTO records (seq, id, project, schema_name, title, context, created_by, created_at)
     SELECT ?1, 'cursor-floor', 'default', 'cursor.floor', '', '{}', '', 0
     WHERE ?1 > (SELECT coalesce(max(seq), 0) FROM records)
+"""
+_NEWEST_OF_WRITERS = """
+    SELECT writer, w.number, a.chain, max(a.seq) FROM audit a LEFT JOIN audit_writers w ON w.seq = a.seq
+    WHERE a.seq > ? AND a.seq <= ? GROUP BY writer
 """
 _FIRST_OPEN = "SELECT min(seq) FROM audit WHERE turn_id IN (SELECT id FROM turns WHERE state <> 'ended')"
 _NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0"
@@ -194,7 +199,17 @@ def audit_cut(connection: sqlite3.Connection, keep: Keep, now: float) -> tuple[i
     first_open = connection.execute(_FIRST_OPEN).fetchone()[0]
     upto = min(int(max(by_age, by_size, 0)), newest - 1, newest if first_open is None else first_open - 1)
     row = connection.execute("SELECT chain FROM audit WHERE seq = ?", (upto,)).fetchone()
-    return (upto, row[0]) if row else (0, "")
+    return (upto, _heads_at(connection, upto, row[0])) if row else (0, "")
+
+
+def _heads_at(connection: sqlite3.Connection, upto: int, newest: str) -> str:
+    """The digests of the newest rows up to a number: of each writer, if there are several."""
+    if connection.execute("SELECT 1 FROM audit_writers LIMIT 1").fetchone() is None:
+        return newest
+    cut = newest_cut(connection)
+    before = read_heads(cut.head, cut.seq) if cut else {}
+    rows = connection.execute(_NEWEST_OF_WRITERS, (cut.seq if cut else 0, upto)).fetchall()
+    return write_heads(before | {writer or "": (own or seq, digest) for writer, own, digest, seq in rows})
 
 
 def newest_cut(connection: sqlite3.Connection) -> AuditCut | None:
@@ -211,6 +226,8 @@ def cut_audit(page: Page, cut: AuditCut) -> int:
     page.connection.execute(
         "INSERT OR IGNORE INTO audit_cuts VALUES (?, ?, ?, ?)", (cut.seq, cut.head, cut.at, cut.signature)
     )
+    page.connection.execute("DELETE FROM audit_writers WHERE seq <= ?", (cut.seq,))
+    page.known.head = None
     gone = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE seq <= ? ORDER BY seq LIMIT ?)"
     return page.connection.execute(gone, (cut.seq, ROWS_AT_ONCE)).rowcount
 

@@ -368,9 +368,22 @@ _LENT_BY_PROJECT = (
 # A number that a follower has seen is never given again, though all rows up to it may have been pruned.
 _CURSORS = ("CREATE TABLE cursor_floors (kind TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL) STRICT, WITHOUT ROWID",)
 
+# Machines that share a database each have a chain and a count of their own. Rows that have no name here are those of a
+# database with one writer, which counts by `seq`.
+_WRITERS = (
+    """
+    CREATE TABLE audit_writers (
+        seq INTEGER PRIMARY KEY,
+        writer TEXT NOT NULL,
+        number INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX audit_writers_newest ON audit_writers (writer, seq)",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
-    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS,
+    _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

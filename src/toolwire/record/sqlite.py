@@ -215,13 +215,9 @@ class SqliteStore:
         return turn_id in self._runs or turn_id in self._taking
 
     async def replied(
-        self,
-        turn: Turn,
-        reply: Reply,
-        cards: Sequence[CallCard],
-        audit: Sequence[AuditRow],
+        self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
-    ) -> Sequence[CallCard]:
+    ) -> Sequence[CallCard]:  # fmt: skip
         kept = await self._say(turn, reply, cards, audit, reserve)
         return cards if reserve is None else [one.card for one in kept]
 
@@ -232,14 +228,9 @@ class SqliteStore:
         return await self._writer.write(open_card(card, audit, self._now(), reserve), _whose(card))
 
     async def claim(
-        self,
-        card: CallCard,
-        audit: Sequence[AuditRow],
-        *,
-        owner: str = "",
-        until: float | None = None,
+        self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
         begins: bool = True,
-    ) -> CallCard:
+    ) -> CallCard:  # fmt: skip
         claim = Claim(new_id(), self._owners.name, owner, until)
         change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
         mine = await self._writer.write(change, _whose(card))

@@ -46,16 +46,20 @@ class Writer:
         *,
         near: bool = True,
         share: int = SHARE,
+        name: str = "",
     ) -> None:
-        """`near` says that a commit is quick enough for the loop to wait for it; `share` is what an agent may write."""
+        """`near` says that a commit is quick enough for the loop to wait for it; `share` is what an agent may write.
+
+        What is audited goes into the chain of this `name`.
+        """
         self._share = share
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile = Turnstile(share)
         self._path = path
-        self._far = _Pen(connect, audited)
-        self._near = _Pen(connect, audited)
-        self._again = _Pen(connect, audited)
+        self._far = _Pen(connect, audited, name)
+        self._near = _Pen(connect, audited, name)
+        self._again = _Pen(connect, audited, name)
         self._owed = Owed(self._write_owed)
         self._near_lock = threading.Lock()
         self._near_again_at = 0.0 if near else math.inf
@@ -232,8 +236,9 @@ class Writer:
 class _Pen:
     """A connection that writes, and what it has learned about the store."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], audited: Audited) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], audited: Audited, name: str) -> None:
         self._connect = connect
+        self._name = name
         self._audited = audited
         self._connection: sqlite3.Connection | None = None
         self._known = Known()
@@ -248,7 +253,7 @@ class _Pen:
         connection.execute("BEGIN IMMEDIATE")
         try:
             self._known = self._known.still_true(connection)
-            page = Page(connection, self._known)
+            page = Page(connection, self._known, writer=self._name)
             outcomes = [change(page) for change in changes]
             page.flush()
             connection.execute("COMMIT")
