@@ -259,6 +259,21 @@ class Terminal:
         self._read = found + len(words)
         return self.seen
 
+    def interrupt(self, words: str) -> str:
+        """Press Ctrl-C at a prompt until these words are shown.
+
+        The line editor does not notice one that comes after it has shown the prompt and before it waits for keys, as a
+        busy machine lets happen; whoever sits at it presses again.
+        """
+        for _ in range(LIMIT_S):
+            self.type("\x03")
+            while self.seen.find(words, self._read) < 0 and select.select([self._master], [], [], 1)[0]:
+                if not self._more():
+                    break
+            if self.seen.find(words, self._read) >= 0:
+                break
+        return self.wait_for(words)
+
     def end(self) -> int:
         """Show the rest, and give the exit code."""
         while self._more():
