@@ -12,6 +12,7 @@ from toolwire.disclose.intent import unlock
 from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance, lends
+from toolwire.hub.canceling import CANCELED, cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.judging import withhold_password
 from toolwire.hub.resuming import require_same_tools
@@ -45,7 +46,6 @@ from toolwire.record.projects import of_project
 from toolwire.record.ready import ready_turns
 
 T = TypeVar("T")
-_MOST_CALLS = 10_000
 News = Callable[[Toolbox], Toolbox | None]
 """Given the tools that an agent has, the ones that it shall have; None when they stay. It runs in a thread."""
 
@@ -197,25 +197,12 @@ class Agent:
         """Turns that can go on because what they wait for has come, the oldest first."""
         return await ready_turns(self.store, self.runtime.clock(), limit=limit)
 
-    async def cancel(self, turn_id: str, reason: str = "the turn was canceled") -> None:
+    async def cancel(self, turn_id: str, reason: str = CANCELED) -> None:
         """End a turn that no process runs; what it had not run yet does not run. Ending one twice changes nothing.
 
         Raises `NotKept` for an unknown turn and `Fenced` for one that a living process runs.
         """
-        if (await self.store.turn(turn_id)).state == "ended":
-            return
-        kept = await self.store.resume(turn_id)
-        async with self._kept_free(kept.opening):
-            await self._end_calls(kept.opening)
-            turn = fold(kept, self.runtime)
-            stats = TurnStats(turn.iterations, turn.calls, turn.failed_calls)
-            await self.store.end(stopped(turn, Ending(EndReason.CANCELED, reason)), stats)
-
-    async def _end_calls(self, turn: Turn) -> None:
-        """Give the calls of a turn that have no result one that says that they were canceled."""
-        for card in await self.store.calls(turn_id=turn.id, limit=_MOST_CALLS):
-            if card.result is None:
-                await self.runtime.cancel_call(changed(card, epoch=turn.epoch), begun=card.attempt > 0)
+        await cancel_turn(self.store, turn_id, self.runtime.clock(), reason)
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "toolwire.cli.approvals:approve",
         "Answer what a turn waits for: yes, no, or yes with other arguments.",
     ),
+    "run": ("toolwire.cli.run:run", "Continue turns as soon as what they wait for has come."),
     "tools": ("toolwire.cli.tools:tools", "Show the catalogue, one tool in full, or a conformance report."),
     "parse": ("toolwire.cli.parse:parse", "Read any model output into content, reasoning, calls and problems."),
     "serve": ("toolwire.cli.serve:serve", "Serve OpenAI- and Anthropic-compatible APIs; repair a model's tool calls."),

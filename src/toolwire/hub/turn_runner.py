@@ -1,0 +1,162 @@
+"""Takes up turns that can go on, so that an approval is enough: nobody has to type anything for its turn to continue.
+
+Any number of runners may share a store, in one process or in several. A turn is taken over by one of them only (the
+store sees to that), and what has a result on record never runs again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+
+from toolwire.agent import Agent, Answer
+from toolwire.errors import Fenced, NotKept, Suspended, ToolwireError
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.turns import Turn, TurnKind
+from toolwire.protocol.values import dataclass
+from toolwire.record.contract import Store, TurnSummary
+from toolwire.record.ready import ready_turns
+
+OpenAgent = Callable[[Turn], AbstractAsyncContextManager[Agent]]
+"""Makes the agent that goes on with a turn."""
+
+AT_ONCE = 4
+POLL_S = 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RanTurn:
+    """What came of a turn that was taken up: it ended, waits again, or could not be resumed (`error` says why)."""
+
+    turn_id: str
+    answer: Answer | None = None
+    result: ToolResult | None = None
+    waits: Suspended | None = None
+    error: str = ""
+
+    @property
+    def state(self) -> str:
+        if self.error:
+            return "failed"
+        return "waiting" if self.waits is not None else "ended"
+
+
+class TurnRunner:
+    """Resumes the ready turns of a store, at most `at_once` at the same time.
+
+    A turn that cannot be resumed now (its tool is missing, its model does not answer) stays as it is and is tried again
+    after a pause, which grows.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        open_agent: OpenAgent,
+        *,
+        at_once: int = AT_ONCE,
+        poll_s: float = POLL_S,
+        tell: Callable[[RanTurn], None] | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._open_agent = open_agent
+        self._at_once = at_once
+        self._poll_s = poll_s
+        self._tell = tell
+        self._clock = clock
+        self._monotonic = monotonic
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._pauses: dict[str, tuple[float, float]] = {}
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look for ready turns now: something has just come that one of them may wait for."""
+        self._woken.set()
+
+    async def run_until_idle(self) -> None:
+        """Run everything that is ready, and what becomes ready by that; give up on a turn that fails."""
+        while await self._take_up() or self._running:
+            if self._running:
+                await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.sleep(0)  # lets those that are done leave
+
+    async def run_forever(self) -> None:
+        """Run ready turns until canceled; what runs then is interrupted and stays ready."""
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    await self._take_up()
+                except ToolwireError as error:
+                    _log.warning("ready turns cannot be looked up: %s", error)
+                # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the event.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await self._woken.wait()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Interrupt what runs."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _take_up(self) -> bool:
+        """Start ready turns as far as there is room; whether any was started."""
+        room = self._at_once - len(self._running)
+        if room <= 0:
+            return False
+        taken = False
+        for turn in await ready_turns(self._store, self._clock(), limit=room + len(self._running) + len(self._pauses)):
+            if room > 0 and self._may_run(turn):
+                task = asyncio.create_task(self._run(turn), name="toolwire-runner")
+                self._running[turn.id] = task
+                room, taken = room - 1, True
+        return taken
+
+    def _may_run(self, turn: TurnSummary) -> bool:
+        until, _ = self._pauses.get(turn.id, (0.0, 0.0))
+        return turn.id not in self._running and self._monotonic() >= until
+
+    async def _run(self, turn: TurnSummary) -> None:
+        try:
+            ran = await self._resumed(turn)
+        except (Fenced, NotKept):  # another runner was faster, or the turn is gone
+            ran = None
+        finally:
+            self._running.pop(turn.id, None)
+            self._woken.set()
+        if ran is None:
+            return
+        if ran.error:
+            _, pause_s = self._pauses.get(turn.id, (0.0, FIRST_PAUSE_S / 2))
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            self._pauses[turn.id] = (self._monotonic() + pause_s, pause_s)
+        else:
+            self._pauses.pop(turn.id, None)
+        if self._tell is not None:
+            self._tell(ran)
+
+    async def _resumed(self, turn: TurnSummary) -> RanTurn:
+        try:
+            opening = (await self._store.turn(turn.id)).opening
+            async with self._open_agent(opening) as agent:
+                if opening.kind is TurnKind.CALL:
+                    return RanTurn(turn.id, result=await agent.resume_call(turn.id))
+                return RanTurn(turn.id, await agent.resume(turn.id))
+        except Suspended as waits:
+            return RanTurn(turn.id, waits=waits)
+        except (Fenced, NotKept):
+            raise
+        except ToolwireError as error:
+            return RanTurn(turn.id, error=str(error))
+        except Exception as error:  # a runner is an entry point: one broken turn must not stop the others
+            _log.exception("turn %s broke its runner", turn.id)
+            return RanTurn(turn.id, error=f"internal error (please report it): {type(error).__name__}: {error}")

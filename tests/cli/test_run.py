@@ -1,0 +1,103 @@
+"""`toolwire run`: an approval by any way is enough for a turn to continue."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Inside
+from tests.cli.stage import Stage, scripted
+from tests.cli.test_taken_back import GRANTED, LESS, MODULE, TOOLS
+from toolwire.cli.exits import Exit
+
+
+@pytest.fixture
+def painter(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    (tmp_path / "brushwork.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return inside
+
+
+def waiting(painter: Inside) -> tuple[str, str]:
+    [asked] = painter("approvals", "--json").json
+    return asked["turn_id"], asked["id"]
+
+
+@pytest.mark.parametrize("verb", ["call", "ask"])
+def test_an_approved_turn_continues_with_the_flags_that_it_began_with(
+    painter: Inside, tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "toolwire.toml").write_text(MODULE, encoding="utf-8")
+    flags = ["--tier", "run", "--allow", "brushes"]
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model:
+        begin = ["call", "paint", "colour=red"] if verb == "call" else ["ask", "Paint", *model.flags]
+        assert painter(*begin, *flags).code == Exit.WAITING
+        turn, asked = waiting(painter)
+        idle = painter("run", "--once", "--json")
+        assert (idle.code, idle.out) == (Exit.DONE, "")
+        assert painter("approve", asked).code == Exit.DONE
+
+        ran = painter("run", "--once", "--json")
+
+    assert (ran.code, ran.json["turn_id"], ran.json["state"]) == (Exit.DONE, turn, "ended"), ran.err
+    assert ran.json["answer"] == ("it is red" if verb == "call" else "It is red.")
+    assert (tmp_path / "painted").read_text() == "red\n"
+    assert painter("run", "--once", "--json").out == ""
+
+
+@pytest.mark.parametrize("what", [*LESS, "tool"])
+def test_what_was_taken_back_leaves_the_turn_and_the_approval_as_they_are(
+    painter: Inside, tmp_path: Path, what: str
+) -> None:
+    assert painter("call", "paint", "colour=red").code == Exit.WAITING
+    _, asked = waiting(painter)
+    assert painter("approve", asked).code == Exit.DONE
+    gone = GRANTED.replace(MODULE, f'{MODULE}exclude = ["paint"]\n')
+    (tmp_path / "toolwire.toml").write_text(LESS.get(what, gone), encoding="utf-8")
+    told = painter("run", "--once", "--json")
+    assert (told.code, told.json["state"], "Nothing was run" in told.json["error"]) == (Exit.FAILED, "failed", True)
+
+    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
+    assert painter("run", "--once", "--json").json["state"] == "ended"
+    assert (tmp_path / "painted").read_text() == "red\n"
+
+
+def test_a_turn_can_be_canceled_for_good(painter: Inside, tmp_path: Path) -> None:
+    assert painter("call", "paint", "colour=red").code == Exit.WAITING
+    turn, asked = waiting(painter)
+    for _ in range(2):
+        assert painter("run", "--cancel", turn).code == Exit.DONE
+    assert painter("approve", asked).code != Exit.DONE
+    assert painter("call", "--resume", turn).code != Exit.DONE
+    assert not (tmp_path / "painted").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["--cancel", "nowhere"], Exit.NOT_FOUND, "nowhere"),
+        (["--at-once", "0"], Exit.USAGE, "at-once"),
+    ],
+)
+def test_wrong_use_is_told(painter: Inside, words: list[str], code: Exit, told: str) -> None:
+    ran = painter("run", "--once", *words)
+    assert (ran.code, told in ran.err) == (code, True), ran.err
+
+
+def test_a_store_that_does_not_last_has_nothing_to_run(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "toolwire.toml").write_text('[store]\nkind = "memory"\n', encoding="utf-8")
+    ran = inside("run", "--once")
+    assert (ran.code, "nothing to run" in ran.err) == (Exit.USAGE, True)
+
+
+def test_a_running_runner_continues_a_turn_that_is_approved_in_another_process(stage: Stage) -> None:
+    stage.module("brushwork", TOOLS)
+    stage.settings(GRANTED)
+    assert stage.run("call", "paint", "colour=red").code == Exit.WAITING
+    [asked] = stage.run("approvals", "--json").json
+    runner = stage.start("run", "--json")
+    assert stage.run("approve", asked["id"]).code == Exit.DONE
+    assert runner.stdout is not None
+    line = runner.stdout.readline()
+    assert b'"ended"' in line
+    assert (stage.folder / "painted").read_text() == "red\n"
