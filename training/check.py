@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.models.local_dialogue import OPENING, calls_in, said
-from toolwire.models.local_engine import Engine
+from toolwire.models.local_engine import LocalEngine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.weights import weights_of
 from toolwire.protocol.tools import Tool
@@ -21,7 +21,7 @@ from training.generate import PARTS, as_json, generate
 MOST_TOKENS = 200
 
 
-def written(engine: Engine, turns: list[Any], tools: list[Tool]) -> str:
+def written(engine: LocalEngine, turns: list[Any], tools: list[Tool]) -> str:
     """What the model says after these turns."""
     prompt = "".join(said(role, text) for role, text in turns) + OPENING
     known = "\n".join(text for _, text in turns) if turns[-1][0] == "tool" else None
@@ -48,7 +48,7 @@ def _told(expected: str, given: str, heard: str) -> str:
     return "right" if all(fact.rstrip(".") in given for fact in facts) else "answer"
 
 
-def check(engine: Engine, part: str, count: int, show: bool) -> dict[str, Any]:
+def check(engine: LocalEngine, part: str, count: int, show: bool) -> dict[str, Any]:
     """By kind of turn, how many were right; and how long they took."""
     seen: Counter[str] = Counter()
     right: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--misses", action="store_true")
     given = parser.parse_args()
-    engine = Engine(weights_of("smollm2"), adapter=given.adapter, threads=2)
+    engine = LocalEngine(weights_of("smollm2"), adapter=given.adapter, threads=2)
     print(json.dumps(check(engine, given.part, given.count, given.misses), indent=1))
 
 

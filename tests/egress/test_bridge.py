@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.egress.network import connector, saying, serving
-from toolwire.execute.egress.caps import Noted
+from toolwire.execute.egress.caps import TrafficEvent
 from toolwire.execute.egress.proxy import BRIDGE, BRIDGE_PORT, EgressProxy, proxy_environment
 
 HOSTS = {"good.example": ["127.0.0.1"], "evil.example": ["127.0.0.1"]}
@@ -61,7 +61,7 @@ def socket_path(tmp_path: Path) -> str:
 
 
 async def test_a_program_in_a_box_reaches_a_listed_host_and_no_other(socket_path: str) -> None:
-    noted: list[Noted] = []
+    noted: list[TrafficEvent] = []
     async with serving(saying(b"hello from outside")) as server:
         network = [f"good.example:{server.port}"]
         async with EgressProxy(socket_path, network, connector=connector(HOSTS), audit=noted.append):

@@ -11,7 +11,7 @@ import trustme
 from tests.egress.network import connector, saying, serving
 from tests.sandbox.conftest import ENGINES, needs, report
 from toolwire.errors import SandboxUnavailable
-from toolwire.execute.egress.caps import Noted
+from toolwire.execute.egress.caps import TrafficEvent
 from toolwire.execute.egress.outward import way_out
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.protocol.operations import Command, Ran, shell
@@ -19,8 +19,8 @@ from toolwire.protocol.operations import Command, Ran, shell
 HOSTS = {"good.example": ["127.0.0.1"], "evil.example": ["127.0.0.1"]}
 
 
-async def run(text: str, workspace: Path, *network: str, engine: str = "bubblewrap") -> tuple[Ran, list[Noted]]:
-    noted: list[Noted] = []
+async def run(text: str, workspace: Path, *network: str, engine: str = "bubblewrap") -> tuple[Ran, list[TrafficEvent]]:
+    noted: list[TrafficEvent] = []
     command = Command(shell(text), workspace=str(workspace))
     async with asyncio.timeout(30), way_out(command, network, connector=connector(HOSTS), audit=noted.append) as ready:
         return await local_sandbox(floor=engine, default=engine).run(ready), noted

@@ -14,7 +14,7 @@ import trustme
 
 from tests.egress import ssrf
 from tests.egress.network import Answering, Heard, Names, Server, connector, saying, serving
-from toolwire.execute.egress.caps import Caps, Noted
+from toolwire.execute.egress.caps import Caps, TrafficEvent
 from toolwire.execute.egress.connector import Connector, hang_up
 from toolwire.execute.egress.proxy import EgressProxy
 
@@ -59,7 +59,7 @@ def get(url: str, *headers: str, method: str = "GET") -> bytes:
 class Door:
     path: str
     server: Server
-    noted: list[Noted]
+    noted: list[TrafficEvent]
     proxy: EgressProxy
 
     @property
@@ -72,7 +72,7 @@ async def door(
     path: str, answering: Answering = HELLO, rules: Callable[[int], list[str]] | None = None, **caps: float
 ) -> AsyncIterator[Door]:
     """A proxy whose grant lists good.example on the port of a server that answers so."""
-    noted: list[Noted] = []
+    noted: list[TrafficEvent] = []
     async with asyncio.timeout(20), serving(answering) as server:
         network = rules(server.port) if rules else [f"good.example:{server.port}"]
         limits = replace(Caps(), **caps)  # type: ignore[arg-type]  # every cap is a number
@@ -221,7 +221,7 @@ async def test_T43_a_tunnel_carries_tls_for_the_host_it_was_asked_for(
     socket_path: str, certificates: Certificates
 ) -> None:
     """The control of the next test."""
-    noted: list[Noted] = []
+    noted: list[TrafficEvent] = []
     async with serving(HELLO, certificates.server) as server:
         place = f"good.example:{server.port}"
         async with EgressProxy(socket_path, [place], connector=connector(HOSTS), audit=noted.append):
@@ -235,7 +235,7 @@ async def test_T43_a_tunnel_carries_tls_for_the_host_it_was_asked_for(
 
 
 async def test_T43_a_tunnel_whose_tls_names_another_server_is_cut(socket_path: str, certificates: Certificates) -> None:
-    noted: list[Noted] = []
+    noted: list[TrafficEvent] = []
     async with serving(HELLO, certificates.server) as server:
         place = f"good.example:{server.port}"
         async with EgressProxy(socket_path, [place], connector=connector(HOSTS), audit=noted.append):

@@ -28,7 +28,7 @@ from tests.egress.network import (
     serving,
 )
 from toolwire.errors import ToolFailure
-from toolwire.execute.egress.caps import Noted
+from toolwire.execute.egress.caps import TrafficEvent
 from toolwire.execute.egress.connector import Connector
 from toolwire.execute.egress.hosts import BadHost, read_host
 from toolwire.execute.egress.places import BadUrl, read_url
@@ -103,7 +103,7 @@ def _naive_fetch(url: str) -> None:
 OWN_ADDRESS = """
 import asyncio, ipaddress, socket
 from toolwire.execute.egress.addresses import why_not_public
-from toolwire.execute.egress.connector import Connector, Refused
+from toolwire.execute.egress.connector import Connector, ConnectionRefused
 from toolwire.execute.egress.hosts import read_host
 
 async def main():
@@ -111,7 +111,7 @@ async def main():
     port = listener.getsockname()[1]
     try:
         await Connector().open(read_host("93.184.216.34"), port)
-    except Refused as refused:
+    except ConnectionRefused as refused:
         print(refused)
     control = await Connector(why_not=why_not_public).open(read_host("93.184.216.34"), port)
     print("the control connects to", control.address)
@@ -380,7 +380,7 @@ async def test_T44_a_server_that_drips_is_left_when_its_time_is_over() -> None:
 
 
 async def test_every_hop_is_audited_without_path_or_query() -> None:
-    noted: list[Noted] = []
+    noted: list[TrafficEvent] = []
     async with counting() as server:
         web = Web(connector({"good.example": ["127.0.0.1"]}), audit=noted.append)
         url = f"http://good.example:{server.port}/secret/path?token=1"

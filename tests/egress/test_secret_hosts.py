@@ -21,7 +21,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Code
 from toolwire.settings import load
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.search import Found, search_tool
+from toolwire.toolbox.search import SearchResult, search_tool
 from toolwire.toolbox.shell import bash_tool
 from toolwire.toolbox.web import webfetch_tool
 
@@ -61,7 +61,7 @@ class Net:
 async def two_hosts() -> AsyncIterator[Net]:
     async def answering(heard: Heard, writer: asyncio.StreamWriter) -> None:
         location = f"location: {net.redirect}\r\n" if net.redirect and "hop" in heard.line else ""
-        status = "302 Found" if location else "200 OK"
+        status = "302 SearchResult" if location else "200 OK"
         head = f"HTTP/1.1 {status}\r\n{location}content-type: text/plain\r\ncontent-length: 2\r\nconnection: close\r\n"
         writer.write(f"{head}\r\nok".encode())
 
@@ -156,7 +156,7 @@ class Searched:
     def __init__(self) -> None:
         self.queries: list[str] = []
 
-    async def search(self, query: str, _count: int) -> list[Found]:
+    async def search(self, query: str, _count: int) -> list[SearchResult]:
         self.queries.append(query)
         return []
 

@@ -18,7 +18,7 @@ from toolwire.gateway.asked import ToolLists, read_asked
 from toolwire.gateway.calls import Ids, Tally
 from toolwire.gateway.faults import Fault, Refused, error_body, of_answer, of_error_in_answer
 from toolwire.gateway.translate import Envelope, TranslatedStream, decoded, left_out, writer_for
-from toolwire.models.failures import Place
+from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import EventData
 from toolwire.wire.names import NameMap
 
@@ -28,7 +28,7 @@ JUNK: list[Any] = [
     {"function": 7}, [{"type": "text"}], "<tool_call>", '{"name":', {"error": None}, "response.completed", 10**400,
 ]  # fmt: skip
 TOOLS = [{"type": "function", "name": NAME, "function": {"name": NAME, "parameters": ROOM}, "input_schema": ROOM}]
-PLACE = Place("the upstream", "http://127.0.0.1:9", secret="sk-own-key")
+PLACE = ProviderSite("the upstream", "http://127.0.0.1:9", secret="sk-own-key")
 
 
 def spots(value: Any) -> Iterator[tuple[Any, Any]]:

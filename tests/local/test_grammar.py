@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from toolwire.models.local_engine import Engine, shared_engine
+from toolwire.models.local_engine import LocalEngine, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar, json_grammar, literal
 from toolwire.models.weights import weights_of
 from toolwire.protocol.tools import Tool
@@ -21,7 +21,7 @@ def of(*required: str, **properties: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
+def engine() -> LocalEngine:
     return shared_engine(weights_of("smollm2"))
 
 
@@ -50,7 +50,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
-def test_what_is_written_under_a_grammar_fits_the_schema(engine: Engine, schema: dict[str, Any]) -> None:
+def test_what_is_written_under_a_grammar_fits_the_schema(engine: LocalEngine, schema: dict[str, Any]) -> None:
     grammar = json_grammar(schema)
     written = engine.write("Arguments as JSON: ", slot=1, max_tokens=400, grammar=grammar)
     jsonschema_rs.validate(schema, json.loads(written.text))
@@ -72,7 +72,7 @@ LOOSE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("schema", LOOSE.values(), ids=LOOSE.keys())
-def test_a_schema_beyond_a_grammar_makes_it_looser_and_never_fails(engine: Engine, schema: dict[str, Any]) -> None:
+def test_a_schema_beyond_a_grammar_makes_it_looser_and_never_fails(engine: LocalEngine, schema: dict[str, Any]) -> None:
     grammar = json_grammar(schema)
     assert len(grammar) < 200_000
     engine.write("{", slot=1, max_tokens=1, grammar=grammar)
@@ -81,7 +81,7 @@ def test_a_schema_beyond_a_grammar_makes_it_looser_and_never_fails(engine: Engin
 TOOLS = (Tool("add", "Add.", of("a", "b", a=NUMBER, b=NUMBER)), Tool("odd name", "", of(x={"enum": ["@x {}"]})))
 
 
-def test_one_turn_is_calls_of_the_offered_tools_or_words(engine: Engine) -> None:
+def test_one_turn_is_calls_of_the_offered_tools_or_words(engine: LocalEngine) -> None:
     only_calls = dialogue_grammar(TOOLS).replace(" | words\n", "\n", 1)
     called = engine.write("Add 2 and 3: ", slot=1, max_tokens=60, grammar=only_calls)
     assert called.text.startswith(("@add {", "@odd name {"))
@@ -89,18 +89,18 @@ def test_one_turn_is_calls_of_the_offered_tools_or_words(engine: Engine) -> None
     assert not spoken.text.startswith(("@", " "))
 
 
-def test_told_numbers_are_the_known_ones_or_small(engine: Engine) -> None:
+def test_told_numbers_are_the_known_ones_or_small(engine: LocalEngine) -> None:
     grammar = dialogue_grammar((), "the answer is 575")
     written = engine.write("25 * 23 =", slot=1, max_tokens=12, grammar=grammar)
     assert {number for number in re.findall(r"\d+", written.text) if int(number) > 12} <= {"575"}
 
 
-def test_a_text_full_of_numbers_leaves_the_words_free(engine: Engine) -> None:
+def test_a_text_full_of_numbers_leaves_the_words_free(engine: LocalEngine) -> None:
     grammar = dialogue_grammar((), " ".join(map(str, range(1000))))
     assert engine.write("2 + 2 =", slot=1, max_tokens=2, grammar=grammar).text
 
 
-def test_thirty_tools_with_large_schemas_make_a_grammar_that_the_engine_takes(engine: Engine) -> None:
+def test_thirty_tools_with_large_schemas_make_a_grammar_that_the_engine_takes(engine: LocalEngine) -> None:
     many = [Tool(f"tool_{n}", "", of(**{f"p{k}": of(a=TEXT, b=NUMBER) for k in range(40)})) for n in range(30)]
     assert engine.write("@", slot=1, max_tokens=1, grammar=dialogue_grammar(many)).text
 

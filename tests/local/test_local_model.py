@@ -12,7 +12,7 @@ import pytest
 from toolwire import Agent
 from toolwire.errors import ModelRefused, ModelUnavailable
 from toolwire.models.local import LocalChat, open_local
-from toolwire.models.local_engine import Engine
+from toolwire.models.local_engine import LocalEngine
 from toolwire.models.weights import weights_of
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import (
@@ -212,7 +212,7 @@ def test_an_unknown_local_model_is_refused_with_the_known_ones() -> None:
 
 
 async def test_an_adapter_that_is_not_there_is_named(tmp_path: Path) -> None:
-    chat = LocalChat(Engine(weights_of("smollm2"), adapter=tmp_path / "mine.gguf"), "mine")
+    chat = LocalChat(LocalEngine(weights_of("smollm2"), adapter=tmp_path / "mine.gguf"), "mine")
     with pytest.raises(ModelUnavailable, match=r"mine\.gguf"):
         await ask(chat, SUM)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.models.local import LocalChat
-from toolwire.models.local_engine import Written
+from toolwire.models.local_engine import GeneratedText
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import (
     CallDelta,
@@ -37,10 +37,10 @@ class Pen:
 
     def release(self) -> None: ...
 
-    def write(self, prompt: str, *, on_text: Callable[[str], None], **given: Any) -> Written:
+    def write(self, prompt: str, *, on_text: Callable[[str], None], **given: Any) -> GeneratedText:
         for start in range(0, len(self.text), 3):
             on_text(self.text[start : start + 3])
-        return Written(self.text, "stop", Usage(1, 1))
+        return GeneratedText(self.text, "stop", Usage(1, 1))
 
 
 async def written(text: str, *messages: Message) -> tuple[Reply, list[Delta]]:

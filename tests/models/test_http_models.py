@@ -17,7 +17,7 @@ from toolwire import Agent, Limits
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
 from toolwire.models.anthropic import AnthropicChat
 from toolwire.models.endpoint import Patience
-from toolwire.models.failures import FOREIGN, Place, of_exception
+from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.ollama import OllamaChat
 from toolwire.models.openai import OpenAIChat
@@ -532,7 +532,7 @@ def _raised(kind: type[Exception]) -> Exception:
 @pytest.mark.parametrize("kind", _library_exceptions(), ids=lambda kind: kind.__name__)
 def test_no_exception_of_the_http_library_escapes_untranslated(kind: type[Exception]) -> None:
     assert issubclass(kind, FOREIGN)
-    trouble = of_exception(Place("openai", "https://example.org/v1"), _raised(kind))
+    trouble = of_exception(ProviderSite("openai", "https://example.org/v1"), _raised(kind))
 
     assert type(trouble.error) in (ModelUnavailable, ModelRefused)
     assert "openai" in str(trouble.error)
@@ -541,7 +541,7 @@ def test_no_exception_of_the_http_library_escapes_untranslated(kind: type[Except
 @pytest.mark.parametrize(("url", "again"), [("https://far.example/v1", True), ("http://127.0.0.1:9/v1", False)])
 def test_a_refused_connection_is_tried_again_only_where_it_may_pass(url: str, again: bool) -> None:
     """We chose it: on this machine a refused connection means that no server runs; people should hear it at once."""
-    assert of_exception(Place("openai", url), httpx2.ConnectError("refused")).again is again
+    assert of_exception(ProviderSite("openai", url), httpx2.ConnectError("refused")).again is again
 
 
 async def test_an_error_of_the_watcher_is_its_own(client: Client, model: HttpChat, provider: Provider) -> None:

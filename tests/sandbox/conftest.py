@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.execute.sandbox.contract import Report
+from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.engines import engines, local_sandbox
 from toolwire.execute.sandbox.ops import STRENGTH, Sandbox
 from toolwire.protocol.operations import Command, Listener, Output, Ran
@@ -18,7 +18,7 @@ ENGINES = tuple(reversed(STRENGTH))
 
 
 @cache
-def report(name: str) -> Report:
+def report(name: str) -> EngineReport:
     """What an engine can do on this machine. A test of a missing one shows that it is refused, and is then left out."""
     return engines()[name].probe()
 

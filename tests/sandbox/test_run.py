@@ -10,7 +10,7 @@ import pytest
 from tests.sandbox.conftest import ENGINES, facts, git, names, needs, report
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
-from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.contract import Box, EngineReport
 from toolwire.execute.sandbox.engines import cgroups
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, ExecLimits, shell
@@ -196,8 +196,8 @@ class _Pretended:
         self.asked = 0
         self.weaker: tuple[str, ...] = ()
 
-    def probe(self) -> Report:
-        return Report(self.name, usable=self.usable, reason="" if self.usable else "it is broken")
+    def probe(self) -> EngineReport:
+        return EngineReport(self.name, usable=self.usable, reason="" if self.usable else "it is broken")
 
     def launch(self, command: Command) -> Box:
         self.asked += 1

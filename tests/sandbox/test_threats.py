@@ -22,7 +22,7 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.cgroups import Cgroups
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
-from toolwire.execute.sandbox.examination import Host
+from toolwire.execute.sandbox.examination import ProbedHost
 from toolwire.execute.sandbox.limits import UNCOUNTED
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.sandbox.probes import Probe, by_threat, named
@@ -34,12 +34,12 @@ BWRAP = shutil.which("bwrap") or "bwrap"
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
-    with Host() as opened:
+def host() -> Iterator[ProbedHost]:
+    with ProbedHost() as opened:
         yield opened
 
 
-async def holds(ops: ExecOps, probe: Probe, host: Host) -> bool:
+async def holds(ops: ExecOps, probe: Probe, host: ProbedHost) -> bool:
     return (await host.ask(ops, probe)).given
 
 
@@ -48,22 +48,24 @@ def _each(*threats: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", _each("T20", "T21", "T22"))
-async def test_T20_T21_T22_no_path_leads_out_of_the_workspace(box: Sandbox, host: Host, name: str) -> None:
+async def test_T20_T21_T22_no_path_leads_out_of_the_workspace(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
 @pytest.mark.parametrize("name", ["host_file", "host_file_by_link", "host_file_by_hard_link", "host_write"])
-async def test_T20_control_without_a_box_these_paths_lead_out(host: Host, name: str) -> None:
+async def test_T20_control_without_a_box_these_paths_lead_out(host: ProbedHost, name: str) -> None:
     assert not await holds(Open(), named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T23"))
-async def test_T23_names_that_something_later_obeys_cannot_be_written(box: Sandbox, host: Host, name: str) -> None:
+async def test_T23_names_that_something_later_obeys_cannot_be_written(
+    box: Sandbox, host: ProbedHost, name: str
+) -> None:
     assert await holds(box, named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T23"))
-async def test_T23_control_they_can_be_where_nothing_is_protected(host: Host, name: str) -> None:
+async def test_T23_control_they_can_be_where_nothing_is_protected(host: ProbedHost, name: str) -> None:
     unprotected = Sandbox({"bubblewrap": Bubblewrap(cgroups(), protected=())})
 
     assert not await holds(unprotected, named(name), host)
@@ -137,7 +139,7 @@ async def test_T23_a_lock_that_is_never_released_does_not_hold_boxes_up_for_ever
 
 
 @pytest.mark.parametrize("name", _each("T27"))
-async def test_T27_nothing_of_the_launcher_can_be_seen(box: Sandbox, host: Host, name: str) -> None:
+async def test_T27_nothing_of_the_launcher_can_be_seen(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
@@ -151,11 +153,11 @@ def test_T27_control_a_launcher_with_an_environment_shows_it(workspace: Path) ->
 
 
 @pytest.mark.parametrize("name", _each("T28"))
-async def test_T28_nothing_of_root_or_the_kernel_can_be_reached(box: Sandbox, host: Host, name: str) -> None:
+async def test_T28_nothing_of_root_or_the_kernel_can_be_reached(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
-async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: Host) -> None:
+async def test_T28_control_without_a_box_root_and_kernel_are_in_reach(host: ProbedHost) -> None:
     """Only harmless ones: these are tried for real."""
     reached = ["no_filter", "new_privileges", "syscall_ptrace", "sysfs", "syscall_clone3"]
     reached += ["line_discipline", *(["old_numbers"] if platform.machine() == "x86_64" else [])]
@@ -179,7 +181,7 @@ def test_T28_control_a_box_started_by_root_can_write_kernel_settings() -> None:
 
 
 @pytest.mark.parametrize("name", _each("T29"))
-async def test_T29_no_resource_can_be_exhausted(box: Sandbox, host: Host, name: str) -> None:
+async def test_T29_no_resource_can_be_exhausted(box: Sandbox, host: ProbedHost, name: str) -> None:
     if name == "many_names" and not AS_ROOT:
         assert UNCOUNTED in (await box.report("bubblewrap")).weaker
         return
@@ -187,7 +189,7 @@ async def test_T29_no_resource_can_be_exhausted(box: Sandbox, host: Host, name: 
 
 
 @pytest.mark.parametrize("name", ["many_processes", "long_file", "many_files", "full_tmp", "many_names"])
-async def test_T29_control_with_large_limits_the_same_goes_through(box: Sandbox, host: Host, name: str) -> None:
+async def test_T29_control_with_large_limits_the_same_goes_through(box: Sandbox, host: ProbedHost, name: str) -> None:
     probe = named(name)
     wide = Probe(probe.name, probe.tries, probe.script, limits=ExecLimits(10, memory_bytes=1024 * MIB))
 
@@ -210,18 +212,18 @@ async def test_T29_the_next_call_works_after_each_kind_of_bomb(box: Sandbox, wor
 
 
 @pytest.mark.parametrize("name", _each("T30"))
-async def test_T30_no_daemon_survives_its_call(box: Sandbox, host: Host, name: str) -> None:
+async def test_T30_no_daemon_survives_its_call(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T30"))
-async def test_T30_control_without_a_box_it_does(host: Host, name: str) -> None:
+async def test_T30_control_without_a_box_it_does(host: ProbedHost, name: str) -> None:
     assert not await holds(Open(), named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T30"))
 async def test_T30_no_daemon_survives_without_namespaces_either(
-    boxed_by: Callable[[str], Sandbox], host: Host, name: str
+    boxed_by: Callable[[str], Sandbox], host: ProbedHost, name: str
 ) -> None:
     """The engine `none` has only the control group for this; without one it says so."""
     given = await holds(boxed_by("none"), named(name), host)
@@ -230,32 +232,32 @@ async def test_T30_no_daemon_survives_without_namespaces_either(
 
 
 @pytest.mark.parametrize("name", _each("T32"))
-async def test_T32_nothing_can_be_typed_into_the_operators_terminal(box: Sandbox, host: Host, name: str) -> None:
+async def test_T32_nothing_can_be_typed_into_the_operators_terminal(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
-async def test_T32_control_without_a_filter_the_call_reaches_the_terminal(host: Host) -> None:
+async def test_T32_control_without_a_filter_the_call_reaches_the_terminal(host: ProbedHost) -> None:
     """There is no terminal here, and the kernel says so; with a filter it is never asked."""
     assert not await holds(Open(), named("tiocsti"), host)
 
 
 @pytest.mark.parametrize("name", _each("T41"))
-async def test_T41_there_is_no_network(box: Sandbox, host: Host, name: str) -> None:
+async def test_T41_there_is_no_network(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
 @pytest.mark.parametrize("name", ["host_port", "datagram", "abstract_socket", "interfaces", "socket_netlink"])
-async def test_T41_control_without_a_box_there_is(host: Host, name: str) -> None:
+async def test_T41_control_without_a_box_there_is(host: ProbedHost, name: str) -> None:
     assert not await holds(Open(), named(name), host)
 
 
 @pytest.mark.parametrize("name", _each("T72"))
-async def test_T72_nothing_is_shared_with_the_host_or_another_call(box: Sandbox, host: Host, name: str) -> None:
+async def test_T72_nothing_is_shared_with_the_host_or_another_call(box: Sandbox, host: ProbedHost, name: str) -> None:
     assert await holds(box, named(name), host)
 
 
 @pytest.mark.parametrize("name", ["shared_tmp", "shared_memory", "shared_segments", "host_name"])
-async def test_T72_control_without_a_box_it_is(host: Host, name: str) -> None:
+async def test_T72_control_without_a_box_it_is(host: ProbedHost, name: str) -> None:
     assert not await holds(Open(), named(name), host)
 
 
@@ -337,7 +339,7 @@ def test_a_box_without_cgroups_says_what_is_weaker() -> None:
     assert any("cgroup.kill" in sentence for sentence in weaker)
 
 
-async def test_a_box_without_cgroups_still_holds_every_limit_of_a_process(host: Host) -> None:
+async def test_a_box_without_cgroups_still_holds_every_limit_of_a_process(host: ProbedHost) -> None:
     bare = Sandbox({"bubblewrap": Bubblewrap(Cgroups([]))})
 
     for name in ("many_processes", "much_memory", "long_file", "many_files", "daemon", "stubborn_daemon", "spin"):

@@ -6,22 +6,22 @@ import pytest
 
 from tests.skills.making import GREET, GREET_TOML, greeter, one_tool, program, trusted, write
 from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, answered
-from toolwire.define.conformance import Finding
+from toolwire.define.conformance import SkillFinding
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import Shelf
-from toolwire.toolbox.skill_trials import Trial
+from toolwire.toolbox.skill_trials import SkillTrial
 
 
-def report(folder: Path) -> list[Finding]:
+def report(folder: Path) -> list[SkillFinding]:
     [entry] = trusted(folder).skill.tools
     return report_skill_tool(entry)
 
 
-async def tried(folder: Path, shelf: Shelf) -> list[Finding]:
+async def tried(folder: Path, shelf: Shelf) -> list[SkillFinding]:
     found = trusted(folder)
     [entry] = found.skill.tools
-    return await Trial(found, entry, local_sandbox(), shelf).findings()
+    return await SkillTrial(found, entry, local_sandbox(), shelf).findings()
 
 
 def changed(folder: Path, old: str, new: str) -> Path:

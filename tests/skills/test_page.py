@@ -9,7 +9,7 @@ from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import TOOL_KEYS
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import Shelf
-from toolwire.toolbox.skill_trials import Trial
+from toolwire.toolbox.skill_trials import SkillTrial
 
 PAGE = (Path(__file__).parents[2] / "docs" / "skills.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ async def test_the_skill_of_the_page_conforms_and_passes_its_tests(skills: Path,
     [entry] = found.skill.tools
 
     assert report_skill_tool(entry) == []
-    assert await Trial(found, entry, local_sandbox(), shelf).findings() == []
+    assert await SkillTrial(found, entry, local_sandbox(), shelf).findings() == []
 
 
 def test_the_instructions_of_the_page_can_be_read() -> None:

@@ -17,7 +17,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.testing import call as calling
-from toolwire.toolbox.asking import Configured, Spending, asking_tool, ollama_local, openrouter, venice
+from toolwire.toolbox.asking import Configured, ModelSpending, asking_tool, ollama_local, openrouter, venice
 
 KEY = "sk-secret-0123456789"
 QUESTION = [{"role": "user", "content": "Name a tea."}]
@@ -114,7 +114,7 @@ async def test_one_of_the_configured_models_can_be_chosen_and_no_other(call: Cal
 @pytest.mark.feature("F217")
 async def test_what_tools_spend_on_models_is_added_up(call: Call, provider: Provider) -> None:
     provider.will(says(PRICED), says(PRICED), says(OPENAI))
-    spending = Spending()
+    spending = ModelSpending()
     dear = asking_tool("openrouter", named("openrouter", provider), spent=spending)
     other = asking_tool("venice", named("venice", provider), spent=spending)
 

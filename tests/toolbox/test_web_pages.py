@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.toolbox.markup import End, Start, Words, pieces
+from toolwire.toolbox.markup import End, MarkupText, Start, pieces
 from toolwire.toolbox.readable import readable
 
 
@@ -67,7 +67,7 @@ def test_plain_text_has_no_signs_of_markdown() -> None:
 def test_a_page_is_taken_apart_into_tags_and_words() -> None:
     assert list(pieces("<A Href=x checked>y</a ><br/>")) == [
         Start("a", {"href": "x", "checked": ""}),
-        Words("y"),
+        MarkupText("y"),
         End("a"),
         Start("br"),
     ]

@@ -12,14 +12,14 @@ from toolwire.assemble.skills import ProjectSkills
 from toolwire.cli.plain import plain
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
-from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, Answered, answered
-from toolwire.define.conformance import Finding, report
+from toolwire.define.checklist import FOR_CREATORS, FOR_VALIDATORS, AnsweredPoint, answered
+from toolwire.define.conformance import SkillFinding, report
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.errors import ToolFailure
 from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.skill_trials import Trial
+from toolwire.toolbox.skill_trials import SkillTrial
 from toolwire.toolbox.skills import FoundSkill
 
 _MARKS = {"yes": ("✓ ", "green"), "no": ("✗ ", "red"), "not seen": ("? ", "yellow")}
@@ -29,7 +29,7 @@ _MARKS = {"yes": ("✓ ", "green"), "no": ("✗ ", "red"), "not seen": ("? ", "y
 class Report:
     """What was found about one tool, and whether its tests were run."""
 
-    findings: list[Finding]
+    findings: list[SkillFinding]
     tested: bool = False
 
     @property
@@ -37,11 +37,11 @@ class Report:
         return any(each.level == "error" for each in self.findings)
 
     @property
-    def creators(self) -> tuple[Answered, ...]:
+    def creators(self) -> tuple[AnsweredPoint, ...]:
         return answered(FOR_CREATORS, self.findings, tested=self.tested)
 
     @property
-    def validators(self) -> tuple[Answered, ...]:
+    def validators(self) -> tuple[AnsweredPoint, ...]:
         return answered(FOR_VALIDATORS, self.findings, tested=self.tested)
 
 
@@ -66,11 +66,11 @@ def _tried(found: FoundSkill, entry: SkillTool, skills: ProjectSkills) -> Report
     if not found.trusted:
         folder = shlex.quote(str(found.folder.path))
         advice = f"not run, since the skill is not trusted; look at it, then: toolwire trust {folder}"
-        return Report([*findings, Finding("warning", "tests", advice)])
+        return Report([*findings, SkillFinding("warning", "tests", advice)])
     try:
-        tried = asyncio.run(Trial(found, entry, skills.sandbox(), Shelf(), skills.network).findings())
+        tried = asyncio.run(SkillTrial(found, entry, skills.sandbox(), Shelf(), skills.network).findings())
     except ToolFailure as cannot:
-        return Report([Finding("error", "tests", f"cannot be run: {cannot}"), *findings])
+        return Report([SkillFinding("error", "tests", f"cannot be run: {cannot}"), *findings])
     return Report(sorted([*findings, *tried], key=lambda finding: finding.level), tested=True)
 
 
@@ -91,7 +91,7 @@ def reports_object(reports: Mapping[str, Report], *, checklist: bool) -> dict[st
     }
 
 
-def _show_findings(screen: Screen, name: str, found: Sequence[Finding]) -> None:
+def _show_findings(screen: Screen, name: str, found: Sequence[SkillFinding]) -> None:
     if not found:
         screen.out.print(Text.assemble(("✓ ", "green"), clean(name)))
     for each in found:
@@ -100,7 +100,7 @@ def _show_findings(screen: Screen, name: str, found: Sequence[Finding]) -> None:
         screen.out.print(Text.assemble((mark, style), clean(f"{name}{where}: {each.message}")), soft_wrap=True)
 
 
-def _show_points(screen: Screen, title: str, points: Sequence[Answered]) -> None:
+def _show_points(screen: Screen, title: str, points: Sequence[AnsweredPoint]) -> None:
     screen.out.print(Text(f"  {title}", "bold"))
     for point in points:
         screen.out.print(Text.assemble("    ", _MARKS[point.state], clean(point.question)), soft_wrap=True)

@@ -11,9 +11,9 @@ from toolwire.execute.egress.outward import PYTHON, way_out
 from toolwire.execute.egress.proxy import BRIDGE_PORT
 from toolwire.execute.sandbox import landlock
 from toolwire.execute.sandbox.cgroups import Cgroups
-from toolwire.execute.sandbox.contract import Report
+from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
-from toolwire.execute.sandbox.examination import Finding, examined
+from toolwire.execute.sandbox.examination import ProbeFinding, examined
 from toolwire.execute.sandbox.git_notes import recover
 from toolwire.execute.sandbox.name_watch import recover_names
 from toolwire.execute.sandbox.ops import DEFAULT, STRENGTH
@@ -42,8 +42,8 @@ class Line:
 class Examined:
     """An engine with its answers to all probes; none where it cannot be used."""
 
-    report: Report
-    findings: tuple[Finding, ...] = ()
+    report: EngineReport
+    findings: tuple[ProbeFinding, ...] = ()
 
     @property
     def not_given(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def table(found: list[Examined]) -> Iterator[tuple[str, str]]:
         yield from ((f"  weaker here: {sentence}", "yellow") for sentence in report.weaker)
 
 
-def _usual(report: Report) -> Line:
+def _usual(report: EngineReport) -> Line:
     if report.usable:
         return Line(
             "sandbox", "ok", f"commands run in {DEFAULT}; `toolwire doctor --sandbox` shows what each engine gives"

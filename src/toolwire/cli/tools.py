@@ -25,7 +25,7 @@ from toolwire.cli.table import LOOK
 from toolwire.cli.text import clean, one_line
 from toolwire.cli.tool_page import show_tool_page
 from toolwire.decide.ladder import Case, preflight
-from toolwire.define.conformance import Finding, report
+from toolwire.define.conformance import SkillFinding, report
 from toolwire.define.openai import tool_from_openai
 from toolwire.define.skill_conformance import standard_name
 from toolwire.define.toolbox import Toolbox
@@ -148,7 +148,7 @@ def _reports(place: ProjectFolder, what: str | None) -> dict[str, Report]:
     own, now = own_tools_of(place), skills.now()
     reports = {tool.name: report_on(tool) for tool in own}
     for path, reason in now.broken.items():
-        reports[path.name] = Report([Finding("error", "", reason)])
+        reports[path.name] = Report([SkillFinding("error", "", reason)])
     for found in now.found:
         if what is None or any(what.partition("@")[0] == entry.tool.name for entry in found.skill.tools):
             reports |= report_on_skill(found, skills)

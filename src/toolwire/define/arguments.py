@@ -10,7 +10,7 @@ from jsonschema_rs import ValidationError
 from toolwire.define.coercion import clone, coerced, integer_places, whole_floats, with_fractions, with_integers
 from toolwire.define.effort import effort, expansion
 from toolwire.define.faults import sentences
-from toolwire.define.parameters import Parameters
+from toolwire.define.parameters import CompiledParameters
 from toolwire.define.references import is_recursive
 from toolwire.define.schemas import compile_schema, plain_copy
 from toolwire.define.soundness import admits_only_sound, as_bytes, is_sound, unsound
@@ -64,7 +64,7 @@ class Checker:
         self._has_integers = b'"integer"' in text
         self._has_branches = any(keyword in text for keyword in (b'"anyOf"', b'"oneOf"'))
         self._is_recursive = is_recursive(self._schema)
-        self._parameters = Parameters(self._schema)
+        self._parameters = CompiledParameters(self._schema)
         self._expansion = expansion(self._schema, _MAX_ERRORS)
         # An inner $id changes what references mean, so nothing is concluded from such a schema.
         self._is_closed = b'"$id"' not in text and admits_only_sound(self._schema, self._schema)

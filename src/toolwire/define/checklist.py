@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from toolwire.define.conformance import Finding
+from toolwire.define.conformance import SkillFinding
 
 State = Literal["yes", "no", "not seen"]
 
@@ -22,7 +22,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredPoint:
     """A point with its answer and the reasons for it."""
 
     question: str
@@ -50,19 +50,19 @@ FOR_VALIDATORS = (
 )
 
 
-def answered(points: Iterable[Point], findings: Sequence[Finding], *, tested: bool) -> tuple[Answered, ...]:
+def answered(points: Iterable[Point], findings: Sequence[SkillFinding], *, tested: bool) -> tuple[AnsweredPoint, ...]:
     """A checklist with every point answered."""
     return tuple(_answer(point, findings, tested=tested) for point in points)
 
 
-def _answer(point: Point, findings: Sequence[Finding], *, tested: bool) -> Answered:
+def _answer(point: Point, findings: Sequence[SkillFinding], *, tested: bool) -> AnsweredPoint:
     reasons = tuple(f"{each.where}: {each.message}" for each in findings if _part(each) in point.about)
     if reasons:
-        return Answered(point.question, "no", reasons)
-    return Answered(point.question, "not seen" if point.needs_tests and not tested else "yes")
+        return AnsweredPoint(point.question, "no", reasons)
+    return AnsweredPoint(point.question, "not seen" if point.needs_tests and not tested else "yes")
 
 
-def _part(finding: Finding) -> str:
+def _part(finding: SkillFinding) -> str:
     """The part of a definition that a finding is about: `examples` for `examples[0].output`."""
     part = finding.where.partition("[")[0].partition("/")[0].partition(".")[0]
     return f"{part}#required" if "no required list" in finding.message else part

@@ -21,7 +21,7 @@ _TYPES = ("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SkillFinding:
     """One remark on a tool: how grave, where in its definition, and what to do."""
 
     level: Level
@@ -29,63 +29,65 @@ class Finding:
     message: str
 
 
-def report(tool: Tool) -> list[Finding]:
+def report(tool: Tool) -> list[SkillFinding]:
     """Everything that keeps a tool from conforming, errors first; an empty list is what one wants."""
     found = [*_name(tool), *_description(tool), *_schemas(tool), *_examples(tool), *_timeouts(tool)]
     return sorted(found, key=lambda finding: finding.level)
 
 
-def _name(tool: Tool) -> Iterator[Finding]:
+def _name(tool: Tool) -> Iterator[SkillFinding]:
     if not _PROVIDER_NAME.fullmatch(tool.name):
-        yield Finding(
+        yield SkillFinding(
             "error", "name", f"{tool.name!r} must be 1 to 64 letters, digits, '_' or '-' to suit every provider"
         )
 
 
-def _description(tool: Tool) -> Iterator[Finding]:
+def _description(tool: Tool) -> Iterator[SkillFinding]:
     length = len(tool.description)
     if not length:
-        yield Finding("error", "description", "is empty; say what the tool does and when to use it")
+        yield SkillFinding("error", "description", "is empty; say what the tool does and when to use it")
     elif length < SHORTEST_DESCRIPTION:
-        yield Finding("warning", "description", "is too short to tell a model when to use the tool")
+        yield SkillFinding("warning", "description", "is too short to tell a model when to use the tool")
     elif length > LONGEST_DESCRIPTION:
-        yield Finding("warning", "description", f"has {length} characters; some providers take {LONGEST_DESCRIPTION}")
+        yield SkillFinding(
+            "warning", "description", f"has {length} characters; some providers take {LONGEST_DESCRIPTION}"
+        )
 
 
-def _schemas(tool: Tool) -> Iterator[Finding]:
+def _schemas(tool: Tool) -> Iterator[SkillFinding]:
     yield from _schema(tool.input_schema, "input_schema")
     if tool.input_schema.get("type") != "object":
-        yield Finding("error", "input_schema", 'must have "type": "object"')
+        yield SkillFinding("error", "input_schema", 'must have "type": "object"')
     if tool.output_schema is None:
-        yield Finding("warning", "output_schema", "is missing; annotate what the function returns")
+        yield SkillFinding("warning", "output_schema", "is missing; annotate what the function returns")
     else:
         yield from _schema(tool.output_schema, "output_schema")
 
 
-def _schema(schema: Mapping[str, Any], where: str) -> Iterator[Finding]:
+def _schema(schema: Mapping[str, Any], where: str) -> Iterator[SkillFinding]:
     try:
         compile_schema(schema, where)
     except DefinitionError as wrong:
-        yield Finding("error", where, str(wrong))
+        yield SkillFinding("error", where, str(wrong))
         return
     if schema.get("properties") and "required" not in schema:
-        yield Finding("warning", where, "has no required list; write [] if nothing is required")
+        yield SkillFinding("warning", where, "has no required list; write [] if nothing is required")
     for path, inner in subschemas(schema):
         properties = inner.get("properties")
         if isinstance(properties, Mapping) and properties:
             yield from _properties(properties, f"{where}{path}")
 
 
-def _properties(properties: Mapping[str, Any], where: str) -> Iterator[Finding]:
+def _properties(properties: Mapping[str, Any], where: str) -> Iterator[SkillFinding]:
     for name, schema in properties.items():
         place = f"{where}/properties/{name}"
         if not isinstance(schema, Mapping) or not any(keyword in schema for keyword in _TYPES):
-            yield Finding("error", place, "has no type")
+            yield SkillFinding("error", place, "has no type")
         if not isinstance(schema, Mapping) or not schema.get("description"):
-            yield Finding("warning", place, "has no description")
+            yield SkillFinding("warning", place, "has no description")
 
 
-def _examples(tool: Tool) -> Iterator[Finding]:
+def _examples(tool: Tool) -> Iterator[SkillFinding]:
     if not tool.examples:
         return
     try:
@@ -95,11 +97,11 @@ def _examples(tool: Tool) -> Iterator[Finding]:
     for index, example in enumerate(tool.examples):
         checked = checker.check(example)
         for remark in (*checked.faults, *checked.notes):
-            yield Finding("error", f"examples[{index}]", remark)
+            yield SkillFinding("error", f"examples[{index}]", remark)
 
 
-def _timeouts(tool: Tool) -> Iterator[Finding]:
+def _timeouts(tool: Tool) -> Iterator[SkillFinding]:
     if not 0 < tool.timeout_s <= tool.max_timeout_s:
-        yield Finding("error", "timeout_s", "must be above zero and no more than max_timeout_s")
+        yield SkillFinding("error", "timeout_s", "must be above zero and no more than max_timeout_s")
     elif tool.max_timeout_s > 3_600:
-        yield Finding("warning", "max_timeout_s", "is more than an hour; a model will not wait for that")
+        yield SkillFinding("warning", "max_timeout_s", "is more than an hour; a model will not wait for that")

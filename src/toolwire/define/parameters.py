@@ -77,7 +77,7 @@ class _Parameter:
         return [(rule.rank, rule.words + rule.tell(value)) for rule in broken]
 
 
-class Parameters:
+class CompiledParameters:
     """The parameters of a schema that takes no others, compiled when a fault is first looked for."""
 
     __slots__ = ("_known", "_names", "_parameters", "_required", "_schema")

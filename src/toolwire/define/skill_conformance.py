@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema_rs import ValidationError
 
-from toolwire.define.conformance import Finding, report
+from toolwire.define.conformance import SkillFinding, report
 from toolwire.define.faults import sentences
 from toolwire.define.schemas import compile_schema
 from toolwire.define.skills import CHANGING
@@ -26,7 +26,7 @@ _FIELD = re.compile(r"\boutput\.([A-Za-z_][A-Za-z0-9_-]{0,63})")
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def report_skill_tool(entry: SkillTool) -> list[Finding]:
+def report_skill_tool(entry: SkillTool) -> list[SkillFinding]:
     """Everything that can be found fault with, errors first. What a function may leave open, a skill must say."""
     found = [
         *(_strictly(each) for each in report(entry.tool) if each.where != "output_schema"),
@@ -39,47 +39,49 @@ def report_skill_tool(entry: SkillTool) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.level)
 
 
-def standard_name(tool: Tool) -> Iterator[Finding]:
+def standard_name(tool: Tool) -> Iterator[SkillFinding]:
     """The standard writes names in lowercase with hyphens."""
     name = tool.name.partition("@")[0]
     if not _STANDARD_NAME.fullmatch(name):
         better = _BOUNDARY.sub("-", name[:128]).lower().replace("_", "-").replace(".", "-").strip("-")
-        yield Finding("warning", "name", f"{name!r} is not lowercase with hyphens; write {better!r}")
+        yield SkillFinding("warning", "name", f"{name!r} is not lowercase with hyphens; write {better!r}")
 
 
-def _strictly(finding: Finding) -> Finding:
+def _strictly(finding: SkillFinding) -> SkillFinding:
     """A schema of a skill is complete or wrong: nobody can look at the function behind it."""
     return replace(finding, level="error") if "_schema" in finding.where else finding
 
 
-def _output(tool: Tool) -> Iterator[Finding]:
+def _output(tool: Tool) -> Iterator[SkillFinding]:
     if tool.output_schema is None:
-        yield Finding("error", "output_schema", "is missing; say which fields the output has, and of what type")
+        yield SkillFinding("error", "output_schema", "is missing; say which fields the output has, and of what type")
     elif tool.output_schema.get("type") != "object":
-        yield Finding("warning", "output_schema", "describes no object, so its fields cannot be named as output.field")
+        yield SkillFinding(
+            "warning", "output_schema", "describes no object, so its fields cannot be named as output.field"
+        )
 
 
-def _examples(entry: SkillTool) -> Iterator[Finding]:
+def _examples(entry: SkillTool) -> Iterator[SkillFinding]:
     if not entry.examples:
-        yield Finding("warning", "examples", "are missing; show a call and say how to read its output")
+        yield SkillFinding("warning", "examples", "are missing; show a call and say how to read its output")
     fields = _fields(entry.tool.output_schema)
     for place, example in enumerate(entry.examples):
         where = f"examples[{place}]"
         yield from _explanation(example, fields, where)
         if example.output is None:
-            yield Finding("warning", where, "has no output; show what comes back")
+            yield SkillFinding("warning", where, "has no output; show what comes back")
         elif entry.tool.output_schema is not None:
             yield from _faults(entry.tool.output_schema, example.output, f"{where}.output")
 
 
-def _explanation(example: SkillExample, fields: frozenset[str], where: str) -> Iterator[Finding]:
+def _explanation(example: SkillExample, fields: frozenset[str], where: str) -> Iterator[SkillFinding]:
     named = _FIELD.findall(example.explanation)
     if not named:
-        yield Finding("warning", f"{where}.explanation", "names no field; say what output.field holds")
+        yield SkillFinding("warning", f"{where}.explanation", "names no field; say what output.field holds")
     for field in dict.fromkeys(named):
         if field not in fields:
             known = ", ".join(sorted(fields)) or "none"
-            yield Finding("error", f"{where}.explanation", f"names output.{field}; the output has: {known}")
+            yield SkillFinding("error", f"{where}.explanation", f"names output.{field}; the output has: {known}")
 
 
 def _fields(schema: Mapping[str, Any] | None) -> frozenset[str]:
@@ -87,34 +89,38 @@ def _fields(schema: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset(properties) if isinstance(properties, Mapping) else frozenset()
 
 
-def _faults(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Finding]:
+def _faults(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[SkillFinding]:
     try:
         compile_schema(schema, where).validate(value)
     except ValidationError as wrong:
         for sentence in sentences([wrong], schema):
-            yield Finding("error", where, sentence)
+            yield SkillFinding("error", where, sentence)
 
 
-def _permissions(entry: SkillTool) -> Iterator[Finding]:
+def _permissions(entry: SkillTool) -> Iterator[SkillFinding]:
     tool = entry.tool
     if tool.effect is Effect.PURE and (changing := tool.needs & CHANGING - {"network"}):
         asked = ", ".join(sorted(changing))
-        yield Finding("error", "permissions", f"asks for {asked}, and says that it changes nothing (effect = pure)")
+        yield SkillFinding(
+            "error", "permissions", f"asks for {asked}, and says that it changes nothing (effect = pure)"
+        )
     if {"file_read", "file_write"} <= tool.needs:
-        yield Finding("warning", "permissions", "file_write lets it read as well; file_read can be left out")
+        yield SkillFinding("warning", "permissions", "file_write lets it read as well; file_read can be left out")
     for needless in sorted(tool.needs - PERMISSIONS.keys()):
-        yield Finding(
+        yield SkillFinding(
             "warning", "permissions", f"{needless} gives a program nothing; only callers who have it may call"
         )
     if entry.program.engine == "none":
-        yield Finding("warning", "sandboxing", "none asks for less than everyone gets, and is ignored")
+        yield SkillFinding("warning", "sandboxing", "none asks for less than everyone gets, and is ignored")
 
 
-def _tests(entry: SkillTool) -> Iterator[Finding]:
+def _tests(entry: SkillTool) -> Iterator[SkillFinding]:
     if not entry.tests:
-        yield Finding("warning", "tests", "are missing, so nobody can see that its output is as it promises")
+        yield SkillFinding("warning", "tests", "are missing, so nobody can see that its output is as it promises")
     elif all(test.exit_code == 0 for test in entry.tests):
-        yield Finding("warning", "errors", "no test shows how it fails; add one with the exit_code that you expect")
+        yield SkillFinding(
+            "warning", "errors", "no test shows how it fails; add one with the exit_code that you expect"
+        )
 
 
 def without(program: Program, permission: str) -> Program | None:

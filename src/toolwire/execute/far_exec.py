@@ -28,7 +28,7 @@ class Lost(Exception):
     """The other end went away, or does not speak our way."""
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Where bytes come from."""
 
     async def readuntil(self, separator: bytes, /) -> bytes: ...
@@ -47,7 +47,7 @@ class Far(Protocol):
     """A far end that was started, and waits for a command."""
 
     @property
-    def source(self) -> Source: ...
+    def source(self) -> ByteSource: ...
     @property
     def sink(self) -> Sink: ...
     async def wait(self) -> None:
@@ -111,7 +111,7 @@ def framed(message: Any) -> bytes:
     return b"%d\n%b" % (len(body), body)
 
 
-async def receive(source: Source) -> Any:
+async def receive(source: ByteSource) -> Any:
     """The next message. Raises Lost."""
     try:
         head = await source.readuntil(b"\n")

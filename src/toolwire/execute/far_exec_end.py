@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.far_exec import Lost, Source, framed, read_command, receive, write_ran
+from toolwire.execute.far_exec import ByteSource, Lost, framed, read_command, receive, write_ran
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.protocol.operations import Command, ExecOps, Listener
 from toolwire.protocol.outcomes import Code
@@ -19,7 +19,7 @@ MOST_WAITING = 1024 * 1024
 _PIPE_LIMIT = 1024 * 1024
 
 
-async def serve(ops: ExecOps, roots: Sequence[str], source: Source, send: Callable[[bytes], int]) -> None:
+async def serve(ops: ExecOps, roots: Sequence[str], source: ByteSource, send: Callable[[bytes], int]) -> None:
     """Run the one command that comes, unless whoever sent it goes away. `send` gives how many bytes wait to be sent."""
     try:
         message = await receive(source)
@@ -60,7 +60,7 @@ def _listener(send: Callable[[bytes], int]) -> Listener:
     return listen
 
 
-async def _until_gone(source: Source) -> None:
+async def _until_gone(source: ByteSource) -> None:
     while True:
         try:
             await source.readexactly(1)

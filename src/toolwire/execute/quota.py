@@ -61,7 +61,7 @@ class QuotaExec:
             before = await self._used(command, sys.maxsize)
         room = max(self._most - before, 0)
         tight = room < command.limits.file_bytes
-        heard = _Heard(listener)
+        heard = _LastWords(listener)
         work = asyncio.ensure_future(self._ops.run(_cramped(command, room) if tight else command, heard))
         try:
             over = await self._watched(work, command, before)
@@ -117,7 +117,7 @@ class ShareExec:
         free = _free_bytes(command.workspace)
         room = share_of(free, self._share)
         tight = room < command.limits.file_bytes
-        heard = _Heard(listener)
+        heard = _LastWords(listener)
         work = asyncio.ensure_future(self._ops.run(_cramped(command, room) if tight else command, heard))
         try:
             over = await self._watched(work, command.workspace, free)
@@ -162,7 +162,7 @@ def _free_bytes(folder: str) -> int:
     return facts.f_bfree * facts.f_frsize
 
 
-class _Heard:
+class _LastWords:
     """Keeps the end of what a command says, for one that has to be ended."""
 
     def __init__(self, listener: Listener | None) -> None:

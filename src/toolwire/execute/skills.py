@@ -33,7 +33,7 @@ _LONGEST_OUTPUT = 10 * 1024 * 1024
 _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
 
-class Runner:
+class SkillRunner:
     """Runs the programs of one trusted folder, from a copy that has the trusted digest."""
 
     def __init__(self, ops: ExecOps, shelf: Shelf, folder: Path, digest: str) -> None:

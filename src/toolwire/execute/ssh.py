@@ -8,7 +8,7 @@ from typing import Any
 import asyncssh
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.far_exec import Far, FarExec, Sink, Source
+from toolwire.execute.far_exec import ByteSource, Far, FarExec, Sink
 from toolwire.protocol.outcomes import Code
 
 CONNECT_S = 15.0
@@ -64,7 +64,7 @@ class _Process:
         self._process = process
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ByteSource:
         return self
 
     @property

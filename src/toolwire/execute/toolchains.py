@@ -31,7 +31,7 @@ _MOST_NAMES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownToolchain:
     """A toolchain: its folders beneath the home, where its programs are (patterns), and the variables it needs."""
 
     folders: tuple[str, ...]
@@ -44,26 +44,26 @@ class _Known:
 
 
 _KNOWN = (
-    _Known((".pyenv",), (".pyenv/bin", ".pyenv/shims"), {"PYENV_ROOT": ".pyenv"}),
-    _Known((".local/share/uv/python",), (".local/share/uv/python/*/bin",)),
-    _Known((".cargo/bin",), (".cargo/bin",)),
-    _Known((".rustup",), (), {"RUSTUP_HOME": ".rustup"}),
-    _Known((".nvm/versions",), (".nvm/versions/node/*/bin",)),
-    _Known((".volta/bin", ".volta/tools"), (".volta/bin",), {"VOLTA_HOME": ".volta"}),
-    _Known((".local/share/fnm",), (".local/share/fnm/aliases/default/bin",)),
-    _Known((".fnm",), (".fnm/aliases/default/bin",)),
-    _Known(("go/bin",), ("go/bin",)),
-    _Known((".bun/bin",), (".bun/bin",)),
-    _Known((".deno/bin",), (".deno/bin",)),
-    _Known(
+    _KnownToolchain((".pyenv",), (".pyenv/bin", ".pyenv/shims"), {"PYENV_ROOT": ".pyenv"}),
+    _KnownToolchain((".local/share/uv/python",), (".local/share/uv/python/*/bin",)),
+    _KnownToolchain((".cargo/bin",), (".cargo/bin",)),
+    _KnownToolchain((".rustup",), (), {"RUSTUP_HOME": ".rustup"}),
+    _KnownToolchain((".nvm/versions",), (".nvm/versions/node/*/bin",)),
+    _KnownToolchain((".volta/bin", ".volta/tools"), (".volta/bin",), {"VOLTA_HOME": ".volta"}),
+    _KnownToolchain((".local/share/fnm",), (".local/share/fnm/aliases/default/bin",)),
+    _KnownToolchain((".fnm",), (".fnm/aliases/default/bin",)),
+    _KnownToolchain(("go/bin",), ("go/bin",)),
+    _KnownToolchain((".bun/bin",), (".bun/bin",)),
+    _KnownToolchain((".deno/bin",), (".deno/bin",)),
+    _KnownToolchain(
         (".sdkman/candidates",), (".sdkman/candidates/*/current/bin",), {"JAVA_HOME": ".sdkman/candidates/java/current"}
     ),
-    _Known((".rbenv",), (".rbenv/bin", ".rbenv/shims"), {"RBENV_ROOT": ".rbenv"}),
-    _Known((".asdf",), (".asdf/bin", ".asdf/shims"), {"ASDF_DATA_DIR": ".asdf"}),
-    _Known((".local/share/mise/installs",), (".local/share/mise/installs/*/latest/bin",)),
-    _Known((".goenv",), (".goenv/bin", ".goenv/shims"), {"GOENV_ROOT": ".goenv"}),
+    _KnownToolchain((".rbenv",), (".rbenv/bin", ".rbenv/shims"), {"RBENV_ROOT": ".rbenv"}),
+    _KnownToolchain((".asdf",), (".asdf/bin", ".asdf/shims"), {"ASDF_DATA_DIR": ".asdf"}),
+    _KnownToolchain((".local/share/mise/installs",), (".local/share/mise/installs/*/latest/bin",)),
+    _KnownToolchain((".goenv",), (".goenv/bin", ".goenv/shims"), {"GOENV_ROOT": ".goenv"}),
     # The last, since each of them counts; other folders in `sdk` may be anything.
-    _Known(("sdk/go[0-9]*", "sdk/gotip"), ("sdk/go[0-9]*/bin", "sdk/gotip/bin")),
+    _KnownToolchain(("sdk/go[0-9]*", "sdk/gotip"), ("sdk/go[0-9]*/bin", "sdk/gotip/bin")),
 )  # fmt: skip
 
 

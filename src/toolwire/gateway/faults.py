@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolwire.errors import ModelError, ModelUnavailable
-from toolwire.models.failures import LONGEST_QUOTE, Place
+from toolwire.models.failures import LONGEST_QUOTE, ProviderSite
 from toolwire.models.payloads import read_json
 from toolwire.wire.outbound import Json
 
@@ -64,7 +64,7 @@ def of_model_error(error: ModelError) -> Fault:
     return Fault(400, "upstream_refused", str(error))
 
 
-def of_answer(place: Place, status: int, headers: Mapping[str, str], body: bytes, dialect: str) -> Fault:
+def of_answer(place: ProviderSite, status: int, headers: Mapping[str, str], body: bytes, dialect: str) -> Fault:
     """An answer of the upstream that is an error: its status is kept, and its body where a client can read it."""
     data = _object(body)
     kept = {name: headers[name] for name in ("retry-after", "retry-after-ms", "x-should-retry") if name in headers}
@@ -76,7 +76,7 @@ def of_answer(place: Place, status: int, headers: Mapping[str, str], body: bytes
     return Fault(status, "upstream_error", said or f"{place.url} answered with status {status}", kept)
 
 
-def of_error_in_answer(place: Place, data: Json, dialect: str) -> Fault:
+def of_error_in_answer(place: ProviderSite, data: Json, dialect: str) -> Fault:
     """An error that came with status 200, or in the middle of a stream."""
     error = data.get("error")
     code = error.get("code") if isinstance(error, dict) else None
@@ -86,7 +86,7 @@ def of_error_in_answer(place: Place, data: Json, dialect: str) -> Fault:
     return Fault(status, "upstream_error", _said(data, place) or "the upstream reported an error without a reason")
 
 
-def not_an_answer(place: Place, body: bytes) -> Fault:
+def not_an_answer(place: ProviderSite, body: bytes) -> Fault:
     """A body with status 200 that is no reply at all."""
     if not body.strip():
         return Fault(502, "upstream_empty", f"{place.url} answered with nothing")
@@ -95,15 +95,15 @@ def not_an_answer(place: Place, body: bytes) -> Fault:
     return Fault(502, "upstream_unreadable", f"{place.url} answered with something that is no chat reply")
 
 
-def cut_off(place: Place) -> Fault:
+def cut_off(place: ProviderSite) -> Fault:
     return Fault(502, "upstream_cut_off", f"{place.url} closed the connection before its answer was complete")
 
 
-def too_large(place: Place, limit: int) -> Fault:
+def too_large(place: ProviderSite, limit: int) -> Fault:
     return Fault(502, "upstream_too_large", f"{place.url} sent more than {limit} bytes; reading stopped")
 
 
-def too_late(place: Place) -> Fault:
+def too_late(place: ProviderSite) -> Fault:
     return Fault(504, "upstream_timeout", f"{place.url} did not answer in time")
 
 
@@ -126,7 +126,7 @@ def _speaks(data: Json, dialect: str) -> bool:
             return False
 
 
-def _said(data: Json, place: Place) -> str:
+def _said(data: Json, place: ProviderSite) -> str:
     match data:
         case {"error": {"message": str(text)}} | {"error": str(text)} | {"message": str(text)} | {"detail": str(text)}:
             return place.quote(text)
@@ -136,13 +136,13 @@ def _said(data: Json, place: Place) -> str:
             return ""
 
 
-def _excerpt(body: bytes, place: Place) -> str:
+def _excerpt(body: bytes, place: ProviderSite) -> str:
     if body.lstrip()[:1] == b"<":
         return f"{place.url} answered with a web page; check the upstream's address"
     return place.quote(body[: LONGEST_QUOTE * 4].decode(errors="replace"))
 
 
-def _without_secret(value: Any, place: Place, depth: int = 8) -> Any:
+def _without_secret(value: Any, place: ProviderSite, depth: int = 8) -> Any:
     """The same value with the gateway's own key blotted out: some servers quote the key that they refuse."""
     if not place.secret:
         return value

@@ -11,7 +11,7 @@ from toolwire.gateway.frames import KEEP_ALIVE
 from toolwire.gateway.guard import ClientGone, Receive
 from toolwire.gateway.settings import Bounds
 from toolwire.gateway.upstream import Incoming
-from toolwire.models.failures import Place
+from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import DONE, LineTooLong, read_json
 from toolwire.wire.outbound import Json
 
@@ -19,7 +19,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 async def follow(
-    incoming: Incoming, stream: Stream, api: Api, place: Place, dialect: str, bounds: Bounds
+    incoming: Incoming, stream: Stream, api: Api, place: ProviderSite, dialect: str, bounds: Bounds
 ) -> AsyncGenerator[bytes, None]:
     """The frames of a streamed answer up to its end. Raises Refused where the upstream fails."""
     payloads = api.payloads(bounds.line_bytes)
@@ -48,7 +48,7 @@ async def follow(
 
 
 async def _pieces(
-    incoming: Incoming, stream: Stream, place: Place, bounds: Bounds
+    incoming: Incoming, stream: Stream, place: ProviderSite, bounds: Bounds
 ) -> AsyncGenerator[bytes | None, None]:
     """What the upstream sends; None for every silence. Ends with empty bytes. Raises Refused."""
     clock = asyncio.get_running_loop().time
@@ -84,13 +84,13 @@ def _come(coming: "asyncio.Future[bytes]", stream: Stream) -> bytes:
         raise
 
 
-def _taken(stream: Stream, payload: bytes, place: Place, dialect: str) -> list[bytes]:
+def _taken(stream: Stream, payload: bytes, place: ProviderSite, dialect: str) -> list[bytes]:
     if payload == DONE:
         return stream.done()
     return stream.feed(payload, checked(payload, place, dialect))
 
 
-def checked(body: bytes, place: Place, dialect: str) -> Json:
+def checked(body: bytes, place: ProviderSite, dialect: str) -> Json:
     """The JSON object of an answer or of a part of one. Raises Refused when it is none, or an error."""
     try:
         data = read_json(body)

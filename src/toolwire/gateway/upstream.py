@@ -9,7 +9,7 @@ import httpx2
 
 from toolwire.gateway.faults import Fault, Refused, cut_off, too_large, too_late
 from toolwire.gateway.settings import Bounds, Upstream
-from toolwire.models.failures import FOREIGN, Place, of_exception
+from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
 
 API_VERSION = "2023-06-01"
 LARGEST_ERROR = 64 * 1024
@@ -22,7 +22,7 @@ NO_PAGE: Mapping[str, str] = {}
 class Incoming:
     """An answer that is being read. Reading raises Refused, and nothing else."""
 
-    def __init__(self, response: httpx2.Response, place: Place, largest: int) -> None:
+    def __init__(self, response: httpx2.Response, place: ProviderSite, largest: int) -> None:
         self.status = response.status_code
         self.headers = response.headers
         self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -76,7 +76,7 @@ class Way:
 
     def __init__(self, upstream: Upstream, bounds: Bounds) -> None:
         self.upstream = upstream
-        self.place = Place("the upstream", upstream.url, secret=upstream.key)
+        self.place = ProviderSite("the upstream", upstream.url, secret=upstream.key)
         self._bounds = bounds
         self._wait = httpx2.Timeout(bounds.idle_s, connect=bounds.connect_s).as_dict()
         self._urls: dict[str, httpx2.URL] = {}
@@ -156,7 +156,7 @@ class Way:
         return self._client
 
 
-def of_lost(place: Place, lost: BaseException) -> Fault:
+def of_lost(place: ProviderSite, lost: BaseException) -> Fault:
     """What the HTTP client raised, as a fault."""
     match lost:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout():

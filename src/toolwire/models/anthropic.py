@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
-from toolwire.models.http_chat import Api, HttpChat, Site, checked_key
+from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
 from toolwire.models.openai import listed_ids
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Request
@@ -30,7 +30,9 @@ def _over(chunk: Json) -> bool:
     return chunk.get("type") == "message_stop"
 
 
-MESSAGES = Api(anthropic.DIALECT, "/v1/messages", "/v1/models", "content", EventData, _enough, _over, listed_ids)
+MESSAGES = ProviderApi(
+    anthropic.DIALECT, "/v1/messages", "/v1/models", "content", EventData, _enough, _over, listed_ids
+)
 
 
 class AnthropicChat(HttpChat):

@@ -14,7 +14,7 @@ import httpx2
 from toolwire.models.failures import (
     FOREIGN,
     LARGEST_ERROR,
-    Place,
+    ProviderSite,
     Trouble,
     of_exception,
     of_status,
@@ -64,10 +64,10 @@ USUAL_PATIENCE = Patience()
 REAL_WORLD = World()
 
 
-class Answer:
+class HttpAnswer:
     """A response with status 200 whose body is being read. Reading raises Trouble, and nothing else."""
 
-    def __init__(self, response: httpx2.Response, place: Place, largest: int) -> None:
+    def __init__(self, response: httpx2.Response, place: ProviderSite, largest: int) -> None:
         self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._pieces: AsyncGenerator[bytes, None] = response.aiter_bytes()
         self._place = place
@@ -119,7 +119,7 @@ class Endpoint:
 
     def __init__(
         self,
-        place: Place,
+        place: ProviderSite,
         base_url: str,
         headers: Mapping[str, str],
         patience: Patience,
@@ -156,10 +156,10 @@ class Endpoint:
             raise wait_too_long(trouble, trouble.wait_s, left_s, self._world.now())
 
     @asynccontextmanager
-    async def ask(self, method: str, path: str, body: bytes | None = None) -> AsyncIterator[Answer]:
+    async def ask(self, method: str, path: str, body: bytes | None = None) -> AsyncIterator[HttpAnswer]:
         """Send once and give the answer, to be read inside the block. Raises Trouble."""
         async with self._in_time(), self._sent(method, path, body) as response:
-            answer = Answer(
+            answer = HttpAnswer(
                 response, self.place, self._patience.largest_answer if response.status_code == 200 else LARGEST_ERROR
             )
             try:
@@ -201,7 +201,7 @@ class Endpoint:
             with contextlib.suppress(*FOREIGN):
                 await response.aclose()
 
-    async def _refusal(self, response: httpx2.Response, answer: Answer) -> Trouble:
+    async def _refusal(self, response: httpx2.Response, answer: HttpAnswer) -> Trouble:
         try:
             body = await answer.whole()
         except Trouble:

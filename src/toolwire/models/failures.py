@@ -40,7 +40,7 @@ class Trouble(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProviderSite:
     """Where a provider is asked, as far as people may read it, and the secret that they may not."""
 
     provider: str
@@ -71,7 +71,7 @@ def _redaction_of(secret: str) -> Redaction:
     return Redaction({"key": secret}, "***")
 
 
-def of_exception(place: Place, lost: BaseException) -> Trouble:
+def of_exception(place: ProviderSite, lost: BaseException) -> Trouble:
     """Translate what the HTTP client raised."""
     at = f"{place.provider} at {place.url}"
     match lost:
@@ -97,7 +97,7 @@ def of_exception(place: Place, lost: BaseException) -> Trouble:
             return cut_off(place)
 
 
-def of_status(place: Place, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Trouble:
+def of_status(place: ProviderSite, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Trouble:
     """Translate an HTTP status that is not 200, with what the provider said about it."""
     said = place.quote(_said(body))
     because = f": {said}" if said else ""
@@ -118,7 +118,7 @@ def of_status(place: Place, status: int, headers: Mapping[str, str], body: bytes
     return Trouble(ModelRefused(f"{place.provider} refused the request ({status}){because}"))
 
 
-def of_error_body(place: Place, data: Mapping[str, Any]) -> Trouble:
+def of_error_body(place: ProviderSite, data: Mapping[str, Any]) -> Trouble:
     """Translate an error that came with status 200, or in the middle of a stream."""
     body = to_json(data)
     said = place.quote(_said(body)) or "no reason given"
@@ -133,7 +133,7 @@ def of_error_body(place: Place, data: Mapping[str, Any]) -> Trouble:
     return Trouble(ModelRefused(f"{place.provider} refused the request: {said}"))
 
 
-def not_a_reply(place: Place, body: bytes) -> Trouble:
+def not_a_reply(place: ProviderSite, body: bytes) -> Trouble:
     """The body is something else than a chat reply in JSON."""
     start = body[:LARGEST_ERROR].lstrip()
     if not start:
@@ -145,11 +145,11 @@ def not_a_reply(place: Place, body: bytes) -> Trouble:
     return Trouble(ModelUnavailable(f"{place.url} answered with something that is no chat reply: {said}"))
 
 
-def too_large(place: Place, limit: int) -> Trouble:
+def too_large(place: ProviderSite, limit: int) -> Trouble:
     return Trouble(ModelUnavailable(f"{place.provider} at {place.url} sent more than {limit} bytes; reading stopped"))
 
 
-def cut_off(place: Place) -> Trouble:
+def cut_off(place: ProviderSite) -> Trouble:
     return _passing(f"{place.provider} at {place.url} closed the connection half-way; try again")
 
 
@@ -188,7 +188,7 @@ def _passing(sentence: str, wait_s: float | None = None) -> Trouble:
 _NAME_THE_KEY = "name the variable that holds it with --key-env NAME, or with api_key_env in a profile"
 
 
-def _about_key(place: Place, status: int, because: str) -> str:
+def _about_key(place: ProviderSite, status: int, because: str) -> str:
     if not place.secret:
         advice = f"set {place.key_variable}" if place.key_variable else _NAME_THE_KEY
         return f"{place.provider} wants a key and none was given: {advice}"

@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 
 from toolwire.errors import ModelError, ModelRefused, SettingsError
-from toolwire.models.endpoint import Answer, Endpoint, Patience, World
-from toolwire.models.failures import Place, Trouble, cut_off, not_a_reply, of_error_body, too_large
+from toolwire.models.endpoint import Endpoint, HttpAnswer, Patience, World
+from toolwire.models.failures import ProviderSite, Trouble, cut_off, not_a_reply, of_error_body, too_large
 from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
 from toolwire.models.prices import with_cost
 from toolwire.protocol.chat import Delta, Reply, Request, TextDelta
@@ -25,7 +25,7 @@ LISTED_MODELS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class ProviderApi:
     """How one kind of API is asked.
 
     `reply_field` is in every whole reply. A stream is `enough` once its reply is complete and `over` when nothing
@@ -53,11 +53,11 @@ class Site:
     start_hint: str = ""
     price_list: str = ""
 
-    def place(self) -> Place:
+    def place(self) -> ProviderSite:
         """The same without anything in the address that people should not read. Raises SettingsError."""
         url = checked_url(self.base_url)
         shown = str(url.copy_with(username=None, password=None, query=None, fragment=None)).rstrip("/")
-        return Place(self.provider, shown, self.key_variable, self.start_hint, self.api_key)
+        return ProviderSite(self.provider, shown, self.key_variable, self.start_hint, self.api_key)
 
 
 def checked_url(text: str) -> httpx2.URL:
@@ -86,7 +86,7 @@ class HttpChat:
     `formats` says how it is told about tools and read; without them, as its API has it.
     """
 
-    api: Api
+    api: ProviderApi
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class HttpChat:
                 return names.restore(reply)
             return names.restore(self._whole(await answer.whole(), names.tools, watcher))
 
-    async def _is_stream(self, answer: Answer) -> bool:
+    async def _is_stream(self, answer: HttpAnswer) -> bool:
         """Whether an answer is a stream. Some servers call it something else, so that its beginning decides."""
         labelled = answer.media_type not in ("application/json", "text/html")
         return labelled or self.api.payloads.begins(await answer.first())
@@ -191,7 +191,7 @@ class HttpChat:
             watcher.show([TextDelta(reply.content)])
         return reply
 
-    async def _follow(self, answer: Answer, parser: StreamParser, watcher: "_Watcher") -> None:
+    async def _follow(self, answer: HttpAnswer, parser: StreamParser, watcher: "_Watcher") -> None:
         """Feed the stream to the parser until it is over. A stream that breaks after its reply was complete is fine."""
         payloads = self.api.payloads(self._patience.longest_line)
         enough = over = False

@@ -14,7 +14,7 @@ from typing import Any
 from toolwire.errors import ModelRefused
 from toolwire.models import local_dialogue as dialogue
 from toolwire.models.local_answers import outcome, untold
-from toolwire.models.local_engine import CONTEXT_TOKENS, Engine, TooLong, Written, shared_engine
+from toolwire.models.local_engine import CONTEXT_TOKENS, GeneratedText, LocalEngine, TooLong, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
 from toolwire.models.local_mending import mended
 from toolwire.models.weights import weights_of
@@ -61,7 +61,7 @@ class LocalChat:
     window_tokens = CONTEXT_TOKENS
     longest_question = dialogue.REQUEST_CHARS
 
-    def __init__(self, engine: Engine, model: str) -> None:
+    def __init__(self, engine: LocalEngine, model: str) -> None:
         self.engine = engine
         self.name = f"local:{model}"
         self._lease: weakref.finalize[[], LocalChat] | None = None
@@ -127,7 +127,7 @@ class LocalChat:
         tools: Sequence[Tool],
         teller: "_Teller",
         halted: Callable[[], bool],
-    ) -> Written:
+    ) -> GeneratedText:
         return self.engine.write(
             dialogue.render(messages, tools),
             slot=-1,
@@ -138,7 +138,9 @@ class LocalChat:
             halted=halted,
         )
 
-    def _reply(self, written: Written, request: Request, teller: "_Teller", problems: tuple[Problem, ...]) -> Reply:
+    def _reply(
+        self, written: GeneratedText, request: Request, teller: "_Teller", problems: tuple[Problem, ...]
+    ) -> Reply:
         calls = teller.end()
         known: dict[str, Any] = {"usage": written.usage, "model": self.engine.weights.name, "problems": problems}
         if calls:

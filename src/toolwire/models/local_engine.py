@@ -34,7 +34,7 @@ class TooLong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedText:
     """What the model wrote, why it stopped, and what it took."""
 
     text: str
@@ -42,7 +42,7 @@ class Written:
     usage: Usage
 
 
-class Engine:
+class LocalEngine:
     """One loaded model. Safe to use from several threads; `load_s` says how long loading took, once it has.
 
     Each chat model that uses it acquires it and releases it again. With the last release its memory is given back; who
@@ -99,7 +99,7 @@ class Engine:
         temperature: float = 0.0,
         on_text: Callable[[str], None] | None = None,
         halted: Callable[[], bool] = lambda: False,
-    ) -> Written:
+    ) -> GeneratedText:
         """Continue the prompt. Ends early, with what there is, once `halted` says so. Raises ModelError, TooLong."""
         body = self._body(prompt, slot, max_tokens) | {"temperature": temperature, "stop": list(stop)}
         if grammar:
@@ -112,7 +112,7 @@ class Engine:
 
     def _stream(
         self, body: dict[str, Any], on_text: Callable[[str], None] | None, halted: Callable[[], bool]
-    ) -> Written:
+    ) -> GeneratedText:
         server = self.load()
         chunks: list[dict[str, Any]] = []
 
@@ -129,7 +129,7 @@ class Engine:
             choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]
         ]
         usage = next((_usage(chunk) for chunk in reversed(chunks) if chunk.get("usage")), Usage(cost_usd=0.0))
-        return Written("".join(map(_text, chunks)), reasons[-1] if reasons else "canceled", usage)
+        return GeneratedText("".join(map(_text, chunks)), reasons[-1] if reasons else "canceled", usage)
 
     def _start(self) -> Any:
         if xllamacpp is None:
@@ -161,16 +161,16 @@ class Engine:
         return given
 
 
-_engines: dict[tuple[Path | Weights, Path | None, int | None], Engine] = {}
+_engines: dict[tuple[Path | Weights, Path | None, int | None], LocalEngine] = {}
 _engines_lock = threading.Lock()
 
 
-def shared_engine(weights: Path | Weights, *, adapter: Path | None = None, threads: int | None = None) -> Engine:
+def shared_engine(weights: Path | Weights, *, adapter: Path | None = None, threads: int | None = None) -> LocalEngine:
     """The one engine of this process for these weights. Nothing is loaded yet."""
     with _engines_lock:
         key = (weights, adapter, threads)
         if key not in _engines:
-            _engines[key] = Engine(weights, adapter=adapter, threads=threads)
+            _engines[key] = LocalEngine(weights, adapter=adapter, threads=threads)
         return _engines[key]
 
 

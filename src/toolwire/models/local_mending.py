@@ -26,11 +26,11 @@ _EDGES = "\"'`.,;:!?()[]{}<>“”‘’«»…"
 
 def mended(call: ToolCall, schema: Mapping[str, Any], heard: str) -> ToolCall:
     """The call with free text put right by what was heard; choices, numbers and words that were said stay."""
-    known = _Heard(heard)
+    known = _Utterance(heard)
     return replace(call, arguments={key: _value(key, value, schema, known, 0) for key, value in call.arguments.items()})
 
 
-class _Heard:
+class _Utterance:
     """What was said, and the words it is made of."""
 
     def __init__(self, text: str) -> None:
@@ -115,7 +115,7 @@ def _digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
-def _value(key: str, value: Any, schema: Any, known: _Heard, depth: int) -> Any:
+def _value(key: str, value: Any, schema: Any, known: _Utterance, depth: int) -> Any:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     inner = properties.get(key) if isinstance(properties, Mapping) else None
     if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(inner, Mapping):
@@ -123,7 +123,7 @@ def _value(key: str, value: Any, schema: Any, known: _Heard, depth: int) -> Any:
     return _put_right(value, inner, known, depth)
 
 
-def _put_right(value: Any, schema: Any, known: _Heard, depth: int) -> Any:
+def _put_right(value: Any, schema: Any, known: _Utterance, depth: int) -> Any:
     if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
         return value
     match schema, value:
@@ -136,7 +136,7 @@ def _put_right(value: Any, schema: Any, known: _Heard, depth: int) -> Any:
     return value
 
 
-def _text(text: str, known: _Heard) -> str:
+def _text(text: str, known: _Utterance) -> str:
     if text.lower() in known.text:
         return text + known.closing(text)
     if text.count(" ") > MOST_WORDS:

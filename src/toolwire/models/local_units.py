@@ -16,7 +16,7 @@ CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class MeasureUnit:
     """A unit of some quantity: how many basic ones it is, and where its zero lies among these."""
 
     quantity: str
@@ -25,25 +25,25 @@ class Unit:
 
 
 _NAMES = (
-    (Unit("time", 0.001), "ms msec msecs millis millisecond milliseconds"),
-    (Unit("time", 1), "s sec secs second seconds"),
-    (Unit("time", 60), "min mins minute minutes"),
-    (Unit("time", 3600), "h hr hrs hour hours"),
-    (Unit("time", 86400), "day days"),
-    (Unit("time", 604800), "week weeks"),
-    (Unit("mass", 0.001), "mg milligram milligrams"),
-    (Unit("mass", 1), "g gram grams"),
-    (Unit("mass", 1000), "kg kgs kilo kilos kilogram kilograms"),
-    (Unit("mass", 1_000_000), "tonne tonnes"),
-    (Unit("length", 0.001), "mm millimetre millimetres millimeter millimeters"),
-    (Unit("length", 0.01), "cm centimetre centimetres centimeter centimeters"),
-    (Unit("length", 1), "m metre metres meter meters"),
-    (Unit("length", 1000), "km kms kilometre kilometres kilometer kilometers"),
-    (Unit("volume", 0.001), "ml millilitre millilitres milliliter milliliters"),
-    (Unit("volume", 0.01), "cl centilitre centilitres"),
-    (Unit("volume", 1), "l litre litres liter liters"),
-    (Unit("temperature", 1), "c celsius centigrade"),
-    (Unit("temperature", 5 / 9, -160 / 9), "f fahrenheit"),
+    (MeasureUnit("time", 0.001), "ms msec msecs millis millisecond milliseconds"),
+    (MeasureUnit("time", 1), "s sec secs second seconds"),
+    (MeasureUnit("time", 60), "min mins minute minutes"),
+    (MeasureUnit("time", 3600), "h hr hrs hour hours"),
+    (MeasureUnit("time", 86400), "day days"),
+    (MeasureUnit("time", 604800), "week weeks"),
+    (MeasureUnit("mass", 0.001), "mg milligram milligrams"),
+    (MeasureUnit("mass", 1), "g gram grams"),
+    (MeasureUnit("mass", 1000), "kg kgs kilo kilos kilogram kilograms"),
+    (MeasureUnit("mass", 1_000_000), "tonne tonnes"),
+    (MeasureUnit("length", 0.001), "mm millimetre millimetres millimeter millimeters"),
+    (MeasureUnit("length", 0.01), "cm centimetre centimetres centimeter centimeters"),
+    (MeasureUnit("length", 1), "m metre metres meter meters"),
+    (MeasureUnit("length", 1000), "km kms kilometre kilometres kilometer kilometers"),
+    (MeasureUnit("volume", 0.001), "ml millilitre millilitres milliliter milliliters"),
+    (MeasureUnit("volume", 0.01), "cl centilitre centilitres"),
+    (MeasureUnit("volume", 1), "l litre litres liter liters"),
+    (MeasureUnit("temperature", 1), "c celsius centigrade"),
+    (MeasureUnit("temperature", 5 / 9, -160 / 9), "f fahrenheit"),
 )
 _UNITS = {name: unit for unit, names in _NAMES for name in names.split()}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -69,7 +69,7 @@ def _spoken(heard: str) -> list[tuple[str, str]]:
     return _SAID.findall(heard[-MOST_CHARS:])
 
 
-def _unit_of(name: str, schema: Mapping[str, Any]) -> Unit | None:
+def _unit_of(name: str, schema: Mapping[str, Any]) -> MeasureUnit | None:
     """The input's unit, told by the end of its name, else by what is said about it."""
     parts = _WORD.findall(name)
     last = parts[-1].lower() if parts else ""

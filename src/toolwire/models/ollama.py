@@ -3,7 +3,7 @@
 import os
 
 from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
-from toolwire.models.http_chat import Api, HttpChat, Site
+from toolwire.models.http_chat import HttpChat, ProviderApi, Site
 from toolwire.models.payloads import JsonLines
 from toolwire.protocol.chat import Request
 from toolwire.wire import ollama
@@ -35,7 +35,7 @@ def _names(data: Json) -> list[str]:
     return [str(model.get("name")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 
 
-NATIVE = Api(ollama.DIALECT, "/api/chat", "/api/tags", "message", JsonLines, _done, _done, _names)
+NATIVE = ProviderApi(ollama.DIALECT, "/api/chat", "/api/tags", "message", JsonLines, _done, _done, _names)
 
 
 class OllamaChat(HttpChat):

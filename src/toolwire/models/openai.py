@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from toolwire.errors import ModelRefused
 from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
-from toolwire.models.http_chat import Api, HttpChat, Site, checked_key
+from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.wire import mistral, openai
@@ -35,7 +35,7 @@ def listed_ids(data: Json) -> list[str]:
     return [str(model.get("id")) for model in models if isinstance(model, dict)] if isinstance(models, list) else []
 
 
-CHAT_COMPLETIONS = Api(
+CHAT_COMPLETIONS = ProviderApi(
     openai.DIALECT, "/chat/completions", "/models", "choices", EventData, _enough, _never, listed_ids
 )
 MISTRAL_COMPLETIONS = replace(CHAT_COMPLETIONS, dialect=mistral.DIALECT)

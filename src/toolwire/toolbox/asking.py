@@ -93,7 +93,7 @@ class Spent:
     usage: Usage
 
 
-class Spending:
+class ModelSpending:
     """Adds up what tools spend on models. Where no price is known, tokens count and dollars are not guessed."""
 
     def __init__(self) -> None:

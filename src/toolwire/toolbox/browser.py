@@ -49,7 +49,7 @@ class BrowserOutput(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BrowserRequest:
     """What one call asks of the browser."""
 
     action: Action
@@ -113,7 +113,7 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
             start: The character to begin at, to read on in a long text.
             max_chars: How many characters to give at most.
         """
-        wish = Wish(action, url, selector, text, submit, script, format, full_page, start, max_chars)
+        wish = BrowserRequest(action, url, selector, text, submit, script, format, full_page, start, max_chars)
         if action == "close":
             left = await ops.leave(_visitor(context))
             context.ran_in("", "", left or NO_TRAFFIC)
@@ -124,7 +124,7 @@ def browser_tool(ops: BrowserOps, *, evaluate: bool = False) -> Tool:
     return browser
 
 
-async def _used(ops: BrowserOps, context: Context, wish: Wish) -> ToolOutput:
+async def _used(ops: BrowserOps, context: Context, wish: BrowserRequest) -> ToolOutput:
     """Do what is wished in the visitor's tab, and tell what that has reached."""
     context.ran_in(*ops.box)
     time_s = context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)
@@ -145,7 +145,7 @@ def _report_traffic(context: Context, log: TrafficLog) -> None:
         context.read_from(f"network:{place}")
 
 
-async def _done(tab: Tab, wish: Wish) -> ToolOutput:
+async def _done(tab: Tab, wish: BrowserRequest) -> ToolOutput:
     """What a tab shows after it has done what was wished for."""
     text: str | None = None
     match wish.action:
@@ -170,7 +170,7 @@ def _visitor(context: Context) -> Visitor:
     return Visitor(orjson.dumps(whose).decode(), context.grant.network, AddressRules.of(context.grant))
 
 
-def _check(wish: Wish, network: tuple[str, ...], *, evaluate: bool) -> None:
+def _check(wish: BrowserRequest, network: tuple[str, ...], *, evaluate: bool) -> None:
     """Refuse what cannot or may not be done, before a browser is started for it."""
     if wish.action == "navigate":
         check_url(wish.url, network)

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.egress.proxy import BRIDGE, BRIDGE_PORT
-from toolwire.execute.sandbox.cgroups import Cgroups, Group
+from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
 from toolwire.execute.sandbox.workspace import FIRST_USER, USERS
 from toolwire.protocol.operations import LIMITS, MIB
 from toolwire.protocol.outcomes import Code
@@ -39,13 +39,13 @@ def found(program: str = "") -> str:
     raise ToolFailure("no Chromium is installed (Debian: apt install chromium)", code=Code.UNAVAILABLE)
 
 
-class Box:
+class BrowserBox:
     """A place for one Chromium, made before and removed after it. `launcher` is what to start, `door` the way out."""
 
     def __init__(self, program: str, cgroups: Cgroups) -> None:
         self._program = found(program)
         self._bwrap = _needed("bwrap", "bubblewrap")
-        self._group: Group = cgroups.make(LIMITS["browser"])
+        self._group: BoxGroup = cgroups.make(LIMITS["browser"])
         self.folder = Path(tempfile.mkdtemp(prefix="toolwire-browser-"))
         self.door = self.folder / "door"
         self.launcher = self.folder / "chromium"
@@ -54,7 +54,7 @@ class Box:
         if os.geteuid() == 0:
             os.chown(self.folder, _USER, _USER)
 
-    def __enter__(self) -> "Box":
+    def __enter__(self) -> "BrowserBox":
         return self
 
     def __exit__(

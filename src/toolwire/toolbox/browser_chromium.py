@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.egress.caps import Caps, Noted
+from toolwire.execute.egress.caps import Caps, TrafficEvent
 from toolwire.execute.egress.connector import Connector
 from toolwire.execute.egress.proxy import EgressProxy
 from toolwire.execute.egress.rules import beyond_limits
@@ -18,9 +18,9 @@ from toolwire.execute.sandbox.engines import cgroups
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import limits_of
 from toolwire.protocol.traffic import Traffic
-from toolwire.toolbox.browser_box import PROXY, Box
+from toolwire.toolbox.browser_box import PROXY, BrowserBox
 from toolwire.toolbox.browser_contract import Tab, Visitor
-from toolwire.toolbox.browser_tab import VIEW, ChromiumTab, Opened, Ruled, first_line, place_of
+from toolwire.toolbox.browser_tab import VIEW, ChromiumTab, OpenBrowser, Ruled, first_line, place_of
 
 MOST_VISITORS = 4
 _LAUNCH_S = 30.0
@@ -52,7 +52,7 @@ class Chromium:
     def __init__(self, *, program: str = "", connector: Callable[[], Connector] = Connector) -> None:
         self._program = program
         self._connector = connector
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, OpenBrowser] = {}
         self._starting = asyncio.Lock()
         self._driver = AsyncExitStack()
         self._playwright: Any = None
@@ -87,7 +87,7 @@ class Chromium:
         await self._close(opened)
         return opened.log.take()
 
-    async def _open(self, visitor: Visitor) -> Opened:
+    async def _open(self, visitor: Visitor) -> OpenBrowser:
         async with self._starting:
             known = self._opened.pop(visitor.owner, None)
             same = known is not None and known.visitor.without_limits() == visitor.without_limits()
@@ -103,18 +103,18 @@ class Chromium:
             self._opened[visitor.owner] = opened
             return opened
 
-    async def _close(self, opened: Opened) -> None:
+    async def _close(self, opened: OpenBrowser) -> None:
         if self._opened.get(opened.visitor.owner) is opened:
             del self._opened[opened.visitor.owner]
         await opened.stack.aclose()
 
-    async def _started(self, visitor: Visitor) -> Opened:
+    async def _started(self, visitor: Visitor) -> OpenBrowser:
         playwright = await self._driven()
         refused: dict[str, str] = {}
         log = TrafficLog()
         ruled = Ruled(visitor.rules)
         async with AsyncExitStack() as stack:
-            box = stack.enter_context(Box(self._program, cgroups()))
+            box = stack.enter_context(BrowserBox(self._program, cgroups()))
             proxy = EgressProxy(
                 str(box.door), visitor.network, connector=self._connector(), caps=_CAPS,
                 audit=lambda noted: _remember(refused, log, noted), mode=0o666, refusal=ruled.refusal,
@@ -133,10 +133,12 @@ class Chromium:
             context.on("request", lambda request: ruled.notice(request.url))
             if ruled.rules.rules:
                 await _hold_requests(browser, ruled, self._errors)
-            return Opened(visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log, ruled, proxy)
+            return OpenBrowser(
+                visitor, browser, context, refused, wanted, self._errors, stack.pop_all(), log, ruled, proxy
+            )
         raise AssertionError("the block above returns or raises")
 
-    async def _launched(self, playwright: Any, box: Box) -> Any:
+    async def _launched(self, playwright: Any, box: BrowserBox) -> Any:
         try:
             return await playwright.chromium.launch(
                 executable_path=str(box.launcher), chromium_sandbox=True, headless=True, args=list(_ARGUMENTS),
@@ -159,7 +161,7 @@ class Chromium:
         return self._playwright
 
 
-def _hold(opened: Opened, visitor: Visitor) -> None:
+def _hold(opened: OpenBrowser, visitor: Visitor) -> None:
     """Hold a browser to the hosts of a secret that it is given, from now on: its pages keep what was typed."""
     limits = [limit for limit in limits_of(visitor.network) if limit not in opened.visitor.network]
     if elsewhere := beyond_limits(limits, opened.log.places):
@@ -196,7 +198,7 @@ def _want(wanted: set[str], url: str) -> None:
         wanted.add(place_of(url))
 
 
-def _remember(refused: dict[str, str], log: TrafficLog, noted: Noted) -> None:
+def _remember(refused: dict[str, str], log: TrafficLog, noted: TrafficEvent) -> None:
     log(noted)
     if noted.event == "refused" and len(refused) < _REMEMBERED:
         refused[noted.place] = noted.reason

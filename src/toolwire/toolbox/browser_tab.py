@@ -46,7 +46,7 @@ class Ruled:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenBrowser:
     """A Chromium at a visitor's service, with what its pages wanted, where they went and what the proxy refused."""
 
     visitor: Visitor
@@ -73,7 +73,7 @@ class Opened:
 class ChromiumTab:
     """The page of a visitor. Everything it gives back comes from strangers."""
 
-    def __init__(self, opened: Opened, timeout_s: float) -> None:
+    def __init__(self, opened: OpenBrowser, timeout_s: float) -> None:
         self._opened = opened
         self._ms = max(timeout_s, 0.1) * 1000
 

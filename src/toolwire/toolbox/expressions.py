@@ -28,12 +28,12 @@ def calculate(expression: str) -> Shown:
     """The value of an arithmetic expression. Raises ToolFailure with a sentence that says what to write instead."""
     try:
         with numbers.precisely():
-            return show(_Reader(tokens_of(expression)).whole())
+            return show(_ExpressionReader(tokens_of(expression)).whole())
     except (DecimalException, OverflowError):
         raise ToolFailure("a value on the way is too large or too small to be computed") from None
 
 
-class _Reader:
+class _ExpressionReader:
     """Reads tokens from left to right, one method for each strength of binding, and computes on the way."""
 
     def __init__(self, tokens: list[Token]) -> None:

@@ -11,7 +11,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.excerpts import Excerpt, NotText, PastTheEnd, read_excerpt
 from toolwire.toolbox.kinds import looking
-from toolwire.toolbox.places import Place, contents, not_found, places, refusal, wrong
+from toolwire.toolbox.places import GrantedPath, contents, not_found, places, refusal, wrong
 from toolwire.toolbox.ruled_files import LOOKS, ruled
 
 PathArgument = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -61,7 +61,7 @@ def read_tool(files: FileOps) -> Tool:
     return read
 
 
-def _excerpt(files: FileOps, place: Place, offset: int, limit: int) -> Excerpt:
+def _excerpt(files: FileOps, place: GrantedPath, offset: int, limit: int) -> Excerpt:
     """Some lines of a text file. Raises ToolFailure, or FileNotFoundError and NotADirectoryError."""
     try:
         with files.open(place.root, place.inner) as file:

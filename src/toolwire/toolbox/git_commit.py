@@ -16,7 +16,7 @@ from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import ExecOps, shell
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.toolbox.git_running import MOST_PATHS, Repository, inner_paths, open_repository, revision, said
+from toolwire.toolbox.git_running import MOST_PATHS, GitRepository, inner_paths, open_repository, revision, said
 from toolwire.toolbox.places import wrong
 
 LONGEST_MESSAGE = 20_000
@@ -150,7 +150,7 @@ def git_commit_tool(ops: ExecOps, *, author: str = "", stand_ins: tuple[str, ...
     return git_commit
 
 
-async def _committed(asked: Repository, body: bytes, words: tuple[str, ...]) -> CommitOutput:
+async def _committed(asked: GitRepository, body: bytes, words: tuple[str, ...]) -> CommitOutput:
     ran = await asked.run((*shell(_SCRIPT), "git_commit", *words), body, writable=True)
     commit, parent, branch, *names = said(ran).split("\0")
     files = [name for name in names if name]
@@ -182,7 +182,7 @@ def _subject(message: str) -> str:
     return message.strip().partition("\n")[0].strip()[:_MOST_SUBJECT]
 
 
-def _signed(asked: Repository, author: str) -> Repository:
+def _signed(asked: GitRepository, author: str) -> GitRepository:
     """The repository with someone to sign as, where its own configuration names nobody."""
     if asked.settings.get("user.name") and asked.settings.get("user.email"):
         return asked

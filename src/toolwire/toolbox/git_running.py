@@ -78,7 +78,7 @@ _DRIVERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
+class GitRepository:
     """A folder in which git is asked, with every driver of its configuration switched off."""
 
     ops: ExecOps
@@ -100,7 +100,7 @@ class Repository:
         return ran
 
 
-async def open_repository(ops: ExecOps, context: Context, folder: str) -> Repository:
+async def open_repository(ops: ExecOps, context: Context, folder: str) -> GitRepository:
     """Take up a repository, defused. Raises ToolFailure for a folder that is not granted."""
     place = places(folder or ".", context)[0]
     wall_s = context.timeout_s - min(_MARGIN_S, context.timeout_s * _MARGIN_PART)
@@ -110,11 +110,11 @@ async def open_repository(ops: ExecOps, context: Context, folder: str) -> Reposi
         env={**VARIABLES, "GIT_CEILING_DIRECTORIES": ceiling},
         limits=replace(LIMITS["git"], wall_s=min(wall_s, LIMITS["git"].wall_s) if wall_s > 0 else 1.0),
     )  # fmt: skip
-    ran = await Repository(ops, context, _with(bare, SETTINGS)).run(bare.argv)
+    ran = await GitRepository(ops, context, _with(bare, SETTINGS)).run(bare.argv)
     if ran.stdout.truncated:
         raise wrong("the configuration of this repository is too long to be read safely")
     own = _settings(said(ran))
-    return Repository(ops, context, _with(bare, {**SETTINGS, **switched_off(own)}), own)
+    return GitRepository(ops, context, _with(bare, {**SETTINGS, **switched_off(own)}), own)
 
 
 def switched_off(names: Iterable[str]) -> dict[str, str]:

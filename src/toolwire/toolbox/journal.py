@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from toolwire.protocol.files import Change, NoteForgotten, Stale
 from toolwire.toolbox.beneath import BeneathDir, exchange, move
 from toolwire.toolbox.journal_folder import forget_oldest, has_forgotten, locked, mend, own_folder
-from toolwire.toolbox.plans import Plan, Swap, encode_plan, read_plan, slot_name
+from toolwire.toolbox.plans import ChangePlan, Swap, encode_plan, read_plan, slot_name
 from toolwire.toolbox.protected import refuse_protected
 
 LARGEST_CHANGE = 100 * 1024 * 1024
@@ -76,11 +76,11 @@ class Journal:
             raise
         self._carry_out(plan)
 
-    def _planned(self, changes: Sequence[Change], key: str, note: str) -> Plan:
+    def _planned(self, changes: Sequence[Change], key: str, note: str) -> ChangePlan:
         swaps = [self._swap(number, change) for number, change in enumerate(changes)]
         folders = dict.fromkeys(folder for change in changes for folder in _above(change.path))
         missing = tuple(folder for folder in folders if not self._is_there(folder))
-        return Plan(tuple(swaps), missing, key, note)
+        return ChangePlan(tuple(swaps), missing, key, note)
 
     def _swap(self, number: int, change: Change) -> Swap:
         refuse_protected(change.path, approved=change.approved)
@@ -96,7 +96,7 @@ class Journal:
             return Swap(change.path, "create", slot, inode)
         return Swap(change.path, "replace", slot, inode, _identity(old))
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _carry_out(self, plan: ChangePlan) -> None:
         """Do what is left of a plan; what cannot be done takes everything back."""
         try:
             for swap in plan.swaps:
@@ -132,7 +132,7 @@ class Journal:
                 raise Stale(swap.path)
             self._sync(target[0])
 
-    def _take_back(self, plan: Plan) -> None:
+    def _take_back(self, plan: ChangePlan) -> None:
         for swap in reversed(plan.swaps):
             with suppress(OSError), self._parent(swap.path) as target:
                 if self._is_applied(swap, target):

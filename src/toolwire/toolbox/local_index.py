@@ -9,8 +9,8 @@ from pathlib import Path
 
 from toolwire.errors import SettingsError, ToolFailure
 from toolwire.toolbox.charsets import decoded
-from toolwire.toolbox.readable import Page, readable
-from toolwire.toolbox.search import Found
+from toolwire.toolbox.readable import ReadablePage, readable
+from toolwire.toolbox.search import SearchResult
 
 KINDS = frozenset((".md", ".txt", ".rst", ".html", ".htm"))
 LARGEST_FILE = 2 * 1024 * 1024
@@ -53,14 +53,14 @@ class LocalIndex:
             count += 1
         return count
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchResult]:
         return await asyncio.to_thread(self._search, query, count)
 
     def close(self) -> None:
         """Let go of the file. Harmless when called twice."""
         self._database.close()
 
-    def _search(self, query: str, count: int) -> list[Found]:
+    def _search(self, query: str, count: int) -> list[SearchResult]:
         words = _words(query)
         if not words:
             return []
@@ -71,9 +71,9 @@ class LocalIndex:
         except sqlite3.Error as wrong:
             raise ToolFailure(f"the search index cannot be read: {wrong}") from None
 
-    def _rows(self, match: str, count: int) -> list[Found]:
+    def _rows(self, match: str, count: int) -> list[SearchResult]:
         rows = self._database.execute(_SEARCH, (_SNIPPET_WORDS, match, count))
-        return [Found(title or url, url, " ".join(snippet.split())) for url, title, snippet in rows]
+        return [SearchResult(title or url, url, " ".join(snippet.split())) for url, title, snippet in rows]
 
 
 class IndexedFolder:
@@ -86,7 +86,7 @@ class IndexedFolder:
         self._index: LocalIndex | None = None
         self._reading = threading.Lock()
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchResult]:
         index = await asyncio.to_thread(self._read)
         return await index.search(query, count)
 
@@ -133,10 +133,10 @@ def _documents(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _page(path: Path) -> Page:
+def _page(path: Path) -> ReadablePage:
     with path.open("rb") as file:
         text = decoded(file.read(LARGEST_FILE), "")
     if path.suffix.lower() in (".html", ".htm"):
         return readable(text, path.as_uri() if path.is_absolute() else "", markdown=False)
     title = next((line.strip("# \t") for line in text[:2000].splitlines() if line.strip("# \t")), "")
-    return Page(title[:300], text)
+    return ReadablePage(title[:300], text)

@@ -27,13 +27,13 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class MarkupText:
     """Text between tags, with its character references resolved."""
 
     text: str
 
 
-Piece = Start | End | Words
+Piece = Start | End | MarkupText
 
 
 def pieces(page: str) -> Iterator[Piece]:
@@ -44,7 +44,7 @@ def pieces(page: str) -> Iterator[Piece]:
         if opening < 0:
             opening = end
         if opening > at:
-            yield Words(html.unescape(page[at:opening]))
+            yield MarkupText(html.unescape(page[at:opening]))
         if opening == end:
             return
         piece, at = _tag(page, opening)
@@ -66,7 +66,7 @@ def _tag(page: str, at: int) -> tuple[Piece | None, int]:
         name = _name(page, at + 2)
         return (End(name) if name else None), end
     if not after.isascii() or not after.isalpha():
-        return Words("<"), at + 1
+        return MarkupText("<"), at + 1
     name = _name(page, at + 1)
     attributes, end = _attributes(page, at + 1 + len(name))
     return Start(name, attributes), end
@@ -125,10 +125,10 @@ def _value(page: str, at: int) -> tuple[str, int]:
     return html.unescape(page[start:at]), at
 
 
-def _raw(page: str, at: int, name: str) -> Iterator[Words]:
+def _raw(page: str, at: int, name: str) -> Iterator[MarkupText]:
     text = page[at : _raw_end(page, at, name)]
     if text:
-        yield Words(html.unescape(text) if name in ("title", "textarea") else text)
+        yield MarkupText(html.unescape(text) if name in ("title", "textarea") else text)
 
 
 def _raw_end(page: str, at: int, name: str) -> int:

@@ -44,14 +44,14 @@ class Keeper(Protocol):
     ) -> list[CallCard]: ...
 
 
-class Bodies:
+class KeptBodies:
     """The kept bodies of a store, and where they came from. What another project keeps is not found."""
 
     def __init__(self, store: Keeper) -> None:
         self._store = store
 
-    def of(self, project: str) -> "Bodies":
-        return Bodies(of_project(cast(Store, self._store), project))
+    def of(self, project: str) -> "KeptBodies":
+        return KeptBodies(of_project(cast(Store, self._store), project))
 
     async def __call__(self, handle: str, offset: int, length: int) -> bytes:
         return await self._store.fetch(handle, offset=offset, length=length)
@@ -67,9 +67,9 @@ class Bodies:
         return read if found else [handle]
 
 
-def from_store(store: Keeper) -> Bodies:
+def from_store(store: Keeper) -> KeptBodies:
     """The kept bodies of a store, for `more_tool`."""
-    return Bodies(store)
+    return KeptBodies(store)
 
 
 def more_tool(fetch: Fetch) -> Tool:
@@ -96,14 +96,14 @@ def more_tool(fetch: Fetch) -> Tool:
             offset: The byte to begin at; begin with the one that the cut names.
             limit: How many bytes to read at most.
         """
-        bodies = fetch.of(context.project) if isinstance(fetch, Bodies) else fetch
+        bodies = fetch.of(context.project) if isinstance(fetch, KeptBodies) else fetch
         try:
             body = await bodies(handle, offset, limit + 4)
         except NotKept:
             raise ToolFailure(f"nothing is kept under {handle!r}", code=Code.NOT_FOUND) from None
         except StoreUnavailable as error:
             raise ToolFailure(str(error), code=Code.UNAVAILABLE) from None
-        if isinstance(bodies, Bodies) and context is not _NOWHERE:
+        if isinstance(bodies, KeptBodies) and context is not _NOWHERE:
             for place in await bodies.strangers(handle, context.turn_id):
                 context.read_from(place)
         return _page(handle, offset, body, limit)

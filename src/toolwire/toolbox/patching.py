@@ -12,7 +12,7 @@ from toolwire.protocol.values import changed
 from toolwire.toolbox.applying import DoesNotApply, added, applied
 from toolwire.toolbox.kinds import changing
 from toolwire.toolbox.patches import LONGEST_PATCH, BadPatch, FilePatch, read_patch
-from toolwire.toolbox.places import Place, destination, load, text_of, wrong
+from toolwire.toolbox.places import GrantedPath, destination, load, text_of, wrong
 from toolwire.toolbox.protected import asks_about
 from toolwire.toolbox.ruled_files import CHANGES, ruled
 from toolwire.toolbox.writing import digest, once
@@ -81,7 +81,7 @@ def _named(text: str) -> Iterator[str]:
         return
 
 
-def _plan(files: FileOps, context: Context, text: str) -> tuple[list[Change], Place, PatchOutput]:
+def _plan(files: FileOps, context: Context, text: str) -> tuple[list[Change], GrantedPath, PatchOutput]:
     try:
         patches = read_patch(text)
         planned = [_changes(files, context, patch) for patch in patches]
@@ -99,7 +99,7 @@ def _plan(files: FileOps, context: Context, text: str) -> tuple[list[Change], Pl
     return changes, places[0], _output(patches)
 
 
-def _changes(files: FileOps, context: Context, patch: FilePatch) -> tuple[Place, list[Change]]:
+def _changes(files: FileOps, context: Context, patch: FilePatch) -> tuple[GrantedPath, list[Change]]:
     if patch.action == "add":
         place = destination(files, patch.path, context)
         return place, [Change(place.inner, _encoded(added(patch)), before="")]

@@ -39,7 +39,7 @@ class ImageOutput(TypedDict):
     shown_height: Annotated[int | None, Field(description="Pixels down of the image shown; null if none is shown.")]
 
 
-class Kind(NamedTuple):
+class PictureKind(NamedTuple):
     """What the head of an image file says."""
 
     format: str
@@ -81,13 +81,13 @@ def image_tool(files: FileOps) -> Tool:
     return image
 
 
-def read_kind(body: bytes) -> Kind | None:
+def read_kind(body: bytes) -> PictureKind | None:
     """Format and size from the first bytes of an image; None if it is none that we know."""
     try:
         if body.startswith(b"\x89PNG\r\n\x1a\n") and body[12:16] == b"IHDR":
-            return Kind("png", *struct.unpack_from(">II", body, 16))
+            return PictureKind("png", *struct.unpack_from(">II", body, 16))
         if body.startswith((b"GIF87a", b"GIF89a")):
-            return Kind("gif", *struct.unpack_from("<HH", body, 6))
+            return PictureKind("gif", *struct.unpack_from("<HH", body, 6))
         if body.startswith(b"RIFF") and body[8:12] == b"WEBP":
             return _webp(body)
         return _jpeg(body) if body.startswith(b"\xff\xd8") else None
@@ -95,37 +95,41 @@ def read_kind(body: bytes) -> Kind | None:
         return None
 
 
-def _webp(body: bytes) -> Kind | None:
+def _webp(body: bytes) -> PictureKind | None:
     match body[12:16]:
         case b"VP8X":
-            return Kind("webp", int.from_bytes(body[24:27], "little") + 1, int.from_bytes(body[27:30], "little") + 1)
+            return PictureKind(
+                "webp", int.from_bytes(body[24:27], "little") + 1, int.from_bytes(body[27:30], "little") + 1
+            )
         case b"VP8L":
             bits = int.from_bytes(body[21:25], "little")
-            return Kind("webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
+            return PictureKind("webp", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
         case b"VP8 ":
             width, height = struct.unpack_from("<HH", body, 26)
-            return Kind("webp", width & 0x3FFF, height & 0x3FFF)
+            return PictureKind("webp", width & 0x3FFF, height & 0x3FFF)
         case _:
             return None
 
 
-def _jpeg(body: bytes) -> Kind | None:
+def _jpeg(body: bytes) -> PictureKind | None:
     at = 2
     while at + 9 < len(body) and body[at] == 0xFF:
         mark = body[at + 1]
         if 0xC0 <= mark <= 0xCF and mark not in {0xC4, 0xC8, 0xCC}:
             height, width = struct.unpack_from(">HH", body, at + 5)
-            return Kind("jpeg", width, height)
+            return PictureKind("jpeg", width, height)
         at += 2 + max(struct.unpack_from(">H", body, at + 2)[0], 2)
     return None
 
 
 class _Picture(NamedTuple):
     body: bytes
-    kind: Kind
+    kind: PictureKind
 
 
-def _shown(path: str, action: str, body: bytes, kind: Kind, sides: tuple[int | None, int | None]) -> _Picture | None:
+def _shown(
+    path: str, action: str, body: bytes, kind: PictureKind, sides: tuple[int | None, int | None]
+) -> _Picture | None:
     if action == "metadata":
         return None
     if action == "resize":
@@ -137,7 +141,7 @@ def _shown(path: str, action: str, body: bytes, kind: Kind, sides: tuple[int | N
     return _Picture(body, kind)
 
 
-def _resized(path: str, body: bytes, kind: Kind, most: tuple[int, int]) -> _Picture:
+def _resized(path: str, body: bytes, kind: PictureKind, most: tuple[int, int]) -> _Picture:
     pillow = _pillow()
     if pillow is None:
         raise ToolFailure(
@@ -153,7 +157,7 @@ def _resized(path: str, body: bytes, kind: Kind, most: tuple[int, int]) -> _Pict
             picture.thumbnail(most)
             out = io.BytesIO()
             picture.convert("RGBA" if "A" in picture.getbands() or kind.format == "gif" else "RGB").save(out, "PNG")
-            return _Picture(out.getvalue(), Kind("png", picture.width, picture.height))
+            return _Picture(out.getvalue(), PictureKind("png", picture.width, picture.height))
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, pillow.DecompressionBombError) as error:
         raise wrong(f"{path!r} is broken: {error}") from None
 
@@ -166,7 +170,7 @@ def _pillow() -> Any:
         return None
 
 
-def _output(path: str, body: bytes, kind: Kind, shown: _Picture | None) -> ToolOutput:
+def _output(path: str, body: bytes, kind: PictureKind, shown: _Picture | None) -> ToolOutput:
     facts: ImageOutput = {
         "path": path,
         "format": kind.format,

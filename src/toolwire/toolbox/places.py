@@ -19,7 +19,7 @@ SHOWN_NAMES = 20
 _UNSEEN = frozenset(map(chr, [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x061C, 0xFEFF]))
 
 
-class Place(NamedTuple):
+class GrantedPath(NamedTuple):
     """A path inside one of the granted folders; `shown` is how the call wrote it."""
 
     root: str
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 class Loaded(NamedTuple):
     """A whole text file, its digest being that of the bytes on the disk."""
 
-    place: Place
+    place: GrantedPath
     body: bytes
     entry: Entry
 
@@ -43,7 +43,7 @@ def denied(sentence: str) -> ToolFailure:
     return ToolFailure(sentence, code=Code.PERMISSION_DENIED)
 
 
-def places(path: str, context: Context) -> list[Place]:
+def places(path: str, context: Context) -> list[GrantedPath]:
     """The granted folders in which the path may lie, each with the path inside it. Raises ToolFailure."""
     roots = context.grant.roots
     if any(ord(char) < 32 or 127 <= ord(char) < 160 or "\ud800" <= char <= "\udfff" for char in path):
@@ -54,8 +54,8 @@ def places(path: str, context: Context) -> list[Place]:
     if pure is None:
         raise wrong(f"{path!r} is outside of the workspace: its '..' leads above it. Give a path that stays inside.")
     if not pure.is_absolute():
-        return [Place(root, str(pure), path) for root in roots]
-    inside = [Place(root, str(pure.relative_to(root)), path) for root in roots if pure.is_relative_to(root)]
+        return [GrantedPath(root, str(pure), path) for root in roots]
+    inside = [GrantedPath(root, str(pure.relative_to(root)), path) for root in roots if pure.is_relative_to(root)]
     if not inside:
         raise denied(f"{path!r} is outside of the workspace; give a path relative to it")
     return inside
@@ -79,7 +79,7 @@ def without_detours(path: PurePosixPath) -> PurePosixPath | None:
     return PurePosixPath(*steps)
 
 
-def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[Place, Entry]:
+def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[GrantedPath, Entry]:
     """Where the path exists, in the first of the granted folders that has it. Raises ToolFailure."""
     tried = places(path, context)
     for place in tried:
@@ -95,7 +95,7 @@ def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[
     raise ToolFailure(not_found(files, tried, path), code=Code.NOT_FOUND)
 
 
-def destination(files: FileOps, path: str, context: Context) -> Place:
+def destination(files: FileOps, path: str, context: Context) -> GrantedPath:
     """Where a file that is written shall lie: where it is, or else in the first granted folder. Raises ToolFailure."""
     tried = places(path, context)
     if _UNSEEN & set(path):
@@ -190,7 +190,7 @@ def _done(verb: str) -> str:
     return {"read": "read", "write": "written"}.get(verb, f"{verb}d")
 
 
-def contents(files: FileOps, place: Place) -> str:
+def contents(files: FileOps, place: GrantedPath) -> str:
     """What a folder holds, in one sentence."""
     try:
         names = [entry.name for entry in files.entries(place.root, place.inner, MOST_NAMES)]
@@ -201,7 +201,7 @@ def contents(files: FileOps, place: Place) -> str:
     return f"It holds {shown}{more}."
 
 
-def not_found(files: FileOps, tried: list[Place], path: str) -> str:
+def not_found(files: FileOps, tried: list[GrantedPath], path: str) -> str:
     """What is missing, and what was perhaps meant."""
     near: list[str] = []
     for place in tried:

@@ -24,7 +24,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     """Every swap of a change, the folders it makes, and the note to keep under its key."""
 
     swaps: tuple[Swap, ...]
@@ -33,7 +33,7 @@ class Plan:
     note: str = ""
 
 
-def encode_plan(plan: Plan, where: str) -> bytes:
+def encode_plan(plan: ChangePlan, where: str) -> bytes:
     """The plan with proof that this user's toolwire wrote it for the journal at `where`. Raises OSError."""
     body = json.dumps(asdict(plan)).encode()
     if len(body) > LARGEST_PLAN:
@@ -41,7 +41,7 @@ def encode_plan(plan: Plan, where: str) -> bytes:
     return f"{signature(_KIND, where, body)}\n".encode() + body
 
 
-def read_plan(folder: int, name: str, where: str) -> Plan | None:
+def read_plan(folder: int, name: str, where: str) -> ChangePlan | None:
     """A kept plan; None if there is none, or what is there was not written by this user's toolwire.
 
     The proof is looked at first: what lacks it is not even parsed.
@@ -52,7 +52,7 @@ def read_plan(folder: int, name: str, where: str) -> Plan | None:
             return None
         found = json.loads(body)
         swaps = tuple(_read_swap(number, swap) for number, swap in enumerate(found["swaps"]))
-        return Plan(swaps, tuple(map(str, found["folders"])), str(found["key"]), str(found["note"]))
+        return ChangePlan(swaps, tuple(map(str, found["folders"])), str(found["key"]), str(found["note"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
-from toolwire.toolbox.markup import End, Start, Words, pieces
+from toolwire.toolbox.markup import End, MarkupText, Start, pieces
 
 DEEPEST = 512
 LONGEST_LINK = 500
@@ -28,23 +28,23 @@ _FAR_PX = -500
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ReadablePage:
     title: str
     text: str
 
 
-def readable(html: str, url: str, *, markdown: bool = True) -> Page:
+def readable(html: str, url: str, *, markdown: bool = True) -> ReadablePage:
     """The visible text of a page found at `url`."""
-    reader = _Reader(url, markdown)
+    reader = _PageReader(url, markdown)
     for piece in pieces(html):
         match piece:
-            case Words(text):
+            case MarkupText(text):
                 reader.words(text)
             case Start(name, attributes):
                 reader.start(name, attributes)
             case End(name):
                 reader.end(name)
-    return Page(" ".join(reader.title.split())[:500], reader.text())
+    return ReadablePage(" ".join(reader.title.split())[:500], reader.text())
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Open:
 
 
 @dataclass
-class _Reader:
+class _PageReader:
     url: str
     markdown: bool
     title: str = ""

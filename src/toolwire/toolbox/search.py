@@ -33,7 +33,7 @@ HOW_TO = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """One result of a search, as the backend tells it."""
 
     title: str
@@ -47,7 +47,7 @@ class SearchBackend(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchResult]:
         """At most so many results, the best first. Raises ToolFailure."""
         ...
 
@@ -57,7 +57,7 @@ class NoBackend:
 
     name = "none"
 
-    async def search(self, query: str, count: int) -> list[Found]:  # noqa: ARG002 (nothing is searched)
+    async def search(self, query: str, count: int) -> list[SearchResult]:  # noqa: ARG002 (nothing is searched)
         raise ToolFailure(HOW_TO, code=Code.UNAVAILABLE)
 
 
@@ -116,7 +116,7 @@ class SearXNG(_OverHttp):
 
     name = "searxng"
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchResult]:
         url = f"{self.url}/search?{urlencode({'q': query, 'format': 'json'})}"
         secrets = {"authorization": f"Bearer {self.key}"} if self.key else {}
         said = await self._ask(self.name, WebRequest(url, secrets=secrets, most_bytes=LARGEST_ANSWER, redirects=0))
@@ -128,7 +128,7 @@ class Brave(_OverHttp):
 
     name = "brave"
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchResult]:
         url = f"{self.url}?{urlencode({'q': query, 'count': count})}"
         request = WebRequest(
             url,
@@ -146,7 +146,7 @@ class Tavily(_OverHttp):
 
     name = "tavily"
 
-    async def search(self, query: str, count: int) -> list[Found]:
+    async def search(self, query: str, count: int) -> list[SearchResult]:
         request = WebRequest(
             self.url,
             "POST",
@@ -164,12 +164,12 @@ def _list(said: Any, name: str) -> list[Any]:
     return rows if isinstance(rows, list) else []
 
 
-def _found(rows: Iterable[Any], snippet: str, count: int) -> list[Found]:
+def _found(rows: Iterable[Any], snippet: str, count: int) -> list[SearchResult]:
     """The rows that can be read; a backend passes on what strangers wrote."""
     found = []
     for row in rows:
         if isinstance(row, dict) and isinstance(url := row.get("url"), str) and url.startswith(("http://", "https://")):
-            found.append(Found(_line(row.get("title"), 300), visible(url[:2000]), _line(row.get(snippet), 1000)))
+            found.append(SearchResult(_line(row.get("title"), 300), visible(url[:2000]), _line(row.get(snippet), 1000)))
         if len(found) == count:
             break
     return found

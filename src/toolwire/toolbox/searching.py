@@ -14,7 +14,7 @@ from toolwire.toolbox.kinds import walking
 from toolwire.toolbox.patterns import Pattern, glob
 from toolwire.toolbox.ranking import Hit, best, rank, words_of
 from toolwire.toolbox.ruled_files import LOOKS, ruled
-from toolwire.toolbox.tree import Found, Walk, starts
+from toolwire.toolbox.tree import TreeEntry, Walk, starts
 
 LARGEST_SEARCHED = 16 * 1024 * 1024
 LARGEST_CODE = 1024 * 1024
@@ -177,14 +177,14 @@ _SUFFIXES = {
 }
 
 
-def _files(walk: Walk, include: str) -> Iterator[Found]:
+def _files(walk: Walk, include: str) -> Iterator[TreeEntry]:
     wanted = glob(include) if include else None
     for each in walk:
         if each.entry.kind == "file" and (wanted is None or wanted.matches(each.path)):
             yield each
 
 
-def _text(files: FileOps, each: Found, walk: Walk, most: int) -> str | None:
+def _text(files: FileOps, each: TreeEntry, walk: Walk, most: int) -> str | None:
     """The text of a file; None for a binary one and for one that cannot be read."""
     try:
         with files.open(each.root, each.path) as file:

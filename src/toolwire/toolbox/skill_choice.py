@@ -34,10 +34,10 @@ def choose(skills: Skills, taken: Iterable[str] = (), pins: Iterable[str] = ()) 
 
     Raises `DefinitionError` for a pin that means no version there is.
     """
-    return _Choice(skills, frozenset(taken), tuple(map(read_pin, pins))).made()
+    return _SkillChoice(skills, frozenset(taken), tuple(map(read_pin, pins))).made()
 
 
-class _Choice:
+class _SkillChoice:
     """Which of the tools with one name is offered under it."""
 
     def __init__(self, skills: Skills, taken: frozenset[str], pins: tuple[tuple[str, str], ...]) -> None:

@@ -10,7 +10,7 @@ from toolwire.decide.address_rules import AddressRules
 from toolwire.define.faults import sentences
 from toolwire.define.schemas import compile_schema
 from toolwire.execute.skill_folders import Shelf
-from toolwire.execute.skills import Faults, Runner, outcome
+from toolwire.execute.skills import Faults, SkillRunner, outcome
 from toolwire.protocol.calls import ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import ExecOps
@@ -27,7 +27,7 @@ def runnable_tools(chosen: Chosen, ops: ExecOps, shelf: Shelf) -> tuple[Tool, ..
 
 def runnable(found: FoundSkill, entry: SkillTool, ops: ExecOps, shelf: Shelf) -> Tool:
     """The tool with its program behind it."""
-    runner = Runner(ops, shelf, found.folder.path, found.folder.digest)
+    runner = SkillRunner(ops, shelf, found.folder.path, found.folder.digest)
     faults = output_faults(entry.tool.output_schema, entry.tool.name)
 
     async def run(arguments: Mapping[str, Any], context: Context) -> ToolOutput:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.define.arguments import Checker
-from toolwire.define.conformance import Finding
+from toolwire.define.conformance import SkillFinding
 from toolwire.define.skill_conformance import PERMISSIONS, without
 from toolwire.errors import ToolFailure
 from toolwire.execute.skill_folders import Shelf
-from toolwire.execute.skills import Runner, outcome
+from toolwire.execute.skills import SkillRunner, outcome
 from toolwire.protocol.context import Context
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.outcomes import Code
@@ -35,7 +35,7 @@ class _Seen:
     files: Mapping[str, str | None] = field(default_factory=dict)
 
 
-class Trial:
+class SkillTrial:
     """Runs the tests of one tool of a trusted skill, each in a workspace of its own."""
 
     def __init__(
@@ -43,22 +43,22 @@ class Trial:
     ) -> None:
         self._entry = entry
         self._network = network
-        self._runner = Runner(ops, shelf, found.folder.path, found.folder.digest)
+        self._runner = SkillRunner(ops, shelf, found.folder.path, found.folder.digest)
         self._faults = output_faults(entry.tool.output_schema, entry.tool.name)
 
-    async def findings(self) -> list[Finding]:
+    async def findings(self) -> list[SkillFinding]:
         """What the tests show to be wrong: with the tool, and with the permissions it asks for."""
         found = [finding for test in self._entry.tests for finding in await self._tried(test, self._entry.program)]
         if self._entry.tests and not found:
             found += [finding async for finding in self._overasked()]
         return found
 
-    async def _overasked(self) -> AsyncIterator[Finding]:
+    async def _overasked(self) -> AsyncIterator[SkillFinding]:
         for permission in sorted(self._entry.tool.needs):
             less = without(self._entry.program, permission)
             if less is not None and not await self._misses(less):
                 gives = PERMISSIONS[permission]
-                yield Finding(
+                yield SkillFinding(
                     "error",
                     "permissions",
                     f"asks for {permission}, by which it {gives}, and all its tests pass without it; "
@@ -72,15 +72,15 @@ class Trial:
                 return True
         return False
 
-    async def _tried(self, test: SkillTest, program: Program) -> list[Finding]:
+    async def _tried(self, test: SkillTest, program: Program) -> list[SkillFinding]:
         where = f"tests[{test.name}]"
         checked = Checker(self._entry.tool).check(test.arguments)
         if checked.faults:
-            return [Finding("error", f"{where}.input", "; ".join(checked.faults))]
+            return [SkillFinding("error", f"{where}.input", "; ".join(checked.faults))]
         with tempfile.TemporaryDirectory(prefix="toolwire-") as folder:
             _fill(Path(folder), test.files)
             seen = await self._seen(replace(test, arguments=checked.arguments), program, folder)
-            return [Finding("error", place or where, said) for place, said in _differences(test, seen)]
+            return [SkillFinding("error", place or where, said) for place, said in _differences(test, seen)]
 
     async def _seen(self, test: SkillTest, program: Program, folder: str) -> "_Seen":
         tool = self._entry.tool

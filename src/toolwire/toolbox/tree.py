@@ -9,7 +9,7 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Entry, FileOps
 from toolwire.protocol.outcomes import Code
-from toolwire.toolbox.places import Place, not_found, places, refusal
+from toolwire.toolbox.places import GrantedPath, not_found, places, refusal
 from toolwire.toolbox.ruled_files import left_out
 
 MOST_ENTRIES = 200_000
@@ -21,7 +21,7 @@ _LEFT_OUT = frozenset(
 )
 
 
-class Found(NamedTuple):
+class TreeEntry(NamedTuple):
     """Something in the tree: where it lies beneath its root, and what it is."""
 
     root: str
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 class Walk:
     """Everything beneath some folders, in order of names. After the walk, `notes` say what it did not see."""
 
-    def __init__(self, files: FileOps, starts: list[Place], context: Context) -> None:
+    def __init__(self, files: FileOps, starts: list[GrantedPath], context: Context) -> None:
         self._files = files
         self._starts = starts
         self._until = time.monotonic() + context.timeout_s * _SHARE_OF_TIME
@@ -60,14 +60,14 @@ class Walk:
         self.note("Time ran out before everything was seen; name a folder to see less.")
         return True
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[TreeEntry]:
         for start in self._starts:
             yield from self._beneath(start)
 
-    def _beneath(self, start: Place) -> Iterator[Found]:
+    def _beneath(self, start: GrantedPath) -> Iterator[TreeEntry]:
         entry = _named(self._files, start)
         if entry.kind != "folder":
-            yield Found(start.root, start.inner, entry)
+            yield TreeEntry(start.root, start.inner, entry)
             return
         waiting = [("" if start.inner == "." else f"{start.inner}/", 0)]
         while waiting and not self.is_out_of_time():
@@ -78,7 +78,7 @@ class Walk:
                     self.note(f"Only {MOST_ENTRIES:,} files and folders were looked at; name a folder to see less.")
                     return
                 self._left -= 1
-                yield Found(start.root, folder + each.name, each)
+                yield TreeEntry(start.root, folder + each.name, each)
                 if each.kind == "folder" and self._enters(each.name, depth):
                     deeper.append((f"{folder}{each.name}/", depth + 1))
             waiting += reversed(deeper)
@@ -102,7 +102,7 @@ class Walk:
         return True
 
 
-def starts(files: FileOps, path: str, context: Context) -> list[Place]:
+def starts(files: FileOps, path: str, context: Context) -> list[GrantedPath]:
     """Where a walk begins: the path in every granted folder that has it. Raises ToolFailure."""
     tried = places(path, context)
     there = []
@@ -119,7 +119,7 @@ def starts(files: FileOps, path: str, context: Context) -> list[Place]:
     return there
 
 
-def _named(files: FileOps, place: Place) -> Entry:
+def _named(files: FileOps, place: GrantedPath) -> Entry:
     """What lies at a path that a call names: there a link that stays inside is followed, though never on the way."""
     entry = files.stat(place.root, place.inner)
     if entry.kind != "link":

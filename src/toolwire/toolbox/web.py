@@ -17,7 +17,7 @@ from toolwire.protocol.operations import WebAnswer, WebOps, WebRequest
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.charsets import decoded
-from toolwire.toolbox.readable import Page, readable
+from toolwire.toolbox.readable import ReadablePage, readable
 from toolwire.toolbox.search import NAMES, NoBackend, SearchBackend, search_tool
 
 LARGEST_PAGE = 2 * 1024 * 1024
@@ -112,16 +112,16 @@ def media_type(answer: WebAnswer) -> str:
     return answer.headers.get("content-type", "").partition(";")[0].strip().lower()[:100]
 
 
-def _page(answer: WebAnswer, shape: Format) -> Page:
+def _page(answer: WebAnswer, shape: Format) -> ReadablePage:
     kind = media_type(answer)
     if not _is_text(kind, answer.body):
         size = f"{len(answer.body)}{' or more' if answer.truncated else ''} bytes"
         raise ToolFailure(f"{answer.url} is not text but {kind or 'of an unknown kind'} ({size})")
     text = decoded(answer.body, answer.headers.get("content-type", ""))
     if shape == "html" or (kind not in _HTML and not _looks_like_html(kind, text)):
-        return Page("", visible(text))
+        return ReadablePage("", visible(text))
     page = readable(text, answer.url, markdown=shape == "markdown")
-    return Page(visible(page.title), visible(page.text))
+    return ReadablePage(visible(page.title), visible(page.text))
 
 
 def _is_text(kind: str, body: bytes) -> bool:
@@ -134,7 +134,7 @@ def _looks_like_html(kind: str, text: str) -> bool:
     return not kind and text[:1000].lstrip().lower().startswith(("<!doctype html", "<html"))
 
 
-def _output(answer: WebAnswer, page: Page, start: int, max_chars: int) -> FetchOutput:
+def _output(answer: WebAnswer, page: ReadablePage, start: int, max_chars: int) -> FetchOutput:
     total = len(page.text)
     if start and start >= total:
         raise ToolFailure(f"the text has {total} characters, so nothing begins at {start}", code=Code.INVALID_PARAMS)

@@ -18,7 +18,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed
 from toolwire.toolbox.files import PathArgument
 from toolwire.toolbox.kinds import changing
-from toolwire.toolbox.places import Place, destination, load, places, refusal, text_of, wrong
+from toolwire.toolbox.places import GrantedPath, destination, load, places, refusal, text_of, wrong
 from toolwire.toolbox.protected import asks_about_path
 from toolwire.toolbox.replacing import replaced
 from toolwire.toolbox.ruled_files import CHANGES, ruled
@@ -113,7 +113,7 @@ def edit_tool(files: FileOps) -> Tool:
     return changed(edit, must_ask=asks_about_path)
 
 
-def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change], Place, Output]]) -> Output:
+def once(files: FileOps, context: Context, work: Callable[[], tuple[list[Change], GrantedPath, Output]]) -> Output:
     """Do the work that `work` plans, under the key of the call. What an earlier attempt has done is not done again."""
     if context.attempt > 1 and (earlier := _earlier(files, context)) is not None:
         output = orjson.loads(earlier)
@@ -140,7 +140,7 @@ def _paths(output: Mapping[str, Any]) -> list[str]:
     return [str(one["path"]) for one in (output, *output.get("files", ())) if "path" in one]
 
 
-def _make_sure(files: FileOps, place: Place, key: str) -> None:
+def _make_sure(files: FileOps, place: GrantedPath, key: str) -> None:
     """Ask whether a change has happened that the far end gave no word about. Raises ToolFailure unless it has."""
     try:
         happened = bool(key) and files.note(place.root, key) is not None
@@ -180,7 +180,7 @@ def _earlier(files: FileOps, context: Context) -> str | None:
 
 def _write(
     files: FileOps, context: Context, path: str, content: bytes, append: bool
-) -> tuple[list[Change], Place, WriteOutput]:
+) -> tuple[list[Change], GrantedPath, WriteOutput]:
     place = destination(files, path, context)
     created = not _is_there(files, place)
     expected = None
@@ -199,7 +199,7 @@ def _write(
     return [change], place, output
 
 
-def _is_there(files: FileOps, place: Place) -> bool:
+def _is_there(files: FileOps, place: GrantedPath) -> bool:
     try:
         files.stat(place.root, place.inner)
     except OSError:
@@ -209,7 +209,7 @@ def _is_there(files: FileOps, place: Place) -> bool:
 
 def _edit(
     files: FileOps, context: Context, path: str, texts: tuple[str, str], replace_all: bool
-) -> tuple[list[Change], Place, EditOutput]:
+) -> tuple[list[Change], GrantedPath, EditOutput]:
     loaded = load(files, path, context)
     made = replaced(path, text_of(loaded), *texts, replace_all=replace_all)
     content = _encoded(made.text)

@@ -17,7 +17,7 @@ PIECE = 65536
 _LOOK_S = 1.0
 
 
-class End:
+class BridgeEnd:
     """One end of a connection: its socket, what is still to be written to it, and whether it has said all."""
 
     def __init__(self, plug: socket.socket) -> None:
@@ -25,7 +25,7 @@ class End:
         self.plug = plug
         self.unwritten = b""
         self.silent = False
-        self.other: End = self
+        self.other: BridgeEnd = self
 
     def read(self) -> None:
         piece = self.plug.recv(PIECE)
@@ -78,7 +78,7 @@ class Bridge:
             plug.close()
             out.close()
             return
-        inner, outer = End(plug), End(out)
+        inner, outer = BridgeEnd(plug), BridgeEnd(out)
         inner.other, outer.other = outer, inner
         self._open += 1
         self._watch(inner)
@@ -86,7 +86,7 @@ class Bridge:
         if self._open == AT_ONCE:
             self._watched.unregister(self._listener)
 
-    def _move(self, end: End, events: int) -> None:
+    def _move(self, end: BridgeEnd, events: int) -> None:
         try:
             if events & selectors.EVENT_WRITE:
                 end.write()
@@ -103,7 +103,7 @@ class Bridge:
         self._watch(end)
         self._watch(end.other)
 
-    def _watch(self, end: End) -> None:
+    def _watch(self, end: BridgeEnd) -> None:
         wanted, known = end.wants(), end.plug in self._watched.get_map()
         if wanted and known:
             self._watched.modify(end.plug, wanted, end)
@@ -112,7 +112,7 @@ class Bridge:
         elif known:
             self._watched.unregister(end.plug)
 
-    def _close(self, end: End) -> None:
+    def _close(self, end: BridgeEnd) -> None:
         for each in (end, end.other):
             if each.plug in self._watched.get_map():
                 self._watched.unregister(each.plug)

@@ -35,7 +35,7 @@ class OverCap(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class TrafficEvent:
     """One thing the door did, for the audit: never a path, a query, a header or a body.
 
     `event` is allowed, refused or closed; `place` is host:port, in canonical spelling if it has one.
@@ -51,10 +51,10 @@ class Noted:
     down: int = 0
 
 
-Audit = Callable[[Noted], None]
+Audit = Callable[[TrafficEvent], None]
 
 
-def no_audit(noted: Noted) -> None:
+def no_audit(noted: TrafficEvent) -> None:
     """Nobody keeps it."""
 
 

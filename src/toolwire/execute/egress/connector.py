@@ -22,7 +22,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _NOBODY = {4: "192.0.2.1", 6: "2001:db8::1"}  # addresses for documentation, which no machine has
 
 
-class Refused(Exception):
+class ConnectionRefused(Exception):
     """The door does not open to this place. The text says why and is fit for a model to read."""
 
 
@@ -31,7 +31,7 @@ class Unreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenConnection:
     """A connection to the address that was judged."""
 
     reader: asyncio.StreamReader
@@ -76,7 +76,7 @@ class Connector:
         self._why_not = why_not
         self._connect_s = connect_s
 
-    async def open(self, host: Host, port: int) -> Opened:
+    async def open(self, host: Host, port: int) -> OpenConnection:
         """Connect. Raises Refused if any address of the host is not public, Unreachable if none answers."""
         addresses = await self.addresses(host)
         lost: Exception = OSError("no address")
@@ -92,7 +92,7 @@ class Connector:
         found = [host.address] if host.address is not None else await self._resolved(host.name)
         for address in found:
             if why := self._why_not(address):
-                raise Refused(f"{host} leads to an address that is not on the public internet ({why})")
+                raise ConnectionRefused(f"{host} leads to an address that is not on the public internet ({why})")
         return found
 
     async def _resolved(self, name: str) -> list[Address]:
@@ -103,12 +103,12 @@ class Connector:
         except (OSError, UnicodeError) as error:
             raise Unreachable(f"the name {name} cannot be resolved") from error
         except ValueError as error:
-            raise Refused(f"the name {name} resolves to something that is not an address") from error
+            raise ConnectionRefused(f"the name {name} resolves to something that is not an address") from error
         if not found:
             raise Unreachable(f"the name {name} has no address")
         return found
 
-    async def _connect(self, address: Address, port: int) -> Opened:
+    async def _connect(self, address: Address, port: int) -> OpenConnection:
         plug = socket.socket(_FAMILIES[address.version], socket.SOCK_STREAM)
         try:
             plug.setblocking(False)
@@ -118,7 +118,7 @@ class Connector:
         except BaseException:
             plug.close()
             raise
-        return Opened(reader, writer, str(address))
+        return OpenConnection(reader, writer, str(address))
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:

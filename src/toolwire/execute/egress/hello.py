@@ -19,7 +19,7 @@ class NotTls(Exception):
 
 
 @dataclass(slots=True)
-class _Cursor:
+class _HelloReader:
     data: bytes
     at: int = 0
 
@@ -44,14 +44,14 @@ class _Cursor:
 
 def server_name(data: bytes) -> str | None:
     """The host name in a ClientHello; None if it has none. Raises Incomplete or NotTls."""
-    hello = _Cursor(_client_hello(data))
+    hello = _HelloReader(_client_hello(data))
     hello.take(2 + 32)  # version and random
     hello.block(1)  # session id
     hello.block(2)  # cipher suites
     hello.block(1)  # compression
     if not hello.left:
         return None
-    extensions = _Cursor(hello.block(2))
+    extensions = _HelloReader(hello.block(2))
     names: list[bytes] = []
     while extensions.left:
         kind, body = extensions.number(2), extensions.block(2)
@@ -83,7 +83,7 @@ def _client_hello(data: bytes) -> bytes:
 
 
 def _name(body: bytes) -> str:
-    names = _Cursor(_Cursor(body).block(2))
+    names = _HelloReader(_HelloReader(body).block(2))
     kind, name = names.number(1), names.block(2)
     if kind != _HOST_NAME or names.left:
         raise NotTls("the ClientHello names its server in an unknown way")

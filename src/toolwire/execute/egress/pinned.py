@@ -10,8 +10,8 @@ import httpcore2
 import httpx2
 
 from toolwire.execute.egress.caps import Meter
-from toolwire.execute.egress.connector import Connector, Opened, hang_up
-from toolwire.execute.egress.places import Place
+from toolwire.execute.egress.connector import Connector, OpenConnection, hang_up
+from toolwire.execute.egress.places import WebPlace
 
 
 class Pool:
@@ -22,7 +22,7 @@ class Pool:
 
     @asynccontextmanager
     async def asked(
-        self, place: Place, method: str, headers: list[tuple[bytes, bytes]], body: bytes
+        self, place: WebPlace, method: str, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> AsyncIterator[httpcore2.Response]:
         """Send one request; its answer is to be read inside the block."""
         caps = self._meter.caps
@@ -44,7 +44,7 @@ class Pool:
 class _Backend(httpcore2.AsyncNetworkBackend):
     """Gives the HTTP client the connection to the place that was judged, whatever it asks for."""
 
-    def __init__(self, connector: Connector, meter: Meter, place: Place) -> None:
+    def __init__(self, connector: Connector, meter: Meter, place: WebPlace) -> None:
         self._connector, self._meter, self._place = connector, meter, place
 
     async def connect_tcp(self, *_asked: Any, **_more: Any) -> httpcore2.AsyncNetworkStream:
@@ -54,7 +54,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 class _Stream(httpcore2.AsyncNetworkStream):
     """Bytes in and out of one connection, each counted."""
 
-    def __init__(self, opened: Opened, meter: Meter) -> None:
+    def __init__(self, opened: OpenConnection, meter: Meter) -> None:
         self._opened, self._meter = opened, meter
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:

@@ -27,11 +27,11 @@ from types import TracebackType
 
 import h11
 
-from toolwire.execute.egress.caps import Audit, Caps, Meter, Noted, OverCap, no_audit
-from toolwire.execute.egress.connector import BUFFER, Connector, Opened, Refused, Unreachable, hang_up
-from toolwire.execute.egress.places import BadUrl, Place, read_authority, read_url
-from toolwire.execute.egress.rules import Asked, BadRule, Rules
-from toolwire.execute.egress.spoken import Garbled, Spoken
+from toolwire.execute.egress.caps import Audit, Caps, Meter, OverCap, TrafficEvent, no_audit
+from toolwire.execute.egress.connector import BUFFER, ConnectionRefused, Connector, OpenConnection, Unreachable, hang_up
+from toolwire.execute.egress.places import BadUrl, WebPlace, read_authority, read_url
+from toolwire.execute.egress.rules import BadRule, RequestedPlace, Rules
+from toolwire.execute.egress.spoken import Garbled, HttpStream
 from toolwire.execute.egress.ways import No, Ways
 from toolwire.protocol.operations import Refusal
 
@@ -111,7 +111,7 @@ class EgressProxy:
 
     async def _serve(self, plug: socket.socket) -> None:
         reader, writer = await asyncio.open_unix_connection(sock=plug, limit=BUFFER)
-        client = Spoken(h11.SERVER, reader, writer, self._caps)
+        client = HttpStream(h11.SERVER, reader, writer, self._caps)
         try:
             async with asyncio.timeout(self._caps.whole_s):
                 with self.meter.connection():
@@ -129,7 +129,7 @@ class EgressProxy:
         finally:
             await hang_up(writer)
 
-    async def _answer(self, client: Spoken) -> None:
+    async def _answer(self, client: HttpStream) -> None:
         request = await client.head(h11.Request)
         method = request.method.decode("ascii")
         place = _place(method, request.target.decode("ascii"))
@@ -143,31 +143,31 @@ class EgressProxy:
                 await Ways(part).forward(client, opened, place, request)
         finally:
             await hang_up(opened.writer)
-            self._audit(Noted("closed", f"{place.host}:{place.port}", up=part.up, down=part.down))
+            self._audit(TrafficEvent("closed", f"{place.host}:{place.port}", up=part.up, down=part.down))
 
-    def _refuse_address(self, place: Place, method: str) -> None:
+    def _refuse_address(self, place: WebPlace, method: str) -> None:
         """Of a tunnel only the host is seen here, so only what is said about all of a host counts."""
         if self._refusal is not None:
             url = place.url.rstrip("/") if method == "CONNECT" else place.url
             if reason := self._refusal(url):
                 raise No(403, reason, f"{place.host}:{place.port}")
 
-    async def _open(self, asked: Asked) -> Opened:
+    async def _open(self, asked: RequestedPlace) -> OpenConnection:
         place = f"{asked.host}:{asked.port}"
         verdict = self._rules.judge(asked)
         if self._broken or not verdict.allowed:
             raise No(403, self._broken or verdict.reason, place, verdict.rule)
         try:
             opened = await self._connector.open(asked.host, asked.port)
-        except Refused as refused:
+        except ConnectionRefused as refused:
             raise No(403, str(refused), place, verdict.rule) from None
         except Unreachable as lost:
             raise No(502, str(lost), place, verdict.rule) from None
-        self._audit(Noted("allowed", place, asked.method or "CONNECT", verdict.rule, address=opened.address))
+        self._audit(TrafficEvent("allowed", place, asked.method or "CONNECT", verdict.rule, address=opened.address))
         return opened
 
-    async def _refuse(self, client: Spoken, no: No) -> None:
-        self._audit(Noted("refused", no.place, rule=no.rule, reason=str(no)))
+    async def _refuse(self, client: HttpStream, no: No) -> None:
+        self._audit(TrafficEvent("refused", no.place, rule=no.rule, reason=str(no)))
         body = f"{no}\n".encode()
         headers = [
             ("content-type", "text/plain; charset=utf-8"),
@@ -200,11 +200,11 @@ def _read_rules(network: Iterable[str]) -> tuple[Rules, str]:
         return Rules(), f"no host is allowed, since a rule cannot be read: {wrong}"
 
 
-def _place(method: str, target: str) -> Place:
+def _place(method: str, target: str) -> WebPlace:
     """Where a request to the proxy wants to go."""
     try:
         if method == "CONNECT":
-            return Place("https", *read_authority(target, None))
+            return WebPlace("https", *read_authority(target, None))
         place = read_url(target)
     except BadUrl as wrong:
         raise No(400, str(wrong)) from None

@@ -26,7 +26,7 @@ class BadRule(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedPlace:
     """A place that something wants to talk to. `method` is empty where it cannot be seen, as inside a tunnel."""
 
     host: Host
@@ -36,7 +36,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NetworkRule:
     """One entry of a grant's `network`. No `port` is the scheme's usual one, no `methods` are all."""
 
     text: str
@@ -46,7 +46,7 @@ class Rule:
     methods: frozenset[str] = frozenset()
     deny: bool = False
 
-    def covers(self, asked: Asked) -> bool:
+    def covers(self, asked: RequestedPlace) -> bool:
         return self._names(asked.host) and self._opens(asked) and self._takes(asked.method)
 
     def _names(self, host: Host) -> bool:
@@ -54,7 +54,7 @@ class Rule:
             return host.address is None and host.name.endswith(f".{self.host.name}")
         return host == self.host
 
-    def _opens(self, asked: Asked) -> bool:
+    def _opens(self, asked: RequestedPlace) -> bool:
         if self.port is None:
             return self.deny or asked.port == USUAL_PORTS[asked.scheme]
         return asked.port == self.port
@@ -67,7 +67,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlaceVerdict:
     """Whether a place may be talked to, by which rule, and in words."""
 
     allowed: bool
@@ -79,8 +79,8 @@ class Verdict:
 class Rules:
     """All network rules of one grant."""
 
-    rules: tuple[Rule, ...] = ()
-    limits: tuple[tuple[Rule, ...], ...] = ()
+    rules: tuple[NetworkRule, ...] = ()
+    limits: tuple[tuple[NetworkRule, ...], ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> "Rules":
@@ -91,26 +91,26 @@ class Rules:
         limits = tuple(read_limit(text) for text in texts if text.startswith(LIMIT))
         return cls(tuple(read_rule(text) for text in texts if not text.startswith(LIMIT)), limits)
 
-    def judge(self, asked: Asked) -> Verdict:
+    def judge(self, asked: RequestedPlace) -> PlaceVerdict:
         """Deny rules first, then the first rule that allows it."""
         covering = [rule for rule in self.rules if rule.covers(asked)]
         place = f"{asked.host}:{asked.port}"
         for rule in covering:
             if rule.deny:
-                return Verdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
+                return PlaceVerdict(False, rule.text, f"{place} is refused by the rule {rule.text!r}")
         for limit in self.limits:
             if not any(rule.covers(asked) for rule in limit):
                 hosts = ", ".join(rule.text for rule in limit) or "no host"
-                return Verdict(False, "", f"{place} is refused: a secret of this call may go to {hosts} only")
+                return PlaceVerdict(False, "", f"{place} is refused: a secret of this call may go to {hosts} only")
         if covering:
-            return Verdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
+            return PlaceVerdict(True, covering[0].text, f"{place} is allowed by the rule {covering[0].text!r}")
         missing = str(asked.host) if asked.port == USUAL_PORTS[asked.scheme] else place
         reason = f"{place} is not among the hosts that the grant lists{self._hint(asked)}"
         if asked.host.address is not None and (kind := why_not_public(asked.host.address)):
-            return Verdict(False, "", f"{reason}, and no rule opens it: it is not on the public internet ({kind})")
-        return Verdict(False, "", f"{reason}; the network rule {missing!r} would allow it")
+            return PlaceVerdict(False, "", f"{reason}, and no rule opens it: it is not on the public internet ({kind})")
+        return PlaceVerdict(False, "", f"{reason}; the network rule {missing!r} would allow it")
 
-    def _hint(self, asked: Asked) -> str:
+    def _hint(self, asked: RequestedPlace) -> str:
         """What would be right, where a rule nearly fits."""
         near = [rule for rule in self.rules if not rule.deny and rule._names(asked.host)]
         if not near:
@@ -120,7 +120,7 @@ class Rules:
         return f" ({near[0].text!r} allows other methods)" if asked.method else " (a rule with methods opens no tunnel)"
 
 
-def read_limit(text: str) -> tuple[Rule, ...]:
+def read_limit(text: str) -> tuple[NetworkRule, ...]:
     """The places of a limit. Raises BadRule."""
     rules = tuple(read_rule(host.strip()) for host in text.removeprefix(LIMIT).split(",") if host.strip())
     if wrong := next((rule.text for rule in rules if rule.deny or rule.methods), ""):
@@ -133,13 +133,13 @@ def beyond_limits(network: Iterable[str], places: Iterable[str]) -> str:
     limits = Rules.of(limits_of(network)).limits
     for place in places:
         host, _, port = place.rpartition(":")
-        asked = Asked(read_host(host), int(port), "https" if port == "443" else "http")
+        asked = RequestedPlace(read_host(host), int(port), "https" if port == "443" else "http")
         if any(not any(rule.covers(asked) for rule in limit) for limit in limits):
             return place
     return ""
 
 
-def read_rule(text: str) -> Rule:
+def read_rule(text: str) -> NetworkRule:
     """One rule. Raises BadRule, which says what to write instead."""
     if len(text) > 1024:
         raise BadRule("a network rule is longer than any host")
@@ -154,7 +154,7 @@ def read_rule(text: str) -> Rule:
         raise BadRule(f"network rule {text[:80]!r}: {wrong}") from None
     if below and (host.address is not None or "." not in host.name):
         raise BadRule(f"network rule {text[:80]!r} covers too much; write *.name.tld or a host")
-    return Rule(text, host, below, port, methods, deny)
+    return NetworkRule(text, host, below, port, methods, deny)
 
 
 def _methods(place: str, text: str) -> tuple[frozenset[str], str]:

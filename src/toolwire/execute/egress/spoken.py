@@ -22,7 +22,7 @@ class Garbled(Exception):
     """The other side does not speak HTTP as it should, or left in mid-sentence."""
 
 
-class Spoken:
+class HttpStream:
     """h11 joined to a pair of streams."""
 
     def __init__(

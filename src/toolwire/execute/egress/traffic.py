@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from toolwire.execute.egress.caps import Noted
+from toolwire.execute.egress.caps import TrafficEvent
 from toolwire.protocol.traffic import ReachedHost, RefusedHost, Traffic
 
 MOST_HOSTS = 20
@@ -23,7 +23,7 @@ class TrafficLog:
         self._refused: dict[str, RefusedHost] = {}
         self._more_reached = self._more_refused = 0
 
-    def __call__(self, noted: Noted) -> None:
+    def __call__(self, noted: TrafficEvent) -> None:
         if noted.event == "refused":
             self._refuse(noted)
         else:
@@ -36,7 +36,7 @@ class TrafficLog:
         self._begin()
         return traffic
 
-    def _reach(self, noted: Noted) -> None:
+    def _reach(self, noted: TrafficEvent) -> None:
         opened = noted.event == "allowed"
         if opened and len(self.places) < MOST_HOSTS:
             self.places[noted.place] = None
@@ -51,7 +51,7 @@ class TrafficLog:
             known, connections=known.connections + opened, up=known.up + noted.up, down=known.down + noted.down
         )
 
-    def _refuse(self, noted: Noted) -> None:
+    def _refuse(self, noted: TrafficEvent) -> None:
         known = self._refused.get(noted.place)
         if known is None and len(self._refused) >= MOST_HOSTS:
             self._more_refused += 1

@@ -8,11 +8,11 @@ from typing import Any
 import h11
 
 from toolwire.execute.egress.caps import Meter
-from toolwire.execute.egress.connector import Opened
+from toolwire.execute.egress.connector import OpenConnection
 from toolwire.execute.egress.hello import LONGEST_HELLO, Incomplete, NotTls, server_name
 from toolwire.execute.egress.hosts import BadHost, Host, read_host
-from toolwire.execute.egress.places import Place
-from toolwire.execute.egress.spoken import Garbled, Spoken, passed_on
+from toolwire.execute.egress.places import WebPlace
+from toolwire.execute.egress.spoken import Garbled, HttpStream, passed_on
 
 _READ = 64 * 1024
 
@@ -31,7 +31,7 @@ class Ways:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    async def tunnel(self, client: Spoken, opened: Opened, host: Host) -> None:
+    async def tunnel(self, client: HttpStream, opened: OpenConnection, host: Host) -> None:
         if not isinstance(await client.event(), h11.EndOfMessage):
             raise No(400, "CONNECT has no body", str(host))
         await client.say(h11.Response(status_code=200, headers=[]))
@@ -43,7 +43,7 @@ class Ways:
             self._carry(client.reader, opened.writer, self._meter.sent),
         )
 
-    async def _hello(self, client: Spoken, host: Host) -> bytes:
+    async def _hello(self, client: HttpStream, host: Host) -> bytes:
         """The first words of TLS, once they name the host that was asked for."""
         data = client.unread
         async with asyncio.timeout(self._meter.caps.head_s):
@@ -67,18 +67,18 @@ class Ways:
         if sink.can_write_eof():
             sink.write_eof()
 
-    async def forward(self, client: Spoken, opened: Opened, place: Place, request: h11.Request) -> None:
+    async def forward(self, client: HttpStream, opened: OpenConnection, place: WebPlace, request: h11.Request) -> None:
         names = {name for name, _ in request.headers}
         if {b"content-length", b"transfer-encoding"} <= names:
             raise No(400, "a body has one length", str(place.host))  # two servers could see two different requests
-        server = Spoken(h11.CLIENT, opened.reader, opened.writer, self._meter.caps)
+        server = HttpStream(h11.CLIENT, opened.reader, opened.writer, self._meter.caps)
         headers = [(name, value) for name, value in passed_on(request.headers) if name != b"host"]
         ours = [(b"host", place.authority.encode()), (b"connection", b"close")]
         head = h11.Request(method=request.method, target=place.target.encode(), headers=[*ours, *headers])
         self._meter.sent(await server.say(head))
         await _together(self._give_answer(client, server), self._send_body(client, server))
 
-    async def _send_body(self, client: Spoken, server: Spoken) -> None:
+    async def _send_body(self, client: HttpStream, server: HttpStream) -> None:
         """One request is passed on, whole; whatever follows it on this connection is not read."""
         while isinstance(event := await client.event(), (h11.Data, h11.EndOfMessage)):
             if isinstance(event, h11.EndOfMessage):
@@ -87,7 +87,7 @@ class Ways:
             self._meter.sent(len(event.data))
             await server.say(h11.Data(data=event.data))
 
-    async def _give_answer(self, client: Spoken, server: Spoken) -> None:
+    async def _give_answer(self, client: HttpStream, server: HttpStream) -> None:
         try:
             answer = await server.head(h11.Response)
         except Garbled:

@@ -9,10 +9,10 @@ import httpcore2
 import httpx2
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.egress.caps import MIB, Audit, Caps, Meter, Noted, OverCap, no_audit
-from toolwire.execute.egress.connector import Connector, Refused, Unreachable
+from toolwire.execute.egress.caps import MIB, Audit, Caps, Meter, OverCap, TrafficEvent, no_audit
+from toolwire.execute.egress.connector import ConnectionRefused, Connector, Unreachable
 from toolwire.execute.egress.pinned import Body, Pool
-from toolwire.execute.egress.places import BadUrl, Place, read_url
+from toolwire.execute.egress.places import BadUrl, WebPlace, read_url
 from toolwire.execute.egress.rules import BadRule, Rules
 from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.protocol.operations import WebAnswer, WebRequest
@@ -60,7 +60,7 @@ class Web:
             raise ToolFailure(f"this URL cannot be used: {wrong}", code=Code.INVALID_PARAMS) from None
         except BadRule as wrong:
             raise ToolFailure(f"no host is allowed: {wrong}", code=Code.PERMISSION_DENIED) from None
-        except Refused as refused:
+        except ConnectionRefused as refused:
             raise ToolFailure(str(refused), code=Code.PERMISSION_DENIED) from None
         except Unreachable as lost:
             raise ToolFailure(str(lost), code=Code.UNAVAILABLE) from None
@@ -92,20 +92,20 @@ class Web:
         verdict, part = rules.judge(place.asked(method)), Meter(meter.caps, meter)
         try:
             if not verdict.allowed:
-                raise Refused(verdict.reason)
+                raise ConnectionRefused(verdict.reason)
             if reason := hop.request.refusal(place.url):
-                raise Refused(reason)
+                raise ConnectionRefused(reason)
             with meter.connection():
                 async with self._asked(hop, part) as answer:
-                    self._note(log, Noted("allowed", shown, method, verdict.rule))
+                    self._note(log, TrafficEvent("allowed", shown, method, verdict.rule))
                     return await self._read(answer, hop)
-        except Refused as refused:
-            self._note(log, Noted("refused", shown, method, verdict.rule, str(refused)))
+        except ConnectionRefused as refused:
+            self._note(log, TrafficEvent("refused", shown, method, verdict.rule, str(refused)))
             raise
         finally:
-            self._note(log, Noted("closed", shown, method, up=part.up, down=part.down))
+            self._note(log, TrafficEvent("closed", shown, method, up=part.up, down=part.down))
 
-    def _note(self, log: TrafficLog, noted: Noted) -> None:
+    def _note(self, log: TrafficLog, noted: TrafficEvent) -> None:
         log(noted)
         self._audit(noted)
 
@@ -132,7 +132,7 @@ class Web:
 class _Hop:
     """One request on the way: where it goes, and what it may still carry there."""
 
-    place: Place
+    place: WebPlace
     request: WebRequest
 
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -149,7 +149,7 @@ class _Hop:
         try:
             place = read_url(location.encode("latin-1").decode("utf-8", "replace"), self.place)
         except BadUrl as wrong:
-            raise Refused(f"{self.place.host} redirects to an address that cannot be used: {wrong}") from None
+            raise ConnectionRefused(f"{self.place.host} redirects to an address that cannot be used: {wrong}") from None
         request = self.request
         if status not in _KEEPS_METHOD and request.method != "HEAD":
             request = replace(request, method="GET", body=b"")

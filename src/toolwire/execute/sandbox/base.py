@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from toolwire.execute.sandbox.namespaces import enter_namespace
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
 from toolwire.execute.sandbox.workspace import BASE, DEVICES, NEW_MOUNT_NAMESPACE, ready_stage
@@ -74,7 +74,7 @@ class Bases:
             made = enter_namespace(_mounting(base, devices, programs), (base, devices), "mnt")
         try:
             # For a process in a chroot, entering leads to another root.
-            again = Plan().call("setns", made, NEW_MOUNT_NAMESPACE).enter(BASE + self.programs[0])
+            again = LaunchPlan().call("setns", made, NEW_MOUNT_NAMESPACE).enter(BASE + self.programs[0])
             os.close(enter_namespace(again, (made,), "mnt"))
         except OSError:
             os.close(made)
@@ -82,8 +82,8 @@ class Bases:
         return made
 
 
-def _mounting(base: int, devices: int, programs: tuple[str, ...]) -> Plan:
-    plan = Plan().call("unshare", NEW_MOUNT_NAMESPACE).call("mount", "none", "/", 0, _FOLLOWING, 0)
+def _mounting(base: int, devices: int, programs: tuple[str, ...]) -> LaunchPlan:
+    plan = LaunchPlan().call("unshare", NEW_MOUNT_NAMESPACE).call("mount", "none", "/", 0, _FOLLOWING, 0)
     plan.call("move_mount", base, "", _HERE, BASE, _FROM_DESCRIPTOR)
     plan.call("move_mount", devices, "", _HERE, DEVICES, _FROM_DESCRIPTOR)
     for path in programs:

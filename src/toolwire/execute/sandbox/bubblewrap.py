@@ -8,8 +8,8 @@ from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.base import Bases
-from toolwire.execute.sandbox.cgroups import Cgroups, Group
-from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
+from toolwire.execute.sandbox.contract import Box, EngineReport
 from toolwire.execute.sandbox.inside import (
     ENVIRONMENT,
     HOME,
@@ -23,7 +23,7 @@ from toolwire.execute.sandbox.inside import (
     require,
 )
 from toolwire.execute.sandbox.limits import UNCOUNTED, apply, missing
-from toolwire.execute.sandbox.plan import LEAVING, SCRIPT, Plan, helper
+from toolwire.execute.sandbox.plan import LEAVING, SCRIPT, LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.scratch import lay_over_as_user
 from toolwire.execute.sandbox.starter import Descriptors, memory
@@ -88,7 +88,7 @@ class Bubblewrap:
         uncounted = () if os.geteuid() == 0 else (UNCOUNTED,)
         self.weaker = (*missing(cgroups, self._landlock), *uncounted)
 
-    def probe(self) -> Report:
+    def probe(self) -> EngineReport:
         return examined(self, self._program, "bwrap is not installed (Debian: apt install bubblewrap)")
 
     def launch(self, command: Command) -> Box:
@@ -99,7 +99,7 @@ class Bubblewrap:
             readable = (*self._readable, *command.readable)
             shared = tuple(filter(_is_for_all, readable)) if self._bases is not None else ()
             workspace = lent(workspace, tuple(path for path in readable if path not in shared), held)
-            group: Group | None = None
+            group: BoxGroup | None = None
             try:
                 group = self._cgroups.make(command.limits)
                 return self._start(command, workspace, group, held, shared)
@@ -110,7 +110,7 @@ class Bubblewrap:
                 raise
 
     def _start(
-        self, command: Command, workspace: Workspace, group: Group, held: Descriptors, shared: tuple[str, ...]
+        self, command: Command, workspace: Workspace, group: BoxGroup, held: Descriptors, shared: tuple[str, ...]
     ) -> Box:
         lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
@@ -138,10 +138,10 @@ class Bubblewrap:
         return self._bases.at((*_MOUNTED, *workspace.lent, *own), (DOOR,) if command.door else (), shared)
 
     def _outside(
-        self, limits: ExecLimits, workspace: Workspace, group: Group, launcher: tuple[str, ...], base: int | None
-    ) -> Plan:
+        self, limits: ExecLimits, workspace: Workspace, group: BoxGroup, launcher: tuple[str, ...], base: int | None
+    ) -> LaunchPlan:
         """From our process to bubblewrap: into the groups, out of root, under the limits."""
-        plan = join(Plan(), group)
+        plan = join(LaunchPlan(), group)
         if base is not None:
             plan.call("setns", base, NEW_MOUNT_NAMESPACE)
         if os.geteuid() == 0:
@@ -155,9 +155,9 @@ class Bubblewrap:
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
 
-    def _inside(self, command: Command) -> Plan:
+    def _inside(self, command: Command) -> LaunchPlan:
         """From bubblewrap to the command: where it works, what it may touch."""
-        plan = Plan().leave_namespace().limit(resource.RLIMIT_NPROC, command.limits.processes)
+        plan = LaunchPlan().leave_namespace().limit(resource.RLIMIT_NPROC, command.limits.processes)
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         confine(plan, command, self._landlock)

@@ -25,7 +25,7 @@ _MOST_THREADS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupFolder:
     """A folder of a hierarchy in which groups can be made, and what groups there can limit."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Place:
 class Cgroups:
     """Where this process may make groups. `holds` names the limits that are real: memory, pids, cpu, kill."""
 
-    def __init__(self, places: list[Place], sweep_s: float = SWEEP_S) -> None:
+    def __init__(self, places: list[GroupFolder], sweep_s: float = SWEEP_S) -> None:
         self._places = places
         self._sweep_s = sweep_s
         self._swept_at = time.monotonic()
@@ -60,10 +60,10 @@ class Cgroups:
         needless = any(_counts(place) for place in found)
         return cls([place for place in found if place.controllers or not needless], sweep_s)
 
-    def make(self, limits: ExecLimits) -> "Group":
+    def make(self, limits: ExecLimits) -> "BoxGroup":
         self._sweep_sometimes()
         name = own_name()
-        group = Group([Place(place.folder / name, place.controllers, place.unified) for place in self._places])
+        group = BoxGroup([GroupFolder(place.folder / name, place.controllers, place.unified) for place in self._places])
         group.create(limits)
         return group
 
@@ -78,18 +78,18 @@ class Cgroups:
         """End what a process that is gone has left behind; how many groups that were."""
         left = [folder for place in self._places for folder in _leftovers(_root_of(place.folder))]
         for folder in left:
-            Group([Place(folder, frozenset({"pids"}), (folder / "cgroup.kill").exists())]).remove()
+            BoxGroup([GroupFolder(folder, frozenset({"pids"}), (folder / "cgroup.kill").exists())]).remove()
         return len(left)
 
 
-class Group:
+class BoxGroup:
     """The group of one command, in every hierarchy that has something to give."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[GroupFolder]) -> None:
         self._places = places
 
     @classmethod
-    def around(cls, process: int, beginning: str) -> "Group":
+    def around(cls, process: int, beginning: str) -> "BoxGroup":
         """The group that another program has made for a process, known by how its name begins; an empty one if none."""
         return cls(list(_places_of(process, beginning)))
 
@@ -154,7 +154,7 @@ class Group:
             wait_s = min(wait_s * 2, 0.01)
 
 
-def _settings(place: Place, limits: ExecLimits) -> Iterator[tuple[str, str]]:
+def _settings(place: GroupFolder, limits: ExecLimits) -> Iterator[tuple[str, str]]:
     quota = str(int(limits.cores * _PERIOD_US))
     if "memory" in place.controllers:
         yield ("memory.max" if place.unified else "memory.limit_in_bytes"), str(limits.memory_bytes)
@@ -165,7 +165,7 @@ def _settings(place: Place, limits: ExecLimits) -> Iterator[tuple[str, str]]:
         yield ("cpu.max", f"{quota} {_PERIOD_US}") if place.unified else ("cpu.cfs_quota_us", quota)
 
 
-def _candidates() -> Iterator[Place]:
+def _candidates() -> Iterator[GroupFolder]:
     """The group of this process in each hierarchy; in the new one, the nearest above it that hands controllers down."""
     own = dict(_memberships())
     for mount, kind, options in _hierarchies():
@@ -174,10 +174,10 @@ def _candidates() -> Iterator[Place]:
         else:
             for controller in sorted(set(_CONTROLLERS) & set(options)):
                 folder = mount / own.get(controller, "/").lstrip("/")
-                yield Place(folder if folder.is_dir() else mount, frozenset({controller}), unified=False)
+                yield GroupFolder(folder if folder.is_dir() else mount, frozenset({controller}), unified=False)
 
 
-def _places_of(process: int, beginning: str) -> Iterator[Place]:
+def _places_of(process: int, beginning: str) -> Iterator[GroupFolder]:
     own = dict(_memberships(process))
     for mount, kind, options in _hierarchies():
         for controller in [""] if kind == "cgroup2" else sorted(set(_CONTROLLERS) & set(options)):
@@ -185,10 +185,10 @@ def _places_of(process: int, beginning: str) -> Iterator[Place]:
             named = next((depth for depth, part in enumerate(parts, 1) if part.startswith(beginning)), 0)
             if named:
                 controllers = frozenset({controller} if controller else _CONTROLLERS)
-                yield Place(mount.joinpath(*parts[:named]), controllers, unified=kind == "cgroup2")
+                yield GroupFolder(mount.joinpath(*parts[:named]), controllers, unified=kind == "cgroup2")
 
 
-def _unified(mount: Path, own: str) -> Iterator[Place]:
+def _unified(mount: Path, own: str) -> Iterator[GroupFolder]:
     folder = mount / own.lstrip("/")
     if not folder.is_dir():
         folder = mount
@@ -196,9 +196,9 @@ def _unified(mount: Path, own: str) -> Iterator[Place]:
     for one in above:
         given = frozenset(_words(one / "cgroup.subtree_control")) & set(_CONTROLLERS)
         if given and _can_make(one):
-            yield Place(one, frozenset(given), unified=True)
+            yield GroupFolder(one, frozenset(given), unified=True)
             return
-    yield Place(folder, frozenset(), unified=True)
+    yield GroupFolder(folder, frozenset(), unified=True)
 
 
 def _memberships(process: int | str = "self") -> Iterator[tuple[str, str]]:
@@ -226,7 +226,7 @@ def _can_make(folder: Path) -> bool:
     return usable
 
 
-def _counts(place: Place) -> bool:
+def _counts(place: GroupFolder) -> bool:
     """Whether births can be stopped there, so that killing one after the other leaves nobody."""
     return "pids" in place.controllers
 

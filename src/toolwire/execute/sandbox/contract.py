@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Protocol
 
-from toolwire.execute.sandbox.cgroups import Group
+from toolwire.execute.sandbox.cgroups import BoxGroup
 from toolwire.execute.sandbox.starter import Streams, spawn
 from toolwire.protocol.operations import Command
 from toolwire.protocol.values import dataclass
@@ -17,7 +17,7 @@ _GONE_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EngineReport:
     """Whether an engine can be used here. `weaker` says which of its promises do not hold on this machine, and why."""
 
     engine: str
@@ -70,7 +70,7 @@ class Box:
     engine: str
     profile: str
     stages: int = 1
-    group: Group | None = None
+    group: BoxGroup | None = None
     weaker: tuple[str, ...] = ()
     stop: Callable[[], bool] | None = None
     workspace: "OpenWorkspace | None" = None
@@ -125,7 +125,7 @@ class Engine(Protocol):
     name: str
     weaker: tuple[str, ...]
 
-    def probe(self) -> Report:
+    def probe(self) -> EngineReport:
         """Look whether a command can really be run here, by running one. May take a while; the answer is kept."""
         ...
 

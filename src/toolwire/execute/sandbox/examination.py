@@ -24,7 +24,7 @@ _SOCKET, _PIPE = "daemon.sock", "daemon.pipe"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeFinding:
     """One probe on one engine. `given` is what counts; `said` tells what was seen when it is not."""
 
     probe: Probe
@@ -32,10 +32,10 @@ class Finding:
     said: str = ""
 
 
-class Host:
+class ProbedHost:
     """Things of this machine that no box may reach, set up for an examination and taken away after it."""
 
-    def __enter__(self) -> "Host":
+    def __enter__(self) -> "ProbedHost":
         # Not in /tmp: there is a probe of its own for that.
         self._folder = Path(tempfile.mkdtemp(prefix="toolwire-probe-", dir="/var/tmp"))
         self._folder.chmod(0o777)
@@ -67,7 +67,7 @@ class Host:
             file.unlink(missing_ok=True)
         shutil.rmtree(self._folder)
 
-    async def ask(self, ops: ExecOps, probe: Probe) -> Finding:
+    async def ask(self, ops: ExecOps, probe: Probe) -> ProbeFinding:
         """One probe in a fresh workspace."""
         workspace = self._workspace(probe)
         command = Command(
@@ -78,10 +78,10 @@ class Host:
             ran = await ops.run(command)
             if not probe.attack:
                 said = f"{ran.exit_code} {ran.limit} {ran.stderr.text[-300:]}"
-                return Finding(probe, "WORKS" in ran.stdout.text, said)
-            return Finding(probe, not self._broken(probe, workspace, ran.stdout.text), ran.stderr.text[-300:])
+                return ProbeFinding(probe, "WORKS" in ran.stdout.text, said)
+            return ProbeFinding(probe, not self._broken(probe, workspace, ran.stdout.text), ran.stderr.text[-300:])
         except ToolFailure as failure:
-            return Finding(probe, given=False, said=str(failure))
+            return ProbeFinding(probe, given=False, said=str(failure))
         finally:
             daemons.close()
             shutil.rmtree(workspace, ignore_errors=True)
@@ -170,18 +170,18 @@ class Host:
             return False
 
 
-async def examined(ops: ExecOps, probes: Iterable[Probe] = PROBES) -> AsyncIterator[Finding]:
+async def examined(ops: ExecOps, probes: Iterable[Probe] = PROBES) -> AsyncIterator[ProbeFinding]:
     """Every probe's finding, several at a time; those that leave traces on the host go alone."""
     alone: list[Probe] = []
     together: list[Probe] = []
     for probe in probes:
         (together if probe.evidence == "said" and probe.limits.cpu_s == 0 else alone).append(probe)
-    with Host() as host:
+    with ProbedHost() as host:
         for probe in alone:
             yield await host.ask(ops, probe)
         places = asyncio.Semaphore(_AT_ONCE)
 
-        async def ask(probe: Probe) -> Finding:
+        async def ask(probe: Probe) -> ProbeFinding:
             async with places:
                 return await host.ask(ops, probe)
 

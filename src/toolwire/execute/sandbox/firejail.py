@@ -8,11 +8,11 @@ from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.cgroups import Cgroups, Group
-from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
+from toolwire.execute.sandbox.contract import Box, EngineReport
 from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, PROGRAMS, join, profile, require
 from toolwire.execute.sandbox.limits import SHOWN_PATHS, UNSEALED, apply, missing
-from toolwire.execute.sandbox.plan import Plan, helper
+from toolwire.execute.sandbox.plan import LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
@@ -57,7 +57,7 @@ class Firejail:
         unsealed = () if os.geteuid() == 0 else (UNSEALED,)
         self.weaker = (*NOT_GIVEN, *unsealed, *missing(cgroups, self._landlock))
 
-    def probe(self) -> Report:
+    def probe(self) -> EngineReport:
         return examined(self, self._program, "firejail is not installed (Debian: apt install firejail)")
 
     def launch(self, command: Command) -> Box:
@@ -77,7 +77,7 @@ class Firejail:
                 workspace.close()
                 raise
 
-    def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+    def _start(self, command: Command, workspace: Workspace, group: BoxGroup, held: Descriptors) -> Box:
         lend_door(command.door, workspace)
         streams = held.streams(command.stdin, workspace.user)
         inside = held.keep(self._inside(command, workspace).memory())
@@ -90,8 +90,10 @@ class Firejail:
         workspace.observe(group.activity)
         return box
 
-    def _outside(self, command: Command, workspace: Workspace, group: Group, launcher: tuple[str, ...]) -> Plan:
-        plan, limits = join(Plan(), group), command.limits
+    def _outside(
+        self, command: Command, workspace: Workspace, group: BoxGroup, launcher: tuple[str, ...]
+    ) -> LaunchPlan:
+        plan, limits = join(LaunchPlan(), group), command.limits
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
@@ -106,9 +108,9 @@ class Firejail:
         apply(plan, limits, self._cgroups.holds)
         return plan.become(launcher)
 
-    def _inside(self, command: Command, workspace: Workspace) -> Plan:
+    def _inside(self, command: Command, workspace: Workspace) -> LaunchPlan:
         home = _home()
-        plan = Plan().limit(_PROCESSES, command.limits.processes)
+        plan = LaunchPlan().limit(_PROCESSES, command.limits.processes)
         if command.workspace:
             plan.enter(f"{workspace.source()}/{command.cwd}")
         if self._landlock:

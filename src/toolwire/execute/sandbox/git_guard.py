@@ -21,7 +21,7 @@ from toolwire.execute.sandbox.beneath import (
     read_beneath,
     write_beneath,
 )
-from toolwire.execute.sandbox.git_settings import Obeyed, Repository, Setting, obeyed_by_git, parse_settings
+from toolwire.execute.sandbox.git_settings import ObeyedByGit, Repository, Setting, obeyed_by_git, parse_settings
 from toolwire.execute.sandbox.git_state import unsafe_steps
 from toolwire.execute.sandbox.held_back import move_aside
 from toolwire.execute.sandbox.nested import find_submodules, git_folder_at, inside, is_bare_workspace
@@ -297,7 +297,7 @@ def _drop_pointer(guard: GitGuard, git: str) -> None:
         )
 
 
-def _add_seals(guard: GitGuard, obeyed: Obeyed, submodules: list[str]) -> None:
+def _add_seals(guard: GitGuard, obeyed: ObeyedByGit, submodules: list[str]) -> None:
     root, own = guard.root, guard.baseline
     folders: dict[str, bool] = {}  # a git folder, and whether a stand-in for its pointer does no harm
     for each in obeyed.repositories:
@@ -356,7 +356,7 @@ def _seal_path(guard: GitGuard, path: str, *, make: bool, content: bytes | None 
         guard.seals.append(Seal(place, make, content))
 
 
-def _save(guard: GitGuard, obeyed: Obeyed, *, sealed: bool) -> None:
+def _save(guard: GitGuard, obeyed: ObeyedByGit, *, sealed: bool) -> None:
     """Keep the content of settings, and of everything else where it cannot be sealed."""
     root, own = guard.root, guard.baseline
     ends = (git_links.trace(own.workspace, path, guard._targets)[0] for path in obeyed.configs)

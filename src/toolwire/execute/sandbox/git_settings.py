@@ -95,7 +95,7 @@ class Repository:
 
 
 @dataclass(frozen=True, slots=True)
-class Obeyed:
+class ObeyedByGit:
     """What git obeys for a workspace, as absolute paths, inside of it and elsewhere.
 
     `configs` may be missing: git would obey them once they are there. `named` are paths among the words of settings
@@ -113,7 +113,7 @@ class Obeyed:
 
 @dataclass(slots=True)
 class _Answer:
-    obeyed: Obeyed
+    obeyed: ObeyedByGit
     facts: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
 
     def still_holds(self) -> bool:
@@ -124,11 +124,11 @@ _answers: dict[tuple[object, ...], _Answer] = {}
 _alone = Lock()
 
 
-def obeyed_by_git(workspace: str) -> Obeyed:
+def obeyed_by_git(workspace: str) -> ObeyedByGit:
     """What git obeys in a workspace (a real path), for its user and for its owner."""
     repositories = tuple(_repositories(workspace))
     if not repositories:
-        return Obeyed()
+        return ObeyedByGit()
     surroundings = _surroundings(workspace)
     key = (workspace, repositories, tuple(tuple(one.items()) for one in surroundings))
     with _alone:
@@ -167,7 +167,7 @@ def _ask(repositories: tuple[Repository, ...], surroundings: list[dict[str, str]
     program = _program()
     facts: dict[str, tuple[int, ...] | None] = {}
     if not program:
-        return _Answer(Obeyed(repositories), facts)
+        return _Answer(ObeyedByGit(repositories), facts)
     wanted = [name for one in repositories for name in (f"{one.common}/config", f"{one.git}/config.worktree")]
     settings: list[tuple[Setting, str]] = []
     for variables in surroundings:
@@ -210,7 +210,7 @@ def _included(
 
 def _summed_up(
     repositories: tuple[Repository, ...], settings: Iterable[tuple[Setting, str]], configs: tuple[str, ...]
-) -> Obeyed:
+) -> ObeyedByGit:
     hooks: dict[str, None] = {}
     programs: dict[str, None] = {}
     named: dict[str, None] = {}
@@ -225,7 +225,7 @@ def _summed_up(
                 words = [word for word in _WORDS.split(one.value)[:_MOST_WORDS] if word and not word.startswith("-")]
                 programs |= dict.fromkeys(_resolve(word, top, home) for word in words[:1] if "/" in word.strip("/"))
                 named |= dict.fromkeys(_resolve(word, top, home) for word in words)
-    return Obeyed(repositories, configs, tuple(hooks), tuple(programs), tuple(named), frozenset(detached))
+    return ObeyedByGit(repositories, configs, tuple(hooks), tuple(programs), tuple(named), frozenset(detached))
 
 
 def _resolve(value: str, base: str, home: str) -> str:

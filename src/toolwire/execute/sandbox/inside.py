@@ -4,8 +4,8 @@ import hashlib
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.cgroups import Group
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.cgroups import BoxGroup
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.syscalls import machine
 from toolwire.execute.sandbox.workspace import TMP
 from toolwire.protocol.operations import MIB, Command
@@ -34,14 +34,14 @@ def require(program: str, engine: str) -> None:
         raise SandboxUnavailable(f"the sandbox engine {engine} is not installed; `toolwire doctor` says what is")
 
 
-def join(plan: Plan, group: Group) -> Plan:
+def join(plan: LaunchPlan, group: BoxGroup) -> LaunchPlan:
     """Put whoever carries out the plan into the group, with everything it will start."""
     for door in group.doors:
         plan.write(door, "0")
     return plan
 
 
-def confine(plan: Plan, command: Command, abi: int) -> None:
+def confine(plan: LaunchPlan, command: Command, abi: int) -> None:
     """Let the command write where every box is writable, and in the workspace if it may."""
     if abi:
         writable = [TMP, HOME, "/dev", "/proc", *(["/workspace"] if command.seems_writable else [])]

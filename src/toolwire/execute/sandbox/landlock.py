@@ -2,7 +2,7 @@
 
 import struct
 
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.syscalls import call
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
@@ -21,7 +21,7 @@ def abi() -> int:
         return 0
 
 
-def confine(plan: Plan, version: int, readable: list[str], writable: list[str], *, tcp: bool) -> Plan:
+def confine(plan: LaunchPlan, version: int, readable: list[str], writable: list[str], *, tcp: bool) -> LaunchPlan:
     """Leave the command these folders, and no TCP unless it may have it."""
     rights = _ALL_OF_FIRST | sum(bit for since, bit in _SINCE if version >= since)
     attributes = [rights]

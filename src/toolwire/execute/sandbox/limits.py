@@ -3,11 +3,11 @@
 import resource
 
 from toolwire.execute.sandbox.cgroups import Cgroups
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.protocol.operations import ExecLimits
 
 
-def apply(plan: Plan, limits: ExecLimits, holds: frozenset[str]) -> Plan:
+def apply(plan: LaunchPlan, limits: ExecLimits, holds: frozenset[str]) -> LaunchPlan:
     """Bound each process; its memory too, where the kernel cannot bound that of the tree."""
     plan.limit(resource.RLIMIT_CORE, no_core())
     plan.limit(resource.RLIMIT_NOFILE, limits.open_files)

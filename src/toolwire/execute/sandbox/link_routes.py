@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from toolwire.execute.sandbox.git_links import trace
-from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting
+from toolwire.execute.sandbox.obeyed_scan import Sighting, WorkspaceScan
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
 
@@ -34,7 +34,7 @@ class Route:
     is_inner: bool = False
 
 
-def routes_in(root: int, found: Scan, hook_folders: Iterable[str] = ()) -> list[Route]:
+def routes_in(root: int, found: WorkspaceScan, hook_folders: Iterable[str] = ()) -> list[Route]:
     """The ways of all links that are obeyed, or lie in a folder that is."""
     links = {one.path: one.obeyed for one in found.names.values() if stat.S_ISLNK(one.kind)}
     inner = dict.fromkeys((*found.links, *(path for folder in hook_folders for path in _links_of(root, folder))))

@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 from toolwire.execute.sandbox.namespaces import enter_namespace
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.syscalls import call
 
 _EMPTY_PATH, _CLONE, _CLOSE_ON_EXEC = 0x1000, 1, 0o2000000
@@ -44,7 +44,7 @@ class Translations:
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 os.close(self._kept.pop(next(iter(self._kept))))
-            plan = Plan().call("unshare", _NEW_USER_NAMESPACE)
+            plan = LaunchPlan().call("unshare", _NEW_USER_NAMESPACE)
             self._kept[key] = enter_namespace(plan, (), "user", lambda process: _translate(process, *key))
         return self._kept[key]
 

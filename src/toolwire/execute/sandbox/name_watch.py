@@ -20,7 +20,14 @@ from toolwire.execute.sandbox.git_notes import Leftover
 from toolwire.execute.sandbox.git_planted import GIT, Contents, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.held_back import HeldBack, is_held_back, move_aside
 from toolwire.execute.sandbox.link_routes import Route, changed_ends, routes_in, strayed
-from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, look_into_packages, new_names, scan, told_names
+from toolwire.execute.sandbox.obeyed_scan import (
+    Sighting,
+    WorkspaceScan,
+    look_into_packages,
+    new_names,
+    scan,
+    told_names,
+)
 from toolwire.execute.sandbox.open_boxes import (
     OpenBoxNote,
     note_open_box,
@@ -49,7 +56,7 @@ class NameWatch:
     """What was there before, what was moved aside since, and what could not be."""
 
     root: int
-    before: Scan
+    before: WorkspaceScan
     activity: Activity = _unknown
     held: list[HeldBack] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -121,13 +128,13 @@ class NameWatch:
             sentences.append("The workspace has too many folders for toolwire to look into all of them.")
         return sentences
 
-    def _new(self, now: Scan) -> list[Sighting]:
+    def _new(self, now: WorkspaceScan) -> list[Sighting]:
         """New names that are to be moved aside."""
         new = [one for one in new_names(self.before, now) if not _is_exempt(one)]
         found = {one.path: one for one in (*new, *self._unsafe(now), *strayed(self.root, self.routes))}
         return [one for one in found.values() if not self._is_spared(one)]
 
-    def _unsafe(self, now: Scan) -> list[Sighting]:
+    def _unsafe(self, now: WorkspaceScan) -> list[Sighting]:
         """Repositories in which git would obey something that it would not have obeyed before."""
         put_off = tuple(f"{place}/" for place in now.put_off)
         return [
@@ -209,7 +216,7 @@ def _is_exempt(one: Sighting) -> bool:
     return name in VERSION_CONTROL or is_own_state(name) or is_held_back(name)
 
 
-def _repositories(found: Scan) -> list[Sighting]:
+def _repositories(found: WorkspaceScan) -> list[Sighting]:
     """Those below the top, which is seen to by what knows git."""
     return [one for one in found.names.values() if one.path.endswith(f"/{GIT}")]
 
@@ -226,7 +233,7 @@ def watch_names(root: int, *, sealed: bool = True, hook_folders: Iterable[str] =
     """
     watch = NameWatch(root, scan(root), sealed=sealed)
     new = planted_by_the_dead(root, watch.before)
-    unsafe = watch._unsafe(Scan({one.path: one for one in new}))
+    unsafe = watch._unsafe(WorkspaceScan({one.path: one for one in new}))
     left = [*(one for one in new if not _is_exempt(one)), *unsafe]
     if left:
         watch.move_aside(left)

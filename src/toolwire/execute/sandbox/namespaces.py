@@ -4,11 +4,11 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 
-from toolwire.execute.sandbox.plan import Plan, helper
+from toolwire.execute.sandbox.plan import LaunchPlan, helper
 from toolwire.execute.sandbox.starter import Descriptors, spawn
 
 
-def enter_namespace(plan: Plan, fds: Sequence[int], kind: str, use: Callable[[int], None] | None = None) -> int:
+def enter_namespace(plan: LaunchPlan, fds: Sequence[int], kind: str, use: Callable[[int], None] | None = None) -> int:
     """A descriptor of the namespace that a process is in after a plan; `use` gets its number first. Raises OSError."""
     with Descriptors() as held:
         status, told = held.pipe()

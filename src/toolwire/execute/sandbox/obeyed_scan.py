@@ -50,7 +50,7 @@ class Sighting:
 
 
 @dataclass(slots=True)
-class Scan:
+class WorkspaceScan:
     """What was found. `links` lie in folders that are obeyed as a whole.
 
     `put_off` are folders in which only repositories count, see `look_into_packages`. `whole` is False where the
@@ -78,9 +78,9 @@ _remembered: dict[tuple[int, int, int], _Listing] = {}
 _alone = Lock()
 
 
-def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
+def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> WorkspaceScan:
     """Look at a workspace, its top first. What cannot be read is passed by, or with `force` made readable."""
-    found = Scan()
+    found = WorkspaceScan()
     waiting = [("", _Counts.ALL, False)]
     looked_at = 0
     while waiting:
@@ -102,7 +102,7 @@ def scan(root: int, *, force: bool = False, most: int = MOST_FOLDERS) -> Scan:
 
 
 def _take(
-    root: int, place: str, listing: _Listing, found: Scan, *, counts: _Counts, within: bool
+    root: int, place: str, listing: _Listing, found: WorkspaceScan, *, counts: _Counts, within: bool
 ) -> Iterator[tuple[str, _Counts, bool]]:
     """Take what a folder holds, and say which folders in it are to be looked into."""
     prefix = f"{place}/" if place else ""
@@ -126,7 +126,7 @@ def _take(
             found.put_off.append(prefix + name)
 
 
-def _take_names(root: int, prefix: str, listing: _Listing, found: Scan, counts: _Counts) -> set[str]:
+def _take_names(root: int, prefix: str, listing: _Listing, found: WorkspaceScan, counts: _Counts) -> set[str]:
     """Take the names that count; those in which nothing can be made."""
     sealed = set()
     for name, kind in listing.names if counts else ():
@@ -140,7 +140,7 @@ def _take_names(root: int, prefix: str, listing: _Listing, found: Scan, counts: 
     return sealed
 
 
-def look_into_packages(root: int, found: Scan, *, most: int = MOST_FOLDERS) -> None:
+def look_into_packages(root: int, found: WorkspaceScan, *, most: int = MOST_FOLDERS) -> None:
     """Look for repositories where nothing else counts: tens of thousands of folders, so only when a box has closed."""
     waiting, looked_at = list(found.put_off), 0
     while waiting:
@@ -249,7 +249,7 @@ def _is_endpoint(entry: "os.DirEntry[str]") -> bool:
     return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
 
-def new_names(before: Scan, now: Scan) -> Iterator[Sighting]:
+def new_names(before: WorkspaceScan, now: WorkspaceScan) -> Iterator[Sighting]:
     """What can be obeyed now and could not before. Something that was only moved with its folder is not new."""
     known = {_same(one) for one in before.names.values() if one.obeyed is not Obeyed.TOLD}
     for one in now.names.values():
@@ -267,7 +267,7 @@ def _same(one: Sighting) -> tuple[object, ...]:
     return one.identity, one.kind, one.path.rpartition("/")[2], one.target
 
 
-def told_names(before: Scan, now: Scan, *, sealed: bool) -> Iterator[tuple[Sighting, bool]]:
+def told_names(before: WorkspaceScan, now: WorkspaceScan, *, sealed: bool) -> Iterator[tuple[Sighting, bool]]:
     """Documents that agents read, and the like: those that are new (True) or changed (False).
 
     Where names could not be sealed, all that were changed.

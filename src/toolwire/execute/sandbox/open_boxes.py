@@ -15,7 +15,7 @@ from secrets import token_hex
 
 from toolwire.execute.sandbox.git_planted import GIT, Contents, changed_at, contents_of, is_older, unsafe_in
 from toolwire.execute.sandbox.link_routes import Route, strayed
-from toolwire.execute.sandbox.obeyed_scan import Scan, Sighting, look_into_packages, new_names
+from toolwire.execute.sandbox.obeyed_scan import Sighting, WorkspaceScan, look_into_packages, new_names
 from toolwire.protocol.obeyed import Obeyed
 from toolwire.protocol.values import dataclass
 
@@ -45,7 +45,7 @@ class OpenBoxNote:
 class _Left:
     """A note whose process is dead. `unsafe` is what git obeyed already, by repository."""
 
-    before: Scan
+    before: WorkspaceScan
     routes: list[Route]
     opened: int
     alive_until: int
@@ -53,7 +53,11 @@ class _Left:
 
 
 def note_open_box(
-    root: int, before: Scan, routes: Iterable[Route], repositories: Mapping[tuple[int, int], Contents], opened: int
+    root: int,
+    before: WorkspaceScan,
+    routes: Iterable[Route],
+    repositories: Mapping[tuple[int, int], Contents],
+    opened: int,
 ) -> OpenBoxNote | None:
     """Write down what was there before a box; None where nothing can be written."""
     names = [
@@ -81,7 +85,7 @@ def note_open_box(
     return note
 
 
-def planted_by_the_dead(root: int, now: Scan) -> list[Sighting]:
+def planted_by_the_dead(root: int, now: WorkspaceScan) -> list[Sighting]:
     """What appeared in boxes whose process was killed, and repositories that were changed. Their notes are removed."""
     found: dict[str, Sighting] = {}
     for left in _left_behind(root):
@@ -120,7 +124,11 @@ def _left_behind(root: int) -> Iterator[_Left]:
             known = {(device, inode): frozenset(texts) for device, inode, texts in unsafe}
             alive_until = os.fstat(file.fileno()).st_mtime_ns
             yield _Left(
-                Scan({one.path: one for one in names}), [_route(*one) for one in ways], opened, alive_until, known
+                WorkspaceScan({one.path: one for one in names}),
+                [_route(*one) for one in ways],
+                opened,
+                alive_until,
+                known,
             )
 
 

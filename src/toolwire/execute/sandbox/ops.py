@@ -7,7 +7,7 @@ from time import perf_counter
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.capture import Watch
-from toolwire.execute.sandbox.contract import Box, Engine, Report
+from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
 from toolwire.execute.sandbox.refusals import explain_refusals
 from toolwire.execute.sandbox.starter import STARTER
 from toolwire.protocol.operations import Command, Listener, Ran
@@ -38,7 +38,7 @@ class Sandbox:
     def __init__(self, engines: Mapping[str, Engine], *, floor: str = DEFAULT, default: str = DEFAULT) -> None:
         self._engines = engines
         self._least = strongest(floor, default)
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, EngineReport] = {}
         self._left: list[Box] = []
 
     @property
@@ -78,13 +78,13 @@ class Sandbox:
         self._left = [box for box in self._left if box.group is not None and not box.group.remove()]
         return not self._left
 
-    async def report(self, name: str) -> Report:
+    async def report(self, name: str) -> EngineReport:
         """What an engine can do here. Looked at once if it works, and again each time if it does not."""
         known = self._reports.get(name)
         if known is not None and known.usable:
             return known
         engine = self._engines.get(name)
-        missing = Report(name, usable=False, reason="it is not set up")
+        missing = EngineReport(name, usable=False, reason="it is not set up")
         self._reports[name] = await asyncio.to_thread(engine.probe) if engine else missing
         return self._reports[name]
 

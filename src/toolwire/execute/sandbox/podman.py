@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.cgroups import PREFIX, Group, own_name, owner_lives
-from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.cgroups import PREFIX, BoxGroup, own_name, owner_lives
+from toolwire.execute.sandbox.contract import Box, EngineReport
 from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, HOME_BYTES, NAMES, TOOLCHAIN, confine, profile, require
 from toolwire.execute.sandbox.limits import SHOWN_PATHS, UNCOUNTED, no_core
-from toolwire.execute.sandbox.plan import Plan, helper
+from toolwire.execute.sandbox.plan import LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
@@ -60,7 +60,7 @@ class Podman:
         self._landlock = landlock.abi()
         self.weaker: tuple[str, ...] = (SHOWN_PATHS, *(() if os.geteuid() == 0 else (UNCOUNTED,)))
 
-    def probe(self) -> Report:
+    def probe(self) -> EngineReport:
         if self._program:
             self.sweep()
         return examined(self, self._program, "podman is not installed (Debian: apt install podman runc)")
@@ -103,8 +103,10 @@ class Podman:
         box.undo = [workspace.close, lambda: self._remove(name, pidfile)]
         return box
 
-    def _outside(self, limits: ExecLimits, workspace: Workspace, inner: int, status: int, words: list[str]) -> Plan:
-        plan = Plan()
+    def _outside(
+        self, limits: ExecLimits, workspace: Workspace, inner: int, status: int, words: list[str]
+    ) -> LaunchPlan:
+        plan = LaunchPlan()
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
@@ -116,8 +118,8 @@ class Podman:
             surroundings.append(f"XDG_RUNTIME_DIR={os.environ['XDG_RUNTIME_DIR']}")
         return plan.become(("/usr/bin/env", "-i", *surroundings, self._program, *runtime, *words))
 
-    def _inside(self, command: Command) -> Plan:
-        plan = Plan()
+    def _inside(self, command: Command) -> LaunchPlan:
+        plan = LaunchPlan()
         if command.workspace:
             plan.enter(f"/workspace/{command.cwd}")
         confine(plan, command, self._landlock)
@@ -220,12 +222,12 @@ def _kill_container(pidfile: Path) -> bool:
     return False
 
 
-def _group_of(pidfile: Path) -> Group:
+def _group_of(pidfile: Path) -> BoxGroup:
     """The group that podman has made for a container; an empty one where there is none."""
     try:
-        return Group.around(int(pidfile.read_text()), _ITS_GROUP)
+        return BoxGroup.around(int(pidfile.read_text()), _ITS_GROUP)
     except (OSError, ValueError):
-        return Group([])
+        return BoxGroup([])
 
 
 def _is_contained(process: int) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.cgroups import PREFIX, own_name, owner_lives
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import call
 from toolwire.protocol.values import dataclass
@@ -109,14 +109,14 @@ def _in_memory(most_bytes: int) -> int:
         os.close(made)
 
 
-def lay_over(plan: Plan, scratch: Scratch, workspace: str, place: str) -> Plan:
+def lay_over(plan: LaunchPlan, scratch: Scratch, workspace: str, place: str) -> LaunchPlan:
     """Root only: put the layer over the workspace that is staged there; `place` is where the layer is mounted."""
     plan.call("move_mount", scratch.passed, "", -100, place, _MOVE_FROM_DESCRIPTOR)
     layers = f"lowerdir={workspace},upperdir={place}/{UPPER},workdir={place}/{WORK}"
     return plan.call("mount", "overlay", workspace, "overlay", _NO_SUID | _NO_DEVICES, layers)
 
 
-def lay_over_as_user(plan: Plan, scratch: Scratch, workspace: str, user: int, group: int) -> Plan:
+def lay_over_as_user(plan: LaunchPlan, scratch: Scratch, workspace: str, user: int, group: int) -> LaunchPlan:
     """Put the layer over the workspace where it lies, in a namespace of the launcher's own.
 
     The workspace is named by `.`, since its path may have letters that mean something in options of a mount.

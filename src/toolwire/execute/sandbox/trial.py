@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from toolwire.errors import ToolFailure
-from toolwire.execute.sandbox.contract import Engine, Report
+from toolwire.execute.sandbox.contract import Engine, EngineReport
 from toolwire.execute.sandbox.plan import PERL
 from toolwire.execute.sandbox.starter import STARTER
 from toolwire.protocol.operations import Command
@@ -12,14 +12,18 @@ from toolwire.protocol.operations import Command
 _WITHIN_S = 20.0
 
 
-def examined(engine: Engine, program: str | None = None, missing: str = "") -> Report:
+def examined(engine: Engine, program: str | None = None, missing: str = "") -> EngineReport:
     """Whether an engine can be used here, by running a command in it. One that needs no program names none."""
     if program == "":
-        return Report(engine.name, usable=False, reason=missing)
+        return EngineReport(engine.name, usable=False, reason=missing)
     if not os.access(PERL, os.X_OK):
-        return Report(engine.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)")
+        return EngineReport(
+            engine.name, usable=False, reason=f"{PERL} is not installed (Debian: apt install perl-base)"
+        )
     reason = trouble(engine)
-    return Report(engine.name, not reason, version(program, "--version") if program else "", reason, engine.weaker)
+    return EngineReport(
+        engine.name, not reason, version(program, "--version") if program else "", reason, engine.weaker
+    )
 
 
 def trouble(engine: Engine) -> str:

@@ -5,11 +5,11 @@ import resource
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.cgroups import Cgroups, Group
-from toolwire.execute.sandbox.contract import Box, Report
+from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
+from toolwire.execute.sandbox.contract import Box, EngineReport
 from toolwire.execute.sandbox.inside import ENVIRONMENT, join, profile
 from toolwire.execute.sandbox.limits import UNSEALED, apply, missing
-from toolwire.execute.sandbox.plan import SCRIPT, Plan, helper
+from toolwire.execute.sandbox.plan import SCRIPT, LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.execute.sandbox.starter import Descriptors
 from toolwire.execute.sandbox.syscalls import machine
@@ -54,7 +54,7 @@ class Unconfined:
         """Only root can mount, so only root can protect names here."""
         return PROTECTED if os.geteuid() == 0 else ()
 
-    def probe(self) -> Report:
+    def probe(self) -> EngineReport:
         return examined(self)
 
     def launch(self, command: Command) -> Box:
@@ -73,7 +73,7 @@ class Unconfined:
                 workspace.close()
                 raise
 
-    def _start(self, command: Command, workspace: Workspace, group: Group, held: Descriptors) -> Box:
+    def _start(self, command: Command, workspace: Workspace, group: BoxGroup, held: Descriptors) -> Box:
         streams = held.streams(command.stdin, workspace.user)
         plan = held.keep(self._plan(command, workspace, group).memory())
         digest = profile(SCRIPT, repr((self._landlock, self.weaker, command.limits, command.writable)))
@@ -82,8 +82,8 @@ class Unconfined:
         workspace.observe(group.activity)
         return box
 
-    def _plan(self, command: Command, workspace: Workspace, group: Group) -> Plan:
-        plan, limits = join(Plan(), group), command.limits
+    def _plan(self, command: Command, workspace: Workspace, group: BoxGroup) -> LaunchPlan:
+        plan, limits = join(LaunchPlan(), group), command.limits
         if os.geteuid() == 0:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
@@ -98,7 +98,7 @@ class Unconfined:
         variables = {**ENVIRONMENT, "HOME": STAGED_TMP if os.geteuid() == 0 else TMP, **command.env}
         return plan.set(variables).exec(command.argv)
 
-    def _confine(self, plan: Plan, command: Command, workspace: Workspace) -> None:
+    def _confine(self, plan: LaunchPlan, command: Command, workspace: Workspace) -> None:
         if self._landlock:
             writable = [TMP, "/dev", STAGED_TMP]
             writable += [workspace.source()] if command.workspace and command.writable else []

@@ -9,7 +9,7 @@ from zlib import crc32
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox.mounts import Translations, detached
 from toolwire.execute.sandbox.name_watch import Activity
-from toolwire.execute.sandbox.plan import Plan
+from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.protected import PROTECTED, Guard, guard
 from toolwire.execute.sandbox.scratch import Scratch, lay_over, open_scratch
 from toolwire.execute.sandbox.starter import Descriptors
@@ -160,7 +160,7 @@ def _as_user(path: str, kept: Guard, held: Descriptors) -> Workspace:
         return Workspace(kept, owner.st_uid, owner.st_gid, held.keep(detached(kept.root, None)))
 
 
-def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> Plan:
+def stage(plan: LaunchPlan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> LaunchPlan:
     """Root only: put the workspace and a bounded /tmp where the launcher, soon an ordinary user, can reach them."""
     options = f"size={tmp_bytes},nr_inodes={tmp_files},mode=0700,uid={workspace.user},gid={workspace.group}"
     plan.call("unshare", NEW_MOUNT_NAMESPACE)
@@ -176,7 +176,7 @@ def stage(plan: Plan, workspace: Workspace, tmp_bytes: int, tmp_files: int) -> P
     return plan
 
 
-def own_devices(plan: Plan, workspace: Workspace, most_bytes: int) -> Plan:
+def own_devices(plan: LaunchPlan, workspace: Workspace, most_bytes: int) -> LaunchPlan:
     """Root only: the terminals and the shared memory of a box, among the devices that all boxes have."""
     options = f"size={most_bytes},mode=0700,uid={workspace.user},gid={workspace.group}"
     terminals = "newinstance,ptmxmode=0666,mode=620"
@@ -208,7 +208,7 @@ def _translation(owner: os.stat_result, user: int) -> int | None:
         return None
 
 
-def seal(plan: Plan, workspace: Workspace) -> Plan:
+def seal(plan: LaunchPlan, workspace: Workspace) -> LaunchPlan:
     """Root only: protect names in the staged workspace, for engines that cannot do it themselves."""
     if workspace.guard is None or workspace.tree is None:
         return plan
@@ -233,7 +233,7 @@ def lend_door(door: str, workspace: Workspace) -> None:
         raise SandboxUnavailable(f"the door to the granted hosts cannot be opened: {error.strerror}") from None
 
 
-def set_door(plan: Plan, door: str) -> Plan:
+def set_door(plan: LaunchPlan, door: str) -> LaunchPlan:
     """Root only: put the socket of an egress proxy on the stage, for engines that cannot do it themselves."""
     return plan.call("mount", door, DOOR, 0, _BIND, 0) if door else plan
 
