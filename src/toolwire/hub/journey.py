@@ -47,11 +47,7 @@ _context = making(Context)
 class Journey:
     """Sees one call of a step to its result."""
 
-    # Few calls need more than the defaults, and a journey is made for each.
-    _alone = False
-    _announced = False
-    _begun = False
-    _files: ApprovedFiles | None = None
+    __slots__ = ("_alone", "_announced", "_begun", "_card", "_emit", "_files", "_one", "_services", "_slots", "_turn")
 
     def __init__(
         self,
@@ -68,8 +64,9 @@ class Journey:
         self._emit = emit
         self._one = one
         self._card = one.card
-        if alone:
-            self._alone = True
+        self._alone = alone
+        self._announced = self._begun = False
+        self._files: ApprovedFiles | None = None
 
     async def finish(self) -> ToolResult | Waiting:
         """The one result of the call, whatever happens on the way, or what it waits for."""

@@ -13,7 +13,7 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, To
 from toolwire.protocol.chat import Reply, strangers
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Effect, InProcess
+from toolwire.protocol.tools import Effect, InProcess, Tool
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making
 
@@ -53,10 +53,16 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
 
     Any other is claimed by whoever runs it, so that a call which was never delivered is known not to have begun.
     """
-    tool = decision.tool if type(decision) is Allowed else services.toolbox.get(call.name)
-    effect, version = (tool.effect, tool.version) if tool else (Effect.UNSAFE, "")
-    attempt = 1 if alone and type(decision) is Allowed and type(decision.tool.target) is InProcess else 0
-    result = refused(decision) if type(decision) is Denied else None
+    attempt, result = 0, None
+    if type(decision) is Allowed:
+        tool: Tool | None = decision.tool
+        if alone and type(decision.tool.target) is InProcess:
+            attempt = 1
+    else:
+        tool = services.toolbox.get(call.name)
+        if type(decision) is Denied:
+            result = refused(decision)
+    effect, version = (tool.effect, tool.version) if tool is not None else (Effect.UNSAFE, "")
     record_id = services.new_id()
     return _card(
         record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,

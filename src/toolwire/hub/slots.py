@@ -9,16 +9,14 @@ class Slots:
     `peak` is how many calls ran at once; `waited_s` is the time in which at least one approval was pending.
     """
 
-    # Made for each step, and most steps have one call, which changes few of these.
-    peak = 0
-    waited_s = 0.0
-    asking: asyncio.Lock | None = None
-    _pending = _running = 0
-    _pending_since = 0.0
-    _waiting: list[asyncio.Future[None]] | None = None
+    __slots__ = ("_free", "_pending", "_pending_since", "_running", "_waiting", "asking", "peak", "waited_s")
 
     def __init__(self, parallel: int) -> None:
+        self.peak = self._pending = self._running = 0
+        self.waited_s = self._pending_since = 0.0
         self._free = parallel
+        self._waiting: list[asyncio.Future[None]] | None = None
+        self.asking: asyncio.Lock | None = None
 
     def take(self) -> bool:
         """Take a free slot, if there is one. Otherwise `wait` for it."""

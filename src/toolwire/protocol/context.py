@@ -64,12 +64,12 @@ class CallInfo:
 
     call_id: str = ""
     turn_id: str = ""
+    attempt: int = 1
+    timeout_s: float = 30.0
     project: str = "default"
     agent: str = "agent"
-    grant: Grant = Grant()
-    timeout_s: float = 30.0
-    attempt: int = 1
     thread: str = ""
+    grant: Grant = Grant()
     tainted_by: tuple[str, ...] = ()
     approved: bool = False
     is_trial: bool = False
@@ -120,8 +120,8 @@ class Context:
     def info(self) -> CallInfo:
         """Its data, without what it can do."""
         return CallInfo(
-            self.call_id, self.turn_id, self.project, self.agent, self.grant, self.timeout_s, self.attempt,
-            self.thread, self.tainted_by, self.approved, self.trial is not None,
+            self.call_id, self.turn_id, self.attempt, self.timeout_s, self.project, self.agent, self.thread,
+            self.grant, self.tainted_by, self.approved, self.trial is not None,
         )  # fmt: skip
 
     @property

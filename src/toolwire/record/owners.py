@@ -81,10 +81,9 @@ class Owners:
         with self._guard:
             if self._free is None or call in self._marks:
                 return
-            place = self._free.pop() if self._free else -1
-            if place >= 0 and _pwrite(self._lock, mark_key(turn_id, call_id), _KEY, place) == _KEY:
-                self._marks[call] = place
-            else:
+            place = self._marks[call] = self._free.pop() if self._free else -1
+            # The write comes last: a process that is killed behind it and before the tool has noted a call for nothing.
+            if place < 0 or _pwrite(self._lock, mark_key(turn_id, call_id), _KEY, place) != _KEY:
                 self._stop_marking()
 
     def unmark(self, turn_id: str, call_id: str) -> None:

@@ -6,6 +6,7 @@ its project; those of the default project have none, as in records from before t
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from toolwire.errors import StoreError
@@ -37,6 +38,9 @@ _PAGE = 100
 T = TypeVar("T")
 
 
+_project_of = attrgetter("project")
+
+
 class _Owned(Protocol):
     @property
     def project(self) -> str: ...
@@ -64,6 +68,7 @@ class ProjectStore:
     def __init__(self, whole: Store, project: str) -> None:
         self.whole = whole
         self.project = project
+        self._projects = frozenset({project})
         # Every call comes through these.
         self._replied, self._open, self._close = whole.replied, whole.open, whole.close
         self.holds, self.begins, self.pauses = whole.holds, whole.begins, whole.pauses
@@ -126,10 +131,8 @@ class ProjectStore:
 
     def _require(self, *given: _Owned) -> None:
         """Refuse what belongs to another project: its record is not the one that is open."""
-        project = self.project
-        for one in given:
-            if one.project != project:
-                self._only(one.project)
+        if not self._projects.issuperset(map(_project_of, given)):  # every call comes through here, several times
+            self._only(next(one.project for one in given if one.project != self.project))
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
         await self.approval(approval_id)
