@@ -21,7 +21,7 @@ from typing import Any
 from uuid_utils import uuid7
 
 from toolwire import Agent, Effect, Grant, MemoryStore, Tier, tool
-from toolwire.errors import Fenced, NotKept, StoreUnavailable
+from toolwire.errors import Fenced, NotFound, StoreUnavailable
 from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.events import CallFinished, Event, ModelReplied, TurnEnded, TurnStarted
 from toolwire.protocol.records import AuditRow, CallCard
@@ -190,7 +190,7 @@ class Lane:
     async def resume(self, turn_id: str) -> None:
         try:
             await self._agent.resume(turn_id, on_event=self.watch)
-        except (Fenced, NotKept):
+        except (Fenced, NotFound):
             self._acks.add("refused", turn_id)
 
     async def work(self) -> None:

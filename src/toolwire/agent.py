@@ -9,7 +9,7 @@ from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
-from toolwire.errors import ModelError, ModelRefused, NotKept, StoreError, Suspended
+from toolwire.errors import ModelError, ModelRefused, NotFound, StoreError, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance, lends
 from toolwire.hub.canceling import CANCELED, cancel_turn
@@ -178,7 +178,7 @@ class Agent:
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
-        The time in which nobody ran it is not its own: its deadline goes on from where it was. Raises `NotKept` for an
+        The time in which nobody ran it is not its own: its deadline goes on from where it was. Raises `NotFound` for an
         unknown turn, and `Fenced` when a living process owns it or it has ended. `BudgetSpent` and `CannotResume` leave
         it as it was.
         """
@@ -200,7 +200,7 @@ class Agent:
     async def cancel(self, turn_id: str, reason: str = CANCELED) -> None:
         """End a turn that no process runs; what it had not run yet does not run. Ending one twice changes nothing.
 
-        Raises `NotKept` for an unknown turn and `Fenced` for one that a living process runs.
+        Raises `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
         """
         await cancel_turn(self.store, turn_id, self.runtime.clock(), reason)
 
@@ -227,12 +227,12 @@ class Agent:
     async def resume_call(self, turn_id: str, *, on_event: Emit | None = None) -> ToolResult:
         """Settle a single call whose process died: its result on record, or another run where its tool allows that.
 
-        Any other call that had begun ends as `outcome_unknown`. Raises `NotKept` for a turn that is no single call
+        Any other call that had begun ends as `outcome_unknown`. Raises `NotFound` for a turn that is no single call
         and for a call that was never written down, `Fenced` and `CannotResume` as `resume` does.
         """
         opening = (await self.store.turn(turn_id)).opening
         if opening.kind is not TurnKind.CALL:
-            raise NotKept(f"turn {turn_id} is a question, not a single call")
+            raise NotFound(f"turn {turn_id} is a question, not a single call")
         await require_same_tools(self.store, opening, self.toolbox, self.spec)
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         async with self._kept_free(turn):
@@ -240,7 +240,7 @@ class Agent:
                 return await self._concluded(changed(turn, running_since=self.runtime.monotonic()), card.call, on_event)
             never = f"the call of turn {turn_id} was never written down, so it did not run; make it again"
             await self.store.end(stopped(turn, Ending(EndReason.CANCELED, never)), TurnStats())
-            raise NotKept(never)
+            raise NotFound(never)
 
     @asynccontextmanager
     async def _kept_free(self, turn: Turn) -> AsyncIterator[None]:
@@ -365,8 +365,8 @@ class Agent:
         detail = {"messages": len(history), "kept": kept, "thread": thread}
         row = AuditRow(self.runtime.clock(), "compacted", self.project, self.name, turn.id, detail=detail)
         await self.store.begin(turn)
-        await self.store.replied(turn, summary, [], [row])
-        await self.store.noted(turn, summary_note(kept))
+        await self.store.append_reply(turn, summary, [], [row])
+        await self.store.append_note(turn, summary_note(kept))
         usage = summary.usage
         stats = TurnStats(
             1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd

@@ -11,7 +11,7 @@ ToolwireError
 ├── BudgetSpent          an agent has used up what it may use in a day
 ├── StoreError           the store cannot keep its promise
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
-│   ├── NotKept              no turn, call or artifact with that id
+│   ├── NotFound              no turn, call or artifact with that id
 │   └── Fenced               another process owns this turn or call now; stop all side effects
 │       └── CallHeld             another claim on the call still lasts; wait for its result
 └── ToolFailure          raised by tool code to fail with a chosen code and sentence
@@ -92,7 +92,7 @@ class StoreUnavailable(StoreError):
     """The store cannot be written or read now: disk full, locked, unreadable, or made by a newer version."""
 
 
-class NotKept(StoreError):
+class NotFound(StoreError):
     """There is no turn, call or artifact with that id."""
 
 

@@ -53,7 +53,7 @@ def asking(store: Store | None, access: Access = ACCESS, people: frozenset[str] 
 @pytest.fixture
 async def store() -> MemoryStore:
     store = MemoryStore()
-    await store.ask_people(CARD, ())
+    await store.request_approval(CARD, ())
     return store
 
 
@@ -115,7 +115,7 @@ async def test_other_arguments_and_a_wider_scope_reach_the_record(store: MemoryS
 @pytest.mark.contrast("T59")
 async def test_T59_who_speaks_is_known_by_the_token_alone(store: MemoryStore) -> None:
     """Two voices are two tokens: nobody can be a second person by saying so."""
-    await store.ask_people(replace(CARD, id="ask-2", call_id="call-2", quorum=2), ())
+    await store.request_approval(replace(CARD, id="ask-2", call_id="call-2", quorum=2), ())
     ask = asking(store)
 
     claimed = await ask("/ask-2", {"granted": True, "by": "BOB"})
@@ -195,7 +195,7 @@ DISGUISES = {
 async def test_T65_nothing_that_is_shown_can_look_like_something_else(case: str) -> None:
     arguments = {"command": DISGUISES[case]}
     kept = MemoryStore()
-    await kept.ask_people(replace(CARD, arguments=arguments, reason=DISGUISES[case]), ())
+    await kept.request_approval(replace(CARD, arguments=arguments, reason=DISGUISES[case]), ())
 
     got = (await asking(kept)("/ask-1")).json()
 
@@ -209,7 +209,7 @@ async def test_T65_nothing_that_is_shown_can_look_like_something_else(case: str)
 
 
 async def test_T65_a_list_says_how_much_of_long_arguments_it_leaves_out(store: MemoryStore) -> None:
-    await store.ask_people(replace(CARD, id="long", call_id="c", arguments={"text": "x" * 50_000}), ())
+    await store.request_approval(replace(CARD, id="long", call_id="c", arguments={"text": "x" * 50_000}), ())
     ask = asking(store)
 
     short = (await ask("?limit=1")).json()["data"][0]["arguments"]
@@ -255,7 +255,7 @@ async def test_a_filter_that_makes_no_sense_is_refused(store: MemoryStore, query
 
 
 async def test_one_turns_questions_are_listed_alone(store: MemoryStore) -> None:
-    await store.ask_people(replace(CARD, id="ask-2", turn_id="turn-2"), ())
+    await store.request_approval(replace(CARD, id="ask-2", turn_id="turn-2"), ())
 
     listed = (await asking(store)("?turn=turn-2")).json()["data"]
 
@@ -285,12 +285,12 @@ def test_a_number_of_any_length_can_be_shown() -> None:
 async def test_T65_no_pattern_is_offered_for_a_call_that_brings_its_own_stars(
     store: MemoryStore, arguments: dict[str, str]
 ) -> None:
-    await store.ask_people(replace(CARD, id="ask-2", call_id="c2", tool="write", arguments=arguments), ())
+    await store.request_approval(replace(CARD, id="ask-2", call_id="c2", tool="write", arguments=arguments), ())
     assert (await asking(store)("/ask-2")).json()["pattern"] == ""
 
 
 async def test_a_yes_for_a_pattern_is_offered_given_listed_and_taken_back(store: MemoryStore) -> None:
-    await store.ask_people(replace(CARD, id="ask-2", call_id="c2", arguments={"command": "git commit -m x"}), ())
+    await store.request_approval(replace(CARD, id="ask-2", call_id="c2", arguments={"command": "git commit -m x"}), ())
     ask = asking(store)
     assert [one["pattern"] for one in (await ask()).json()["data"]] == ["git commit", "ls"]
 

@@ -27,7 +27,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 def keep(home: Path) -> None:
     async def kept() -> None:
         async with await SqliteStore.at(home) as store:
-            await store.ask_people(CARD, ())
+            await store.request_approval(CARD, ())
 
     asyncio.run(kept())
 

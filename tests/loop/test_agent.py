@@ -25,7 +25,7 @@ from toolwire import (
     tool,
 )  # fmt: skip
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import ModelUnavailable, NotKept
+from toolwire.errors import ModelUnavailable, NotFound
 from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, TextDelta, UserMessage
 from toolwire.protocol.events import (
@@ -322,7 +322,7 @@ async def test_a_turn_whose_model_did_not_answer_goes_on_later_without_running_a
 
 
 async def test_an_unknown_turn_cannot_be_resumed(store: Store) -> None:
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await Agent(ScriptedModel(), store=store).resume("no-such-turn")
 
 
@@ -633,7 +633,7 @@ async def test_a_single_call_that_was_never_written_down_did_not_run_and_its_tur
     await store.begin(turn)
     await store.release(turn)
     agent = Agent(ScriptedModel(), [add], store=store)
-    with pytest.raises(NotKept, match="did not run; make it again"):
+    with pytest.raises(NotFound, match="did not run; make it again"):
         await agent.resume_call("t1")
     assert [(turn.state, turn.reason) for turn in await store.turns()] == [("ended", "canceled")]
 

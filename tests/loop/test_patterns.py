@@ -164,7 +164,7 @@ async def test_it_expires_and_can_be_taken_back() -> None:
     await shell.agent(store, *commits("git commit -m a")).ask("Commit")
     now[0] += 61
     await shell.agent(store, *commits("git commit -m b")).ask("Commit")
-    [standing] = await store.standing()
+    [standing] = await store.active_patterns()
     await store.revoke(standing.id, "bob")
     await shell.agent(store, *commits("git commit -m c")).ask("Commit")
 
@@ -198,7 +198,7 @@ async def test_several_people_must_all_say_the_same_pattern() -> None:
         await agent().resume(waits.value.turn_id)
 
     await asked_and_answered("git commit -m a", for_pattern("git commit"), replace(for_pattern("git"), by="bob"))
-    assert await store.standing() == []
+    assert await store.active_patterns() == []
     await asked_and_answered("git commit -m b", for_pattern("git commit"), replace(for_pattern("git commit"), by="bob"))
     answer: Answer = await agent(*commits("git commit -m c")).ask("Commit")
 

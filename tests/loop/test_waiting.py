@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Approval, Grant, MemoryStore, Tier, Toolbox, tool
-from toolwire.errors import CannotResume, Fenced, NotKept, Suspended
+from toolwire.errors import CannotResume, Fenced, NotFound, Suspended
 from toolwire.protocol.agents import AgentSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.events import EventEnvelope, TurnWaiting
 from toolwire.protocol.outcomes import Code, Status
@@ -190,5 +190,5 @@ async def test_a_turn_that_runs_is_not_canceled_from_elsewhere(doors: Doors) -> 
 
 
 async def test_an_unknown_turn_cannot_be_canceled(doors: Doors) -> None:
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await doors.agent().cancel("nowhere")

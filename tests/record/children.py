@@ -23,7 +23,7 @@ async def work_until_killed(store: SqliteStore, name: str) -> None:
     """Begin a turn and run calls of it for ever, naming each once its result is durable."""
     turn = a_turn(name)
     await store.begin(turn)
-    await store.replied(turn, Reply("Let me look."), [], [])
+    await store.append_reply(turn, Reply("Let me look."), [], [])
 
     async def run(worker: int) -> None:
         number = 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
 from toolwire.record.sqlite import SqliteStore
@@ -19,7 +19,7 @@ async def test_bodies_can_lie_where_several_stores_reach_them(tmp_path: Path) ->
         handle = await of_project(one, "mine").keep(b"0123456789")
 
         assert await of_project(other, "mine").fetch(handle, offset=2, length=3) == b"234"
-        with pytest.raises(NotKept):
+        with pytest.raises(NotFound):
             await of_project(other, "theirs").fetch(handle)
     assert list((tmp_path / "one" / "artifacts").iterdir()) == []
 
@@ -29,5 +29,5 @@ async def test_bodies_in_a_folder_are_found_there_alone(tmp_path: Path) -> None:
         handle = await one.keep(b"0123456789")
 
         assert await one.fetch(handle) == b"0123456789"
-        with pytest.raises(NotKept):
+        with pytest.raises(NotFound):
             await other.fetch(handle)

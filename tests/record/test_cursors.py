@@ -53,8 +53,8 @@ async def work(store: Store, name: str, project: str) -> None:
     turn = a_turn(name, project=project)
     card = replace(a_card(a_call(), turn), project=project)
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(card.call,)), [card], [AuditRow(NOW, "said", project, turn_id=name)])
-    await store.ask_people(ApprovalCard(f"ask-{name}", name, "call-1", "t", {}, "d", project=project), [])
+    await store.append_reply(turn, Reply(calls=(card.call,)), [card], [AuditRow(NOW, "said", project, turn_id=name)])
+    await store.request_approval(ApprovalCard(f"ask-{name}", name, "call-1", "t", {}, "d", project=project), [])
     await store.close(card, success(), [])
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "done")), TurnStats())
 

@@ -30,12 +30,12 @@ async def grown(home: Path, turns: int) -> None:
         await store.audit([AuditRow(1.0, "finished", tool="rare")])
         left = a_turn("left")
         await store.begin(left)
-        await store.ask_people(question("left"), [])
+        await store.request_approval(question("left"), [])
         await store.release(left)
         for number in range(turns):
             turn = a_turn(f"turn-{number}")
             await store.begin(turn)
-            await store.ask_people(replace(question(turn.id), expires_at=1.0), [])
+            await store.request_approval(replace(question(turn.id), expires_at=1.0), [])
             await store.audit([AuditRow(1.0, "finished", tool="usual")] * 2)
             await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "yes")), TurnStats())
 
@@ -67,7 +67,7 @@ QUESTIONS: dict[str, Question] = {
     "interrupted turns": lambda connection: reads.turns(connection, 20, "interrupted", lambda _: True),
     "newest turns": lambda connection: reads.turns(connection, 1, None, lambda _: True),
     "pending approvals": lambda connection: reads.approvals(connection, None, True, 50, ASKED),
-    "active patterns": lambda connection: [reads.standing(connection, 50, CLOCK())],
+    "active patterns": lambda connection: [reads.active_patterns(connection, 50, CLOCK())],
     "approvals of a turn": lambda connection: reads.approvals(connection, "left", False, 50, ASKED),
     "pending approvals of a turn": lambda connection: reads.approvals(connection, "left", True, 50, ASKED),
 }
@@ -93,9 +93,9 @@ async def talk(store: Store, turn_id: str) -> tuple[Message, ...]:
     history = await store.thread("chat")
     turn, called = a_turn(turn_id, "And now?", *history, thread="chat"), a_call(f"{turn_id}-call")
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(called,)), [a_card(called, turn)], [])
+    await store.append_reply(turn, Reply(calls=(called,)), [a_card(called, turn)], [])
     await store.close(a_card(called, turn), success(called), [])
-    await store.replied(turn, Reply("Still 21."), [], [])
+    await store.append_reply(turn, Reply("Still 21."), [], [])
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "Still 21.")), TurnStats())
     return history
 

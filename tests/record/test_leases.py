@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.errors import CallHeld, Fenced, NotKept
+from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
@@ -91,7 +91,7 @@ async def test_a_call_that_was_opened_as_claimed_is_held_by_who_opened_it(opens:
     turn = a_turn()
     await one.begin(turn)
     card = a_card(turn=turn, attempt=1, token="turn-1/call-1")
-    await one.replied(turn, Reply(calls=(card.call,)), [card], [])
+    await one.append_reply(turn, Reply(calls=(card.call,)), [card], [])
     found = await other.open(a_card(turn=turn, attempt=1), [])
 
     assert (found.attempt, found.token) == (1, "")
@@ -238,7 +238,7 @@ async def test_a_call_that_was_not_delivered_was_not_started(opens: Open) -> Non
     turn = a_turn()
     await one.begin(turn)
     card = a_card(turn=turn)
-    await one.replied(turn, Reply(calls=(card.call,)), [card], [])
+    await one.append_reply(turn, Reply(calls=(card.call,)), [card], [])
     await one.release(turn)
     taken = (await other.resume(turn.id)).opening
 
@@ -253,5 +253,5 @@ async def test_an_ended_call_is_neither_claimed_nor_renewed(opens: Open) -> None
     assert (await store.claim(mine, [a_row("started")])).result == success()
     assert (await store.renew(mine, NOW + 60)).result == success()
     assert await events(store) == ["started"]
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await store.renew(a_card(a_call("never opened")))

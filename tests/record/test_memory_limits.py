@@ -8,7 +8,7 @@ import pytest
 
 from tests.record.samples import a_call, a_card, a_turn, success
 from toolwire import Agent, Grant, MemoryStore, tool
-from toolwire.errors import NotKept, Suspended
+from toolwire.errors import NotFound, Suspended
 from toolwire.protocol.approvals import Approval, Scope
 from toolwire.protocol.budgets import Budget
 from toolwire.protocol.chat import Reply, UserMessage
@@ -96,7 +96,7 @@ async def test_long_results_are_dropped_by_their_bytes_and_their_bodies_with_the
     handles = [result.handle or "" for result in results]
 
     assert (await agent.store.fetch(handles[-1], length=3)) == b"jjj"
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await agent.store.fetch(handles[0])
     assert 1 <= len(await agent.store.turns()) <= 4
 
@@ -152,7 +152,7 @@ async def test_open_turns_are_never_dropped() -> None:
     store = MemoryStore(max_calls=1, max_bytes=1)
     turn = a_turn("open")
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(a_call("first"),)), [a_card(a_call("first"), turn)], [])
+    await store.append_reply(turn, Reply(calls=(a_call("first"),)), [a_card(a_call("first"), turn)], [])
     await store.close(a_card(a_call("first"), turn), success(a_call("first")), [])
     for number in range(5):
         other = a_turn(f"turn-{number}")
@@ -192,7 +192,7 @@ async def test_an_approval_of_a_pattern_counts_after_its_turn_was_dropped() -> N
         await agent.call("add", {"a": number, "b": 1})
 
     assert (await agent.call("send", {"text": "ho"})).text == "sent ho"
-    assert len(await agent.store.standing()) == 1
+    assert len(await agent.store.active_patterns()) == 1
 
 
 async def test_numbers_and_digests_of_audit_rows_stay_when_earlier_rows_were_dropped() -> None:

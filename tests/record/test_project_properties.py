@@ -52,10 +52,10 @@ class Doing:
         await self.view.begin(self.turn)
 
     async def reply(self) -> None:
-        await self.view.replied(self.turn, Reply("hm", calls=(self.card.call,)), [self.card], [self.row])
+        await self.view.append_reply(self.turn, Reply("hm", calls=(self.card.call,)), [self.card], [self.row])
 
     async def note(self) -> None:
-        await self.view.noted(self.turn, Note("careful"))
+        await self.view.append_note(self.turn, Note("careful"))
 
     async def open(self) -> None:
         await self.view.open(self.card, [self.row])
@@ -80,7 +80,7 @@ class Doing:
         await self.view.resume(self.turn.id)
 
     async def ask(self) -> None:
-        await self.view.ask_people(self.asked, [self.row])
+        await self.view.request_approval(self.asked, [self.row])
 
     async def answer(self) -> None:
         yes = Approval(True, "ann", scope=Scope.PATTERN, pattern="git commit", lasts_s=60)
@@ -113,8 +113,8 @@ STEPS: dict[str, Callable[[Doing], Awaitable[None]]] = {
 async def seen(view: ProjectStore) -> list[Any]:
     """Everything that a project can read. Rows of the log have numbers, and others may be between them."""
     found: list[Any] = [
-        await view.turns(), await view.calls(), await view.approvals(), await view.standing(), await view.metrics(),
-        await view.formats(), await view.thread("main"), await view.spent("agent", NOW),
+        await view.turns(), await view.calls(), await view.approvals(), await view.active_patterns(),
+        await view.metrics(), await view.formats(), await view.thread("main"), await view.spent("agent", NOW),
         await view.untrusted(view.project), [replace(row, seq=0) for row in await view.audit_log()],
     ]  # fmt: skip
     for turn_id in IDS:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.chat import Reply, UserMessage
 from toolwire.protocol.records import AuditRow
@@ -43,7 +43,7 @@ async def worked(store: Store, turn_id: str = "turn-1", *, project: str = MINE, 
     card = a_card(a_call(f"call-{turn_id}"), turn, project=project, agent=turn.agent)
     row = AuditRow(NOW, "allowed", project, turn.agent, turn.id, card.call.id, card.call.name)
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(card.call,)), [card], [row])
+    await store.append_reply(turn, Reply(calls=(card.call,)), [card], [row])
     await store.close(card, success(card.call), ())
     if ends:
         await store.end(changed(turn, ending=Ending(EndReason.ANSWERED, f"of {project}")), STATS)
@@ -53,7 +53,7 @@ async def test_T62_the_turns_calls_and_log_of_another_project_are_not_found(stor
     await worked(store)
     mine, other = of_project(store, MINE), of_project(store, OTHER)
 
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await other.turn("turn-1")
     assert (await other.turns(), await other.calls(), await other.calls(turn_id="turn-1")) == ([], [], [])
     assert (await other.audit_log(), await other.audit_log(turn_id="turn-1")) == ([], [])
@@ -66,7 +66,7 @@ async def test_T62_a_turn_of_another_project_is_not_resumed(store: Store) -> Non
     await worked(store, ends=False)
     await store.release(a_turn("turn-1", project=MINE))
 
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await of_project(store, OTHER).resume("turn-1")
     assert (await of_project(store, MINE).resume("turn-1")).opening.epoch == 2
 
@@ -93,17 +93,17 @@ async def test_T62_a_turn_keeps_the_history_of_its_own_projects_thread(store: St
 
 
 async def test_T62_what_people_are_asked_in_another_project_is_not_found(store: Store) -> None:
-    await store.ask_people(a_question(), ())
+    await store.request_approval(a_question(), ())
     mine, other = of_project(store, MINE), of_project(store, OTHER)
 
     for refused in (other.approval("ap-turn-1"), other.answer("ap-turn-1", Approval(True, "eve"))):
-        with pytest.raises(NotKept):
+        with pytest.raises(NotFound):
             await refused
     assert (await other.approvals(), await other.approvals(turn_id="turn-1", only_open=True)) == ([], [])
     yes = Approval(True, "ann", scope=Scope.PATTERN, pattern="git commit", lasts_s=60)
     await mine.answer("ap-turn-1", yes)
-    assert (len(await mine.standing()), await other.standing()) == (1, [])
-    with pytest.raises(NotKept):
+    assert (len(await mine.active_patterns()), await other.active_patterns()) == (1, [])
+    with pytest.raises(NotFound):
         await other.revoke("ap-turn-1", "eve")
     await mine.revoke("ap-turn-1", "ann")
 
@@ -130,7 +130,7 @@ async def test_T62_a_running_turn_counts_for_its_own_project(store: Store) -> No
 async def test_T62_a_body_of_another_project_is_not_found(store: Store, mine: str, other: str) -> None:
     handle = await of_project(store, mine).keep(b"0123456789")
 
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await of_project(store, other).fetch(handle)
     own = of_project(store, mine)
     assert await own.fetch(handle) == b"0123456789"
@@ -144,7 +144,7 @@ async def test_T62_no_body_passes_for_another_projects(store: Store) -> None:
         handle = await of_project(store, project).keep(forged)
 
         assert await of_project(store, project).fetch(handle) == forged
-        with pytest.raises(NotKept):
+        with pytest.raises(NotFound):
             await of_project(store, OTHER).fetch(handle)
 
 

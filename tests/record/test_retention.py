@@ -13,7 +13,7 @@ import pytest
 
 from tests.record.conftest import libsql_server
 from tests.record.samples import a_call, a_card, a_row, a_turn, success
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
@@ -50,7 +50,7 @@ async def talk(store: SqliteStore, turn_id: str, thread: str = "") -> None:
     history = await store.thread(thread) if thread else ()
     turn, call = a_turn(turn_id, "And now?", *history, thread=thread), a_call(f"{turn_id}-call")
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(call,)), [a_card(call, turn)], [a_row("allowed", a_card(call, turn))])
+    await store.append_reply(turn, Reply(calls=(call,)), [a_card(call, turn)], [a_row("allowed", a_card(call, turn))])
     await store.close(a_card(call, turn), success(call), [])
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "21")), TurnStats(calls=1))
 
@@ -65,7 +65,7 @@ async def test_old_turns_go_and_sums_stay(store: SqliteStore, clock: FrozenClock
     assert (pruned.turns, pruned.calls, pruned.audit_rows) == (1, 1, 1)
     assert [turn.id for turn in await store.turns()] == ["new"]
     assert [card.turn_id for card in await store.calls()] == ["new"]
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await store.turn("old")
     tools, loop = await store.metrics()
     assert (tools[0].calls, loop.turns) == (2, 2)
@@ -89,9 +89,9 @@ async def test_a_thread_goes_as_a_whole_or_not_at_all(store: SqliteStore, clock:
 async def test_what_is_open_or_pending_stays_with_its_audit_rows(store: SqliteStore, clock: FrozenClock) -> None:
     turn, call = a_turn("open"), a_call()
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(call,)), [a_card(call, turn)], [a_row("allowed", a_card(call, turn))])
+    await store.append_reply(turn, Reply(calls=(call,)), [a_card(call, turn)], [a_row("allowed", a_card(call, turn))])
     asked = ApprovalCard("ask", "open", call.id, "send", {}, "digest", expires_at=START + 90 * DAY_S)
-    await store.ask_people(asked, [])
+    await store.request_approval(asked, [])
     await store.release(turn)
     clock.advance(30 * DAY_S)
 
@@ -106,7 +106,7 @@ async def test_a_question_that_its_turn_has_left_unanswered_goes_with_it(
     store: SqliteStore, clock: FrozenClock
 ) -> None:
     await talk(store, "asked")
-    await store.ask_people(ApprovalCard("ask", "asked", "c", "send", {}, "d", expires_at=START + 90 * DAY_S), [])
+    await store.request_approval(ApprovalCard("ask", "asked", "c", "send", {}, "d", expires_at=START + 90 * DAY_S), [])
     clock.advance(30 * DAY_S)
 
     assert (await store.prune(A_WEEK)).turns == 1
@@ -116,7 +116,7 @@ async def test_a_question_that_its_turn_has_left_unanswered_goes_with_it(
 async def test_an_approval_of_a_pattern_outlives_its_turn(store: SqliteStore, clock: FrozenClock) -> None:
     turn = a_turn("old")
     await store.begin(turn)
-    await store.ask_people(ApprovalCard("ask", "old", "c", "send", {}, "d", expires_at=START + 60), [])
+    await store.request_approval(ApprovalCard("ask", "old", "c", "send", {}, "d", expires_at=START + 60), [])
     await store.answer("ask", Approval(True, "ann", scope=Scope.PATTERN, pattern="to is *", lasts_s=20 * DAY_S))
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "21")), TurnStats())
     clock.advance(8 * DAY_S)
@@ -124,7 +124,7 @@ async def test_an_approval_of_a_pattern_outlives_its_turn(store: SqliteStore, cl
     await store.prune(A_WEEK)
 
     assert await store.turns() == []
-    assert [card.id for card in await store.standing()] == ["ask"]
+    assert [card.id for card in await store.active_patterns()] == ["ask"]
 
 
 async def test_a_second_store_reads_a_thread_that_was_pruned_meanwhile(tmp_path: Path, clock: FrozenClock) -> None:
@@ -144,7 +144,7 @@ async def test_bodies_are_kept_for_open_turns_whatever_their_age(store: SqliteSt
     turn, call = a_turn("open"), a_call()
     needed, old = await store.keep(b"needed"), await store.keep(b"old")
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(call,)), [a_card(call, turn)], [])
+    await store.append_reply(turn, Reply(calls=(call,)), [a_card(call, turn)], [])
     await store.close(a_card(call, turn), success(call, handle=needed), [])
     clock.advance(time.time() - START + 30 * DAY_S)
 
@@ -152,7 +152,7 @@ async def test_bodies_are_kept_for_open_turns_whatever_their_age(store: SqliteSt
 
     assert pruned.bodies == 1
     assert await store.fetch(needed) == b"needed"
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await store.fetch(old)
 
 

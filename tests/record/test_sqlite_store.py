@@ -27,7 +27,7 @@ async def test_everything_is_there_after_the_store_was_closed_and_opened_again(o
     turn, call = a_turn(thread="t"), a_call()
     store = await open_sqlite()
     await store.begin(turn)
-    await store.replied(turn, Reply("Let me look.", calls=(call,)), [a_card(call, turn)], [a_row("accepted")])
+    await store.append_reply(turn, Reply("Let me look.", calls=(call,)), [a_card(call, turn)], [a_row("accepted")])
     await store.claim(a_card(call, turn), [a_row("started")])
     await store.close(a_card(call, turn), success(call, elapsed_ms=3.0), [a_row("finished")])
     await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "21")), TurnStats(iterations=2))
@@ -78,7 +78,7 @@ async def test_a_store_that_lost_a_turn_to_another_notices_with_its_next_change(
     with pytest.raises(Fenced, match="taken over"):
         await one.close(card, success(), [])
     with pytest.raises(Fenced, match="taken over"):
-        await one.noted(a_turn(), Note("mine"))
+        await one.append_note(a_turn(), Note("mine"))
 
     assert (await two.calls())[0].result is None
 
@@ -206,7 +206,7 @@ async def test_a_long_thread_grows_with_what_is_said_not_with_its_square(
         for number in turns:
             turn = a_turn(f"turn-{number}", "Why?", *await store.thread("t"), thread="t")
             await store.begin(turn)
-            await store.replied(turn, Reply("x" * 2000), [], [])
+            await store.append_reply(turn, Reply("x" * 2000), [], [])
             await store.end(replace(turn, ending=Ending(EndReason.ANSWERED, "")), TurnStats())
         connection = sqlite3.connect(tmp_path / "home" / "store.db")
         (pages,) = connection.execute("PRAGMA page_count").fetchone()

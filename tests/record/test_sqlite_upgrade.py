@@ -194,7 +194,7 @@ async def test_the_audit_chain_of_a_store_of_version_15_holds_and_goes_on(of_ver
 
 async def test_approvals_of_a_store_of_version_15_are_pending_and_stand(of_version_15: SqliteStore) -> None:
     [pending] = await of_version_15.approvals(only_open=True)
-    [pattern] = await of_version_15.standing()
+    [pattern] = await of_version_15.active_patterns()
     answered = await of_version_15.answer(pending.id, Approval(True, "ann"))
     taken = await of_version_15.resume("waiting")
     card = await of_version_15.open(a_card(a_call("call-1", "git", command="commit"), taken.opening), [])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolwire.errors import Fenced, NotKept, StoreError
+from toolwire.errors import Fenced, NotFound, StoreError
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
@@ -99,7 +99,7 @@ async def test_one_refused_change_does_not_harm_those_made_at_the_same_moment(st
     )
 
     assert [card for card in outcomes if not isinstance(card, BaseException)] == wanted
-    assert [type(error) for error in outcomes if isinstance(error, BaseException)] == [StoreError, NotKept]
+    assert [type(error) for error in outcomes if isinstance(error, BaseException)] == [StoreError, NotFound]
     assert len(await store.calls()) == 11
 
 
@@ -143,9 +143,9 @@ async def test_a_card_given_with_a_result_is_closed_at_once(store: Store) -> Non
 
 
 async def test_a_call_that_was_never_opened_can_neither_start_nor_end(store: Store) -> None:
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await store.claim(a_card(), [])
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await store.close(a_card(), success(), [])
 
 
@@ -241,7 +241,7 @@ async def test_a_reply_and_its_cards_are_kept_together_or_not_at_all(store: Stor
     calls = (a_call("new"), a_call("taken", room="cellar"))
 
     with pytest.raises(StoreError, match="other arguments"):
-        await store.replied(turn, Reply(calls=calls), [a_card(call, turn) for call in calls], [a_row("accepted")])
+        await store.append_reply(turn, Reply(calls=calls), [a_card(call, turn) for call in calls], [a_row("accepted")])
 
     assert (await store.turn(turn.id)).events == ()
     assert [card.call.id for card in await store.calls()] == ["taken"]

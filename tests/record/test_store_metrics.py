@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import LoopMetrics, Store, TurnStats
@@ -158,5 +158,5 @@ async def test_a_large_body_is_kept_by_its_content_and_read_in_ranges(store: Sto
     ],
 )
 async def test_a_handle_that_is_not_ours_fetches_nothing(store: Store, handle: str) -> None:
-    with pytest.raises(NotKept):
+    with pytest.raises(NotFound):
         await store.fetch(handle)

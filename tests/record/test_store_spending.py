@@ -29,7 +29,7 @@ class Kept:
     clock: FrozenClock
 
     async def say(self, turn: Turn, reply: Reply = ASKS) -> None:
-        await self.store.replied(turn, reply, [a_card(call, turn) for call in reply.calls], [])
+        await self.store.append_reply(turn, reply, [a_card(call, turn) for call in reply.calls], [])
 
 
 @pytest.fixture(params=["memory", "sqlite", "libsql"])
@@ -76,7 +76,7 @@ async def test_a_turn_counts_on_the_day_on_which_it_last_did_something(kept: Kep
     await kept.say(turn)
     kept.clock.advance(86_400)
     assert await kept.store.spent("agent", kept.clock()) == Spending()
-    await kept.store.noted(replace(turn, calls=2, usage=ASKS.usage), Note("go on"))
+    await kept.store.append_note(replace(turn, calls=2, usage=ASKS.usage), Note("go on"))
     assert (await kept.store.spent("agent", kept.clock())).tokens == 120
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolwire.errors import Fenced, NotKept, StoreError
+from toolwire.errors import Fenced, NotFound, StoreError
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.budgets import Budget
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
@@ -24,9 +24,9 @@ async def talk(store: Store, turn: Turn, answer: str) -> tuple[Message, ...]:
     call = a_call(f"{turn.id}-call")
     asking, telling = Reply(calls=(call,)), Reply(answer)
     await store.begin(turn)
-    await store.replied(turn, asking, [a_card(call, turn)], [])
+    await store.append_reply(turn, asking, [a_card(call, turn)], [])
     await store.close(a_card(call, turn), success(call), [])
-    await store.replied(turn, telling, [], [])
+    await store.append_reply(turn, telling, [], [])
     await store.end(ended(turn, answer), TurnStats())
     return (turn.messages[-1], asking, ResultsMessage((success(call),)), telling)
 
@@ -78,14 +78,14 @@ async def test_events_come_in_order_with_complete_results_after_the_reply_that_a
         "Let me look.", "two rooms", (first, second), usage=Usage(10, 5, 2, 0.01), model="m", carry={"sig": "x"}
     )
     await store.begin(turn)
-    await store.replied(turn, reply, [a_card(first, turn), a_card(second, turn)], [])
+    await store.append_reply(turn, reply, [a_card(first, turn), a_card(second, turn)], [])
     await store.close(a_card(second, turn), success(second), [])
 
     assert (await store.turn(turn.id)).events == (reply,)
 
     await store.close(a_card(first, turn), failure(first), [])
-    await store.noted(turn, Note("One step left."))
-    await store.replied(turn, Reply("It is warm."), [], [])
+    await store.append_note(turn, Note("One step left."))
+    await store.append_reply(turn, Reply("It is warm."), [], [])
 
     results = ResultsMessage((failure(first), success(second)))
     assert (await store.turn(turn.id)).events == (reply, results, Note("One step left."), Reply("It is warm."))
@@ -95,14 +95,14 @@ async def test_calls_refused_with_their_reply_are_answered_at_once(store: Store)
     turn, call = a_turn(), a_call()
     refused = failure(call)
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(call,)), [a_card(call, turn, result=refused)], [])
+    await store.append_reply(turn, Reply(calls=(call,)), [a_card(call, turn, result=refused)], [])
 
     assert (await store.turn(turn.id)).events == (Reply(calls=(call,)), ResultsMessage((refused,)))
 
 
 async def test_an_unknown_turn_is_not_kept(store: Store) -> None:
     for ask in (store.turn("nobody"), store.resume("nobody"), store.release(a_turn("nobody"))):
-        with pytest.raises(NotKept, match="nobody"):
+        with pytest.raises(NotFound, match="nobody"):
             await ask
 
 
@@ -110,7 +110,7 @@ async def test_an_unknown_turn_is_not_kept(store: Store) -> None:
 async def test_a_released_turn_goes_on_in_a_new_epoch_with_all_that_happened(store: Store) -> None:
     turn, call = a_turn(), a_call()
     await store.begin(turn)
-    await store.replied(turn, Reply(calls=(call,)), [a_card(call, turn)], [])
+    await store.append_reply(turn, Reply(calls=(call,)), [a_card(call, turn)], [])
     await store.release(turn)
     assert [(one.id, one.state) for one in await store.turns()] == [(turn.id, "interrupted")]
 
@@ -129,8 +129,8 @@ async def test_whoever_lost_the_turn_can_say_nothing_in_it(store: Store) -> None
     taken = await store.resume(turn.id)
 
     for change in (
-        store.replied(turn, Reply("mine"), [a_card(turn=turn)], []),
-        store.noted(turn, Note("mine")),
+        store.append_reply(turn, Reply("mine"), [a_card(turn=turn)], []),
+        store.append_note(turn, Note("mine")),
         store.end(ended(turn), TurnStats(iterations=1)),
         store.release(turn),
     ):
@@ -147,7 +147,7 @@ async def test_a_turn_with_a_living_owner_cannot_be_taken_over(store: Store) -> 
     with pytest.raises(Fenced, match="living process"):
         await store.resume("turn-1")
 
-    await store.noted(a_turn(), Note("still mine"))
+    await store.append_note(a_turn(), Note("still mine"))
 
 
 async def test_an_ended_turn_stays_as_it_is(store: Store) -> None:
@@ -158,7 +158,7 @@ async def test_an_ended_turn_stays_as_it_is(store: Store) -> None:
     for change in (
         store.resume(turn.id),
         store.end(ended(turn, "other"), TurnStats()),
-        store.noted(turn, Note("late")),
+        store.append_note(turn, Note("late")),
         store.release(turn),
     ):
         with pytest.raises(Fenced, match="has ended"):
@@ -230,7 +230,7 @@ async def test_a_reply_whose_calls_never_got_results_stays_out_of_the_history(st
     """No model accepts a call without a result."""
     turn, call = a_turn(thread="t"), a_call()
     await store.begin(turn)
-    await store.replied(turn, Reply("Let me look.", calls=(call,)), [a_card(call, turn)], [])
+    await store.append_reply(turn, Reply("Let me look.", calls=(call,)), [a_card(call, turn)], [])
     await store.end(ended(turn, "", EndReason.CANCELED), TurnStats())
 
     assert await store.thread("t") == (UserMessage("How warm is it?"),)
@@ -240,7 +240,7 @@ async def test_odd_text_in_questions_and_answers_comes_back(store: Store) -> Non
     odd = "half \ud83d a pair, a \0 and $text"
     turn = replace(a_turn(question=odd), system=odd)
     await store.begin(turn)
-    await store.replied(turn, Reply(odd, odd), [], [])
+    await store.append_reply(turn, Reply(odd, odd), [], [])
     await store.end(ended(turn, odd), TurnStats())
 
     kept = await store.turn(turn.id)
@@ -255,7 +255,7 @@ async def test_A3_an_interrupted_turn_stays_in_its_thread_with_what_it_did(store
     left, calls = a_turn("two", thread="house", question="And now?"), [a_call("a"), a_call("b"), a_call("c")]
     left = replace(left, messages=(*first, UserMessage("And now?")))
     await store.begin(left)
-    await store.replied(left, Reply("I look.", calls=tuple(calls)), [a_card(call, left) for call in calls], [])
+    await store.append_reply(left, Reply("I look.", calls=tuple(calls)), [a_card(call, left) for call in calls], [])
     await store.close(a_card(calls[0], left), success(calls[0]), [])
     assert await store.thread("house") == first
     await store.release(left)
@@ -276,7 +276,7 @@ async def test_A3_an_interrupted_turn_stays_in_its_thread_with_what_it_did(store
     assert await store.thread("house") == (*told, *said)
 
     again = (await store.resume("two")).opening
-    await store.replied(again, Reply("It was cold."), [], [])
+    await store.append_reply(again, Reply("It was cold."), [], [])
     await store.end(ended(again, "It was cold."), TurnStats())
     assert (await store.turn("three")).opening.messages == third.messages
     assert [one for one in await store.thread("house") if isinstance(one, Note)] == []

@@ -62,7 +62,7 @@ async def test_a_turn_that_was_interrupted_and_waits_for_nothing_is_left_to_peop
 async def test_a_turn_is_ready_once_its_approval_is_decided(store: Store, granted: bool) -> None:
     turn = a_turn()
     await store.begin(turn)
-    await store.ask_people(a_question(turn.id), [])
+    await store.request_approval(a_question(turn.id), [])
     await store.release(replace(turn, waits=(ForApproval("q1"),)))
     assert await ready(store) == []
 

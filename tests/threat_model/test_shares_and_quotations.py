@@ -185,7 +185,7 @@ CARD = ApprovalCard("ask", "t", "c", "bash", {"command": "ls"}, "d", quorum=2, e
 
 async def test_T59_control_where_a_request_says_who_speaks_one_person_is_two() -> None:
     store = MemoryStore()
-    await store.ask_people(CARD, ())
+    await store.request_approval(CARD, ())
 
     for said in ("ann", "bob"):  # two requests with one token
         card = await store.answer("ask", Approval(granted=True, by=said))

@@ -56,7 +56,7 @@ async def filled(home: Path) -> None:
     async with await SqliteStore.at(home) as store:
         model = ScriptedModel(call("look", at="it"), "Seen.")
         await Agent(model, [look], store=store).ask("Look!", thread="thread-1")
-        await store.ask_people(CARD, ())
+        await store.request_approval(CARD, ())
         await store.keep(b"a body")
 
 

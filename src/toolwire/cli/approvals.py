@@ -26,7 +26,7 @@ from toolwire.cli.screen import Screen
 from toolwire.cli.terminal_input import confirmed, someone_is_there
 from toolwire.cli.text import clean, distinct_line
 from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
 from toolwire.record.contract import Store
 
@@ -162,7 +162,7 @@ async def _standing(place: ProjectFolder, limit: int) -> list[ApprovalCard]:
     if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
-        return await store.standing(limit=limit)
+        return await store.active_patterns(limit=limit)
 
 
 async def _next_command(place: ProjectFolder, turn_id: str, home: str | None) -> str:
@@ -196,7 +196,7 @@ async def _revoked(place: ProjectFolder, given: str | None, by: str) -> Approval
 @asynccontextmanager
 async def _kept(place: ProjectFolder) -> AsyncIterator[Store]:
     if not place.store_exists:
-        raise NotKept(f"there is no store in {place.home}, so nobody was asked anything")
+        raise NotFound(f"there is no store in {place.home}, so nobody was asked anything")
     async with store_of(place) as store:
         yield store
 

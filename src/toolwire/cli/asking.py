@@ -16,7 +16,7 @@ from toolwire.cli.person import Person
 from toolwire.cli.resuming import named_project, project_words, resume_command
 from toolwire.cli.screen import Screen
 from toolwire.cli.text import duration, one_line
-from toolwire.errors import NotKept, SettingsError, Suspended
+from toolwire.errors import NotFound, SettingsError, Suspended
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.turns import EndReason, TurnKind
 from toolwire.protocol.values import dataclass
@@ -132,12 +132,12 @@ def turn_named(words: str | None) -> str | None:
 
 
 async def newest_interrupted(store: Store, *, single_call: bool) -> str:
-    """The turn that `--resume` means without an id: of `call` a single call, of `ask` a question. Raises NotKept."""
+    """The turn that `--resume` means without an id: of `call` a single call, of `ask` a question. Raises NotFound."""
     for turn in await store.turns(limit=MOST_TURNS, state="interrupted"):
         if (turn.kind is TurnKind.CALL) == single_call:
             return turn.id
     what = "call" if single_call else "turn"
-    raise NotKept(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")
+    raise NotFound(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")
 
 
 def show_summary(

@@ -16,7 +16,7 @@ from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.record.chain import AuditChain
 from toolwire.record.checkpoints import Checkpoint, faults, read, sign
 
@@ -87,7 +87,7 @@ def checkpoint(
 def _place(home: str | None) -> ProjectFolder:
     place = here({"store.home": home})
     if not place.store_exists:
-        raise NotKept(f"there is no store in {place.home}, so there is no audit log yet")
+        raise NotFound(f"there is no store in {place.home}, so there is no audit log yet")
     return place
 
 

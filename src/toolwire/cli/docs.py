@@ -8,7 +8,7 @@ import typer
 
 from toolwire.cli.exits import Exit
 from toolwire.cli.text import clean
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 
 _PACKAGE = Path(__file__).parent.parent
 _PLACES = (_PACKAGE / "docs", _PACKAGE.parent.parent / "docs")
@@ -31,7 +31,7 @@ def docs(
     if name not in pages:
         near = get_close_matches(name[:40], pages, 1)
         advice = f"did you mean {near[0]}?" if near else "`toolwire docs` lists the pages."
-        raise NotKept(f"there is no page {page[:80]!r}; {advice}")
+        raise NotFound(f"there is no page {page[:80]!r}; {advice}")
     typer.echo(clean(pages[name].read_text(encoding="utf-8")), nl=False)
     return Exit.DONE
 

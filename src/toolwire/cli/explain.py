@@ -24,7 +24,7 @@ from toolwire.decide.ladder import Case, Rung, decide
 from toolwire.decide.ladder import explain as climb
 from toolwire.decide.patterns import standing_yes
 from toolwire.decide.policy import resumed
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
 from toolwire.protocol.chat import ResultsMessage, strangers
@@ -92,21 +92,21 @@ def _tell_of_calls(screen: Screen, name: str) -> None:
 
 async def _kept(place: ProjectFolder, call_id: str) -> tuple[CallCard, list[AuditRow]]:
     if not place.store_exists:
-        raise NotKept(f"there is no record in {place.home}, so no call {call_id[:80]!r} either")
+        raise NotFound(f"there is no record in {place.home}, so no call {call_id[:80]!r} either")
     async with store_of(place) as store:
         call_id = await call_meant(store, call_id)
         cards = await store.calls(limit=_NEWEST_CALLS)
         card = next((card for card in cards if card.call.id == call_id), None)
         if card is None:
-            raise NotKept(f"there is no call {call_id[:80]!r} on record; `toolwire logs` shows the ids of calls")
+            raise NotFound(f"there is no call {call_id[:80]!r} on record; `toolwire logs` shows the ids of calls")
         rows = await store.audit_log(turn_id=card.turn_id, limit=_NEWEST_CALLS)
     return card, [row for row in rows if row.call_id == call_id]
 
 
 async def _within_turn(place: ProjectFolder, case: Case, turn_id: str) -> Case:
-    """The call as it would be judged next in a turn on record. Raises NotKept."""
+    """The call as it would be judged next in a turn on record. Raises NotFound."""
     if not place.store_exists:
-        raise NotKept(f"there is no record in {place.home}, so no turn {turn_id[:80]!r} either")
+        raise NotFound(f"there is no record in {place.home}, so no turn {turn_id[:80]!r} either")
     async with store_of(place) as store:
         kept = await store.turn(await turn_meant(store, turn_id))
     said = (*kept.opening.messages, *kept.events)
@@ -120,7 +120,7 @@ async def _standing(place: ProjectFolder, decision: Decision) -> ApprovalCard | 
     if not isinstance(decision, NeedsApproval) or not place.store_exists:
         return None
     async with store_of(place) as store:
-        cards = [card for card in await store.standing() if card.agent == AGENT]
+        cards = [card for card in await store.active_patterns() if card.agent == AGENT]
     return standing_yes(cards, decision.allowed.tool, decision.allowed.arguments, decision.policy)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.record.contract import Store
 
@@ -27,11 +27,13 @@ async def call_meant(store: Store, given: str) -> str:
 async def approval_meant(store: Store, given: str | None, *, active: bool = False) -> str:
     """The id of an approval; without one, the only pending or, among patterns, the only active one.
 
-    Raises SettingsError where several fit, and NotKept where there is none to choose from.
+    Raises SettingsError where several fit, and NotFound where there is none to choose from.
     """
     if given is None:
         return _only_card(
-            await (store.standing(limit=_MOST_SEARCHED) if active else store.approvals(only_open=True, limit=_SHOWN)),
+            await (
+                store.active_patterns(limit=_MOST_SEARCHED) if active else store.approvals(only_open=True, limit=_SHOWN)
+            ),
             "active" if active else "pending",
         )
     if len(given) >= WHOLE:
@@ -41,7 +43,7 @@ async def approval_meant(store: Store, given: str | None, *, active: bool = Fals
 
 def _only_card(cards: list[ApprovalCard], state: str) -> str:
     if not cards:
-        raise NotKept(f"no approvals are {state}")
+        raise NotFound(f"no approvals are {state}")
     if len(cards) > 1:
         listed = "".join(f"\n  {card.id}  {card.tool}" for card in cards[:_SHOWN])
         raise SettingsError(f"several approvals are {state}; name one of them:{listed}")

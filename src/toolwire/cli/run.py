@@ -19,7 +19,7 @@ from toolwire.cli.ids import turn_meant
 from toolwire.cli.options import AsJson, Home, NoColor, Project
 from toolwire.cli.screen import Screen, tools_kept_quiet, write_json
 from toolwire.cli.text import one_line
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
 from toolwire.hub.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.wire.stored import write_wait
@@ -83,7 +83,7 @@ async def _run(
 
 async def _cancel(place: ProjectFolder, named: str) -> None:
     if not place.store_exists:
-        raise NotKept(f"there is no turn {named!r}; `toolwire status` shows the turns on record")
+        raise NotFound(f"there is no turn {named!r}; `toolwire status` shows the turns on record")
     async with store_of(place) as store:
         await cancel_turn(store, await turn_meant(store, named), time.time())
 

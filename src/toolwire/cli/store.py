@@ -19,7 +19,7 @@ from toolwire.cli.here import here
 from toolwire.cli.options import AsJson, Home, NoColor
 from toolwire.cli.screen import Screen
 from toolwire.cli.table import LOOK
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.record.projects import ProjectStore
 from toolwire.record.retention import Pruned, Retention
 from toolwire.record.sqlite import SqliteStore
@@ -109,5 +109,5 @@ def _progress(screen: Screen) -> Callable[[str], None]:
 def _place(home: str | None) -> ProjectFolder:
     place = here({"store.home": home})
     if not place.store_exists:
-        raise NotKept(f"there is no store in {place.home}")
+        raise NotFound(f"there is no store in {place.home}")
     return place

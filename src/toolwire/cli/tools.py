@@ -30,7 +30,7 @@ from toolwire.define.openai import tool_from_openai
 from toolwire.define.skill_conformance import standard_name
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.compact import compact_catalogue
-from toolwire.errors import NotKept, SettingsError
+from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Grant, Tool
@@ -175,7 +175,7 @@ def _required(place: ProjectFolder, toolbox: Toolbox, name: str) -> Tool:
         near = toolbox.nearest(name)
         advice = f"Did you mean {' or '.join(near)}?" if near else "`toolwire tools list` shows all of them."
         advice = where_to_find(place, name) or advice
-        raise NotKept(f"there is no tool named {name[:128]!r}. {advice}")
+        raise NotFound(f"there is no tool named {name[:128]!r}. {advice}")
     return tool
 
 

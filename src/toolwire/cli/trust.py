@@ -82,7 +82,7 @@ async def _record_contents(home: Path) -> list[str]:
     async with await SqliteStore.at(home) as store:
         turns = await store.turns(limit=_MOST_COUNTED)
         pending = await store.approvals(only_open=True, limit=_MOST_COUNTED)
-        active = await store.standing(limit=_MOST_COUNTED)
+        active = await store.active_patterns(limit=_MOST_COUNTED)
     interrupted = sum(turn.state == "interrupted" for turn in turns)
     return [
         f"turns: {len(turns):,}, of which {interrupted:,} can be resumed",

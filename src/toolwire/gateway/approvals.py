@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule
 from toolwire.deliver.questions import QuestionJson, plain, shown
-from toolwire.errors import Fenced, NotKept, StoreUnavailable
+from toolwire.errors import Fenced, NotFound, StoreUnavailable
 from toolwire.gateway.faults import Fault, Refused
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.settings import Bounds
@@ -72,7 +72,7 @@ class Approvals:
                     return JSONResponse({"data": []})
                 turn, only_open = request.query_params.get("turn"), state == "open"
                 if state == "standing":
-                    cards = await store.standing(limit=limit)
+                    cards = await store.active_patterns(limit=limit)
                 else:
                     cards = await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
         except StoreUnavailable as lost:
@@ -112,7 +112,7 @@ class Approvals:
                     _require_fitting(card, word, digest)
                     card = await store.answer(approval_id, word)
                 return _shown(card, whole=True)
-        except NotKept as missing:
+        except NotFound as missing:
             raise Refused(Fault(404, "approval_not_found", str(missing))) from None
         except Fenced as decided:
             raise Refused(Fault(409, "already_decided", str(decided))) from None

@@ -47,7 +47,7 @@ class ApprovalGate:
         async with self._counting():  # calls of one step ask together, and all of them count
             if not earlier and (limit := await self._approval_limit(call)):
                 return rejected(call, limit)
-            asked = await services.store.ask_people(question, self._row(card, request))
+            asked = await services.store.request_approval(question, self._row(card, request))
         if asked.digest != request.digest:
             return rejected(
                 call, "Tool, arguments, policy or files have changed since approval was requested; make a new call."
@@ -90,7 +90,9 @@ class ApprovalGate:
             same = card.tool == tool.name and card.policy == request.policy
             if same and card.whole_turn:
                 return _repeated(card, "allowed for the whole turn")
-        cards = [card for card in await store.standing() if (card.project, card.agent) == (turn.project, turn.agent)]
+        cards = [
+            card for card in await store.active_patterns() if (card.project, card.agent) == (turn.project, turn.agent)
+        ]
         found = standing_yes(cards, tool, request.allowed.arguments, request.policy) if cards else None
         return () if found is None else _repeated(found, f"allowed by pattern: {found.pattern}")
 

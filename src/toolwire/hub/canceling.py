@@ -15,7 +15,7 @@ _MOST_CALLS = 10_000
 async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANCELED) -> None:
     """End a turn that no process runs. Ending one that has ended changes nothing.
 
-    Raises `NotKept` for an unknown turn and `Fenced` for one that a living process runs.
+    Raises `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
     """
     if (await store.turn(turn_id)).state == "ended":
         return

@@ -94,7 +94,7 @@ class Runtime(Services):
         if left_out and accepted:
             accepted[-1] = refuse_rest(self, turn, accepted[-1].card.call, left_out)
         cards, rows = list(map(_card_of, accepted)), list(map(decision_row, repeat(self), accepted))
-        kept = await self.store.replied(turn, reply, cards, rows, reserve)
+        kept = await self.store.append_reply(turn, reply, cards, rows, reserve)
         return accepted if reserve is None else list(map(as_kept, accepted, kept))
 
     async def reopen(self, turn: Turn, names: frozenset[str]) -> list[Accepted]:

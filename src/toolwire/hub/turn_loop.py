@@ -199,7 +199,7 @@ class Runner:
                 return stopped(turn, word)
             case str():
                 note = Note(word)
-                await self._runtime.store.noted(turn, note)
+                await self._runtime.store.append_note(turn, note)
                 if self._emit:
                     self._emit(Noted(word))
                 return noted(turn, note)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 
 from toolwire.agent import Agent, Answer
-from toolwire.errors import Fenced, NotKept, Suspended, ToolwireError
+from toolwire.errors import Fenced, NotFound, Suspended, ToolwireError
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
@@ -128,7 +128,7 @@ class TurnRunner:
     async def _run(self, turn: TurnSummary) -> None:
         try:
             ran = await self._resumed(turn)
-        except (Fenced, NotKept):  # another runner was faster, or the turn is gone
+        except (Fenced, NotFound):  # another runner was faster, or the turn is gone
             ran = None
         finally:
             self._running.pop(turn.id, None)
@@ -153,7 +153,7 @@ class TurnRunner:
                 return RanTurn(turn.id, await agent.resume(turn.id))
         except Suspended as waits:
             return RanTurn(turn.id, waits=waits)
-        except (Fenced, NotKept):
+        except (Fenced, NotFound):
             raise
         except ToolwireError as error:
             return RanTurn(turn.id, error=str(error))

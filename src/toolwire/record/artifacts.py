@@ -43,7 +43,7 @@ class Artifacts:
         return f"sha256:{digest}"
 
     def fetch(self, handle: str, offset: int, length: int | None) -> bytes:
-        """Read a range of a body. Raises NotKept for an unknown or malformed handle."""
+        """Read a range of a body. Raises NotFound for an unknown or malformed handle."""
         match = _HANDLE.fullmatch(handle)
         if match is None:
             raise refusals.no_body(handle)

@@ -350,7 +350,7 @@ def release_unrun(page: Page, owner: str, runs: Callable[[str], bool], begun: Be
             page.known.turns.pop(turn_id, None)
 
 
-def ask_people(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard | StoreError:
+def request_approval(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard | StoreError:
     key = (column(card.turn_id), column(card.call_id))
     known = page.connection.execute(_ASKED, key).fetchone()
     first = None if known is None else read_approval(load(known[0]))

@@ -153,11 +153,11 @@ class TurnStore(Protocol):
     async def resume(self, turn_id: str) -> KeptTurn:
         """Take over a turn that is not ended and whose owner is gone: its epoch rises by one.
 
-        Raises `NotKept` for an unknown turn and `Fenced` for one that a living process owns or that has ended.
+        Raises `NotFound` for an unknown turn and `Fenced` for one that a living process owns or that has ended.
         """
         ...
 
-    async def replied(
+    async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Sequence[CallCard]:  # fmt: skip
@@ -168,7 +168,7 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def noted(self, turn: Turn, note: Note) -> None:
+    async def append_note(self, turn: Turn, note: Note) -> None:
         """Keep a word that the runtime said to the model."""
         ...
 
@@ -181,7 +181,7 @@ class TurnStore(Protocol):
         ...
 
     async def turn(self, turn_id: str) -> KeptTurn:
-        """Read a turn without taking it over. Raises `NotKept`."""
+        """Read a turn without taking it over. Raises `NotFound`."""
         ...
 
     async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
@@ -219,7 +219,7 @@ class CallStore(Protocol):
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         """Write a call down before it runs, and give back what is kept under its (turn, call) identity.
 
-        A new card counts and may be refused as in `replied`.
+        A new card counts and may be refused as in `append_reply`.
 
         The card kept first wins: it comes back with its attempt and, if it has ended, its result, but with the
         caller's epoch and without the token of its holder. A card may be opened as claimed, with an attempt of 1 and
@@ -239,14 +239,14 @@ class CallStore(Protocol):
         as long as this process runs the turn. Unless the call `begins` at once, it counts as begun only after the
         method of that name was asked.
         A call that has ended comes back with its result and is not held. Its holder, who shows the token, holds on.
-        Raises `CallHeld` while another claim lasts, `Fenced` when the turn was taken over, and `NotKept`.
+        Raises `CallHeld` while another claim lasts, `Fenced` when the turn was taken over, and `NotFound`.
         """
         ...
 
     async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
         """Hold a call for longer, by the token of its claim.
 
-        A call that has ended comes back with its result. Raises `Fenced` when the claim is lost, and `NotKept`.
+        A call that has ended comes back with its result. Raises `Fenced` when the claim is lost, and `NotFound`.
         """
         ...
 
@@ -289,19 +289,19 @@ class CallStore(Protocol):
 class ApprovalStore(Protocol):
     """Requests for approval, their answers, and approvals of patterns."""
 
-    async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
+    async def request_approval(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         """Keep a question to people, and give back what is kept about its call: the question kept first wins."""
         ...
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
         """Keep one person's word, with its audit row, and give back how the question stands.
 
-        Raises `NotKept` for an unknown question and `Fenced` for one that is decided or whose time is over.
+        Raises `NotFound` for an unknown question and `Fenced` for one that is decided or whose time is over.
         """
         ...
 
     async def approval(self, approval_id: str) -> ApprovalCard:
-        """How a question stands now. Raises `NotKept`."""
+        """How a question stands now. Raises `NotFound`."""
         ...
 
     async def approvals(
@@ -314,14 +314,14 @@ class ApprovalStore(Protocol):
         """The next requests for approval after a cursor, in the order in which they were made; see `turns_after`."""
         ...
 
-    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
+    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
         """The questions whose yes for a pattern still stands, the newest first."""
         ...
 
     async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
         """Take back a yes for a pattern, with its audit row.
 
-        Raises `NotKept` for an unknown question and `Fenced` for one whose yes does not stand.
+        Raises `NotFound` for an unknown question and `Fenced` for one whose yes does not stand.
         """
         ...
 
@@ -411,7 +411,7 @@ class BodyStore(Protocol):
         ...
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Read (part of) a kept body. Raises `NotKept`."""
+        """Read (part of) a kept body. Raises `NotFound`."""
         ...
 
 

@@ -175,7 +175,7 @@ class MemoryStore:
         self._touch(kept, ledger.RUNNING)
         return self._tell(kept)
 
-    async def replied(
+    async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Sequence[CallCard]:  # fmt: skip
@@ -205,7 +205,7 @@ class MemoryStore:
         outcome = reserved(reserve, cards, spent)
         return outcome.cards, [outcome.denied.get(place, row) for place, row in enumerate(audit)]
 
-    async def noted(self, turn: Turn, note: Note) -> None:
+    async def append_note(self, turn: Turn, note: Note) -> None:
         kept = self._held(turn)
         kept.said.append(note)
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
@@ -296,7 +296,7 @@ class MemoryStore:
         self._audit.extend(rows)
         self._audit.trim()
 
-    async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
+    async def request_approval(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
         first = self._approvals.about(card.turn_id, card.call_id)
         kept = ledger.request_approval(card, first, self._asked.date(first.id) if first else 0.0)
         if kept is not None:
@@ -349,7 +349,7 @@ class MemoryStore:
         kept = self._untrusted.get(project)
         return [kept[resource] for resource in sorted(kept)] if kept else ()
 
-    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
+    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
         now = self._clock()
         newest = (card for card in self._approvals.newest() if card.stands_until > now)
         return list(islice(newest, max(limit, 0)))

@@ -70,7 +70,7 @@ class ProjectStore:
         self.project = project
         self._projects = frozenset({project})
         # Every call comes through these.
-        self._replied, self._open, self._close = whole.replied, whole.open, whole.close
+        self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
         self.holds, self.begins, self.pauses = whole.holds, whole.begins, whole.pauses
 
     def begin(self, turn: Turn) -> Doing[None]:
@@ -81,16 +81,16 @@ class ProjectStore:
         await self.turn(turn_id)
         return await self.whole.resume(turn_id)
 
-    def replied(
+    def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Doing[Sequence[CallCard]]:  # fmt: skip
         self._require(turn, *cards, *audit)
-        return self._replied(turn, reply, cards, audit, reserve)
+        return self._append_reply(turn, reply, cards, audit, reserve)
 
-    def noted(self, turn: Turn, note: Note) -> Doing[None]:
+    def append_note(self, turn: Turn, note: Note) -> Doing[None]:
         self._require(turn)
-        return self.whole.noted(turn, note)
+        return self.whole.append_note(turn, note)
 
     def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> Doing[CallCard]:
         self._require(card, *audit)
@@ -125,9 +125,9 @@ class ProjectStore:
         self._require(*rows)
         return self.whole.audit(rows)
 
-    def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> Doing[ApprovalCard]:
+    def request_approval(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> Doing[ApprovalCard]:
         self._require(card, *audit)
-        return self.whole.ask_people(card, audit)
+        return self.whole.request_approval(card, audit)
 
     def _require(self, *given: _Owned) -> None:
         """Refuse what belongs to another project: its record is not the one that is open."""
@@ -152,8 +152,8 @@ class ProjectStore:
 
         return await self._own(newest, limit)
 
-    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
-        return await self._own(lambda most: self.whole.standing(limit=most), limit)
+    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
+        return await self._own(lambda most: self.whole.active_patterns(limit=most), limit)
 
     async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
         await self.approval(approval_id)

@@ -338,7 +338,7 @@ def _approval(body: str, turn_has_ended: int) -> ApprovalCard:
     return card.at(inf) if turn_has_ended else card
 
 
-def standing(connection: sqlite3.Connection, limit: int, at: float) -> list[ApprovalCard]:
+def active_patterns(connection: sqlite3.Connection, limit: int, at: float) -> list[ApprovalCard]:
     return [read_approval(load(body)) for (body,) in connection.execute(_STANDING, (at, max(limit, 0)))]
 
 

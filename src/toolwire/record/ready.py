@@ -1,6 +1,6 @@
 """Which waiting turns can go on: what they wait for has come."""
 
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 from toolwire.protocol.approvals import ApprovalState
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 from toolwire.record.contract import Store, TurnSummary
@@ -42,5 +42,5 @@ async def _is_over(store: Store, turn_id: str, wait: Wait, now: float) -> bool:
                 return has_result or (until is not None and now >= until)
             case Until(at):
                 return now >= at
-    except NotKept:
+    except NotFound:
         return True

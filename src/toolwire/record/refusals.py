@@ -1,6 +1,6 @@
 """The sentences with which every store says no, and the audit rows that go with them."""
 
-from toolwire.errors import CallHeld, Fenced, NotKept, StoreError
+from toolwire.errors import CallHeld, Fenced, NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
@@ -8,16 +8,16 @@ from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed
 
 
-def no_turn(turn_id: str) -> NotKept:
-    return NotKept(f"no turn {turn_id[:100]!r} is kept here; `toolwire status` lists the newest turns")
+def no_turn(turn_id: str) -> NotFound:
+    return NotFound(f"no turn {turn_id[:100]!r} is kept here; `toolwire status` lists the newest turns")
 
 
-def no_call(card: CallCard) -> NotKept:
-    return NotKept(f"no call {card.call.id!r} of turn {card.turn_id!r} is kept here; open it before it starts or ends")
+def no_call(card: CallCard) -> NotFound:
+    return NotFound(f"no call {card.call.id!r} of turn {card.turn_id!r} is kept here; open it before it starts or ends")
 
 
-def no_approval(approval_id: str) -> NotKept:
-    return NotKept(f"nobody was asked under {approval_id[:100]!r}; `toolwire approvals` lists the questions")
+def no_approval(approval_id: str) -> NotFound:
+    return NotFound(f"nobody was asked under {approval_id[:100]!r}; `toolwire approvals` lists the questions")
 
 
 def decided(card: ApprovalCard) -> Fenced:
@@ -57,8 +57,8 @@ def answer_row(card: ApprovalCard, answer: Approval, at: float) -> AuditRow:
     )
 
 
-def no_body(handle: str) -> NotKept:
-    return NotKept(f"nothing is kept under {handle[:100]!r}; a handle is sha256: and 64 hexadecimal digits")
+def no_body(handle: str) -> NotFound:
+    return NotFound(f"nothing is kept under {handle[:100]!r}; a handle is sha256: and 64 hexadecimal digits")
 
 
 def already_begun(turn_id: str) -> StoreError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from toolwire.errors import Fenced, NotKept, StoreError, StoreUnavailable
+from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -182,7 +182,7 @@ class SqliteStore:
             self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s, self._owners.lapses)
         except BaseException as error:
             self._taking.discard(key)
-            if not isinstance(error, Fenced | NotKept):
+            if not isinstance(error, Fenced | NotFound):
                 self._let_go()
             raise
         self._taking.discard(key)
@@ -214,14 +214,14 @@ class SqliteStore:
     def _is_running(self, turn_id: str) -> bool:
         return turn_id in self._runs or turn_id in self._taking
 
-    async def replied(
+    async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Sequence[CallCard]:  # fmt: skip
         kept = await self._say(turn, reply, cards, audit, reserve)
         return cards if reserve is None else [one.card for one in kept]
 
-    async def noted(self, turn: Turn, note: Note) -> None:
+    async def append_note(self, turn: Turn, note: Note) -> None:
         await self._say(turn, note, (), ())
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
@@ -296,8 +296,8 @@ class SqliteStore:
     async def audit(self, rows: Sequence[AuditRow]) -> None:
         await self._writer.write(partial(changes.append, audit=audit_rows(rows)))
 
-    async def ask_people(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
-        ask = partial(changes.ask_people, card=card, audit=audit_rows(audit), asked=self._asked)
+    async def request_approval(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
+        ask = partial(changes.request_approval, card=card, audit=audit_rows(audit), asked=self._asked)
         first = await self._writer.write(ask, _whose(card))
         if first.id == card.id:
             self._asked.add(card)
@@ -324,8 +324,8 @@ class SqliteStore:
     async def untrusted(self, project: str) -> Sequence[UntrustedMark]:
         return await self._reader.read(marking.marks, project)
 
-    async def standing(self, *, limit: int = 1000) -> list[ApprovalCard]:
-        return await self._reader.read(reads.standing, limit, self._clock())
+    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
+        return await self._reader.read(reads.active_patterns, limit, self._clock())
 
     async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
         return await self._writer.write(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolwire.errors import NotKept
+from toolwire.errors import NotFound
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.ownership import is_own, open_home, state_folder
@@ -65,7 +65,7 @@ def fetch(handle: str, environ: Mapping[str, str]) -> Kept:
             found = [digest for digest in found if digest.startswith(digits[1])]
             if len(found) == 1 and _is_ours(home):
                 return _read(Artifacts(home / "artifacts").fetch(f"sha256:{found[0]}", 0, None), handle)
-        except (OSError, NotKept):
+        except (OSError, NotFound):
             continue
     raise NoHandle(f"nothing is kept under {handle}; outputs are kept for {KEPT_DAYS} days, so run the command again")
 

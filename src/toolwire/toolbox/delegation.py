@@ -14,7 +14,7 @@ from toolwire.agent import Agent, Answer
 from toolwire.decide.policy import narrowed
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import NotKept, StoreError, Suspended, ToolFailure
+from toolwire.errors import NotFound, StoreError, Suspended, ToolFailure
 from toolwire.loop.step import was_tainted
 from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.chat import Message, Reply
@@ -169,7 +169,7 @@ class Crew:
         """The turn of the person's question, if it is on record here."""
         try:
             return await self.store.turn(errand.root)
-        except NotKept:
+        except NotFound:
             return None
 
     async def _settle(self, work: Work, used: Spending) -> None:
@@ -189,7 +189,7 @@ class Crew:
             store = of_project(self.store, errand.context.project)
             asking = await store.turn(errand.context.turn_id)
             before = await store.turn(errand.after) if errand.after else None
-        except NotKept:
+        except NotFound:
             return True
         return (
             asking.opening.tainted

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
-from toolwire.errors import NotKept, StoreUnavailable, ToolFailure
+from toolwire.errors import NotFound, StoreUnavailable, ToolFailure
 from toolwire.protocol.calls import Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
@@ -24,7 +24,7 @@ _MOST_LOOKED_AT = 500
 _NOWHERE = Context()
 
 Fetch = Callable[[str, int, int], Awaitable[bytes]]
-"""Gives a range of a kept body by its handle, offset and length. Raises NotKept or StoreUnavailable."""
+"""Gives a range of a kept body by its handle, offset and length. Raises NotFound or StoreUnavailable."""
 
 
 class MoreOutput(TypedDict):
@@ -99,7 +99,7 @@ def more_tool(fetch: Fetch) -> Tool:
         bodies = fetch.of(context.project) if isinstance(fetch, KeptBodies) else fetch
         try:
             body = await bodies(handle, offset, limit + 4)
-        except NotKept:
+        except NotFound:
             raise ToolFailure(f"nothing is kept under {handle!r}", code=Code.NOT_FOUND) from None
         except StoreUnavailable as error:
             raise ToolFailure(str(error), code=Code.UNAVAILABLE) from None

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
-from toolwire.errors import NotKept, ToolFailure
+from toolwire.errors import NotFound, ToolFailure
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
@@ -170,7 +170,7 @@ async def _messages(store: Store, context: Context, session: str) -> Sequence[Me
         return await store.thread(session)
     try:
         turn = await store.turn(session)
-    except NotKept:
+    except NotFound:
         raise no_session(session) from None
     return (*turn.opening.messages, *turn.events)
 
