@@ -57,7 +57,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     In a `tainted` turn a wary grant has people asked before anything goes out or changes, whatever else is allowed.
     """
     shows_keys = FILE_READ in tool.needs and shows_key_files(tool.name, arguments)
-    if not grant.rules and not tool.requires_confirmation and not shows_keys:
+    if not grant.rules and not tool.requires_confirmation and not shows_keys and tool.must_ask is None:
         if tool.effect is Effect.PURE:
             return _FREE
         if tool.tier is not Tier.RUN and not tainted and not tool.needs and grant.autonomy is not Autonomy.READONLY:
