@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Approval, Grant, MemoryStore, SqliteStore, Tier, Toolbox, tool
+from toolwire.assemble.turn_runner import FIRST_PAUSE_S, RanTurn, TurnRunner
 from toolwire.errors import Suspended
-from toolwire.hub.turn_runner import FIRST_PAUSE_S, RanTurn, TurnRunner
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store

@@ -12,6 +12,7 @@ import typer
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
+from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.assemble.turns import open_agent_of
 from toolwire.cli.exits import Exit
 from toolwire.cli.here import here
@@ -21,7 +22,6 @@ from toolwire.cli.screen import Screen, tools_kept_quiet, write_json
 from toolwire.cli.text import one_line
 from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
-from toolwire.hub.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.wire.stored import write_wait
 
 _LONGEST_LINE = 200
