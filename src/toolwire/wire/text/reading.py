@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass, field
 
 from toolwire.wire.offered import Offered
-from toolwire.wire.text import wording
 from toolwire.wire.text.fences import is_code
 from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
 from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, LONE_ENDS
@@ -22,9 +21,8 @@ from toolwire.wire.text.openers import (
     tool_tag,
 )
 from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.shown import Form, Place, Verdict, introduced_as_label, is_continued, judge
+from toolwire.wire.text.shown import Form, Place, Verdict, is_announced, is_continued, judge
 from toolwire.wire.text.triggers import end_of_turn, in_inline_code, mention_end, triggers
-from toolwire.wire.text.wording import Wording
 
 _PASSING = 5
 _JUDGED = 60
@@ -216,18 +214,15 @@ class Pass:
         if match.group() in CALL_OPENERS or match.group()[0] == "{":
             before = self._before(match.start()).rstrip("`> \t")
             self.scan.spend(_JUDGED)
-            if wording.before(before) is Wording.MAKES:
+            if is_announced(before):
                 self.scan.note("unclear", QUOTED)
 
     def _thought_shown(self, begin: int, after: int, step: Step | None, form: Form) -> tuple[int, int, Step | None]:
         """A label for thoughts in a description of labels is text like the rest of it."""
         if form is Form.LABEL and step is not None and step.reasoning:
             before = self._before(begin)
-            said = Wording.SILENT if _QUESTION.search(before) else wording.before(before)
-            if said in (Wording.SHOWS, Wording.UNSURE) or (
-                said is Wording.SILENT and introduced_as_label(form, before)
-            ):
-                self._last = (self.scan.offset + step.end, Verdict.SHOWN if said is Wording.SHOWS else Verdict.UNCLEAR)
+            if before.strip() and not _QUESTION.search(before) and not is_announced(before, form):
+                self._last = (self.scan.offset + step.end, Verdict.UNCLEAR)
                 return begin, step.end, None
         return begin, after, step
 

@@ -1,10 +1,9 @@
 """Whether a call in a text is made or only shown: by where and how it stands first, by the words around it second.
 
 1. In quotation marks, inline code, a block quote, a table, a comment or an element for code it is shown.
-2. Indented, behind a list mark or behind other words on its line it is shown, unless the words say that it is made.
-3. Where text follows, JSON and fences are shown, unless the words say that they are made; marked calls are made,
-   unless the words behind go on with the sentence or comment on the call.
-4. Words before it that refuse, forbid, ask, offer, report or illustrate make it shown; see `wording`.
+2. Indented like code, as a line of a log or of a dialogue, or with a placeholder for an argument it is shown.
+3. Alone it is made; right behind a question it is not.
+4. What that leaves open `intent` weighs: it says how likely the call is meant, by the words before and behind it.
 
 Where that stays unclear, nothing is run and the model is told what to do. Everything looked at is bounded.
 """
@@ -13,15 +12,16 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from toolwire.wire.text import wording
-from toolwire.wire.text.behind import after
+from toolwire.wire.text.intent import Surroundings, chance, ending
 from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, CLOSING, OPENING
 from toolwire.wire.text.scan import Found, Scan
 from toolwire.wire.text.triggers import triggers
-from toolwire.wire.text.wording import Wording
 
 LOOKED_BEHIND = 320
+# A call is run if it is meant this likely, and the model is told of one that is not run from the second figure on.
+_RUN, _TELL = 0.6, 0.06
 _LINE = 400
+ALONE = "lead alone"
 _PAIRS = {
     "“": "”",
     "„": "“”",
@@ -61,7 +61,6 @@ _LABEL = re.compile(r"[*_]{0,4}(?:Thought|Action|Observation|Final Answer)\b[^\n
 _NEXT = re.compile(rf"```|(?:^|\n)[ \t]*[{{\[](?=[\"{{\w])|(?:^|\n){_LABEL.pattern}")
 _FENCED_ON = re.compile(r"\w{0,12}\n[{\[]")
 _VALUE = re.compile(r"\w[\w./-]{2,}")
-_BETWEEN = 60
 _NAME = re.compile(r"\s*+(\w[\w.-]{0,127})\s*+[({]")
 _GAP = re.compile(r"[\s,;]*(?:(?:and|then|und|et|y|e|и|、)[\s,]*)?")
 
@@ -116,7 +115,12 @@ def judge(place: Place) -> Verdict:
         return Verdict.WAIT
     if not following and not place.before.strip():
         return Verdict.MADE
-    return _weighed(place, line, following, wording.before(place.before))
+    return _weighed(place, line, following)
+
+
+def is_announced(before: str, form: Form = Form.MARKED) -> bool:
+    """Whether the words before a place announce that a call is made there."""
+    return bool(before.strip()) and chance(Surroundings(before, "", form.value, traits=(ALONE,))) >= _RUN
 
 
 def _quoted(place: Place, line: str) -> Verdict | None:
@@ -137,7 +141,7 @@ def _quoted(place: Place, line: str) -> Verdict | None:
 
 def _shown_unless_made(before: str) -> Verdict:
     """What is quoted is shown; where the words say that it is made, it is unclear."""
-    return Verdict.UNCLEAR if wording.before(before) is Wording.MAKES else Verdict.SHOWN
+    return Verdict.UNCLEAR if is_announced(before) else Verdict.SHOWN
 
 
 def _inside_quotes(place: Place, line: str) -> Verdict | None:
@@ -210,43 +214,31 @@ def _following(place: Place) -> str | None:
     return behind[:following] if following >= 0 else behind
 
 
-def _weighed(place: Place, line: str, following: str, said: Wording) -> Verdict:
-    makes = said is Wording.MAKES
-    if said is Wording.SHOWS or (_has_placeholder(place.found) and not makes) or _in_dialogue(place, line):
+def _weighed(place: Place, line: str, following: str) -> Verdict:
+    likely = chance(_surroundings(place, line, following))
+    if _in_dialogue(place, line) or (_has_placeholder(place.found) and likely < _RUN):
         return Verdict.SHOWN
     if _set_apart(place, line):
-        return Verdict.UNCLEAR if makes or place.form is Form.LABEL else Verdict.SHOWN
-    verdict = _with_text_behind(place, following, said)
-    if verdict is not None:
-        return verdict
-    if said is Wording.UNSURE or (place.shown_before and not makes):
-        return Verdict.UNCLEAR
-    if not makes and (place.form is Form.CODE or introduced_as_label(place.form, place.before)):
-        return Verdict.UNCLEAR
-    return Verdict.MADE
+        return Verdict.UNCLEAR if likely >= _RUN or place.form is Form.LABEL else Verdict.SHOWN
+    if likely >= _RUN and not (place.before.strip() and ending(place.before) == "?"):
+        return Verdict.MADE
+    return Verdict.UNCLEAR if likely >= _TELL else Verdict.SHOWN
 
 
-def _with_text_behind(place: Place, following: str, said: Wording) -> Verdict | None:
-    """What the words behind make of a call. None if they do not speak against it."""
-    if not following or any(one.fault for one in place.found) or _leads_on(place, following):
-        return None
-    replied = after(following)
-    if replied is Wording.UNSURE:
-        return Verdict.UNCLEAR
-    goes_on = following[0].islower() or following[0] in ",;:)."
-    if replied is Wording.MAKES or (replied is Wording.SILENT and place.form is Form.MARKED and not goes_on):
-        return None
-    marked = place.form is Form.MARKED and said is Wording.SILENT and replied is Wording.REMARKS
-    return Verdict.UNCLEAR if said is Wording.MAKES or (marked and not goes_on) else Verdict.SHOWN
-
-
-def _leads_on(place: Place, following: str) -> bool:
-    """Whether the words behind lead to another call, which is not the same one in another form."""
-    rest = _behind(place)[len(following) :]
-    if not rest:
-        return False
-    leads = following.rstrip().endswith((":", "：")) or len(following) <= _BETWEEN
-    return (leads or wording.before(following) is Wording.MAKES) and not _same_call(place, rest)
+def _surroundings(place: Place, line: str, following: str) -> Surroundings:
+    if any(one.fault for one in place.found):
+        following = ""  # it is answered, never run, so what follows cannot speak against it
+    rest = _behind(place)[len(following) :] if following else ""
+    same = bool(rest) and _same_call(place, rest)
+    traits = {
+        "first": place.first,
+        "shown before": place.shown_before,
+        "same again": same,
+        "several": len(place.found) > 1,
+        "item": _BULLET.match(line) is not None,
+    }
+    kept = tuple(name for name, present in traits.items() if present)
+    return Surroundings(place.before, following, place.form.value, bool(rest) and not same, kept)
 
 
 def _same_call(place: Place, text: str) -> bool:
@@ -275,11 +267,7 @@ def _set_apart(place: Place, line: str) -> bool:
     if _LOG.match(line):
         return True
     bullet = _BULLET.match(line)
-    return (
-        bullet is not None
-        and wording.before(line[bullet.end() :]) is not Wording.MAKES
-        and place.form is not Form.FENCED
-    )
+    return bullet is not None and place.form is not Form.FENCED and not is_announced(line[bullet.end() :])
 
 
 def _has_placeholder(found: list[Found]) -> bool:
