@@ -1,8 +1,8 @@
 """Train the model of `toolwire.wire.text.intent`: `python -m training.intent [--across] [--write]`.
 
-It learns from the answers in `tests/data/shown_or_meant*.jsonl` that are listed below and from surroundings composed of the
-lines in `data/intent`. Plain Python, the same weights for the same seed. `--across` trains on all sets but one and tests on that
-one, for each of them; `--write` writes the weights of all.
+It learns from the answers in `tests/data/shown_or_meant*.jsonl` that are listed below and from surroundings composed
+of the lines in `data/intent`. Plain Python, the same weights for the same seed. `--across` trains on all sets but one
+and tests on that one, for each of them; `--write` writes the weights of all.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import re
 from base64 import b85encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -33,6 +34,7 @@ FORMS = ("marked",) * 10 + ("bare",) * 5 + ("fenced",) * 5 + ("code", "label")
 SCALE = 32
 BUCKETS = 1 << 16
 DROPPED = 0.25
+AFTER_CALL = {"meant": 0.06, "shown": 0.004, "unclear": 0.0}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Example:
 
 
 class Lines:
-    """Sentences from templates: `[this|that]` is a choice, `{name}` one of a list, with a capital if the name has one."""
+    """Sentences from templates: `[this|that]` is a choice, `{name}` one of a list (`{Name}`: with a capital)."""
 
     def __init__(self, chance: random.Random) -> None:
         self.random = chance
@@ -100,7 +102,8 @@ class Parts:
         self.before = lines.of(f"{kind}_before", f"{kind}_before_world") if apart else []
         self.behind = lines.of(f"{kind}_behind") if apart else []
         self.whole = [line.partition("||") for line in lines.of(f"{kind}_around")]
-        self.context = lines.of("context")
+        self.next = lines.of(f"{kind}_next") if kind == "meant" else []
+        self.context = lines.of("context") + (lines.of("shown_behind") if kind == "meant" else [])
 
     def around(self) -> Surroundings:
         draw, choose = self.lines.random.random, self.lines.random.choice
@@ -108,18 +111,21 @@ class Parts:
             before, _, behind = choose(self.whole)
         else:
             before, behind = self._apart()
+        traits: tuple[str, ...] = ()
+        if draw() < AFTER_CALL[self.kind]:
+            before, behind, traits = choose(self.next or self.before), "", ("after call",)
         lead, text = self.lines.say(before).rstrip(" "), self.lines.say(behind).strip()
-        if lead.strip() and draw() < 0.3:
-            lead = " ".join(self.lines.say(choose(self.context)) for _ in range(1 + (draw() < 0.3))) + " " + lead
+        if lead.strip() and not traits and draw() < 0.45:
+            lead = " ".join(self.lines.say(choose(self.context)) for _ in range(choose((1, 1, 2, 3)))) + " " + lead
         gap = choose(("\n", "\n\n", "\n\n", "\n\n", " ")) if lead.strip() else ""
-        return Surroundings(lead + gap, text, choose(FORMS), traits=("first",) if not lead.strip() else ())
+        return Surroundings(lead + gap, text, choose(FORMS), traits=traits if lead.strip() else ("first",))
 
     def _apart(self) -> tuple[str, str]:
         draw = self.lines.random.random
         before, behind = _weighted(self.lines.random, self.before), _weighted(self.lines.random, self.behind)
-        if draw() > (0.28 if self.kind == "meant" else 0.55):
+        if draw() > (0.2 if self.kind == "meant" else 0.55):
             return before, ""
-        if draw() < 0.18:
+        if draw() < 0.4:
             before = self.lines.random.choice(self.context) if draw() < 0.2 else ""
         return before, behind + (" " + _weighted(self.lines.random, self.behind)) * (draw() < 0.3)
 
@@ -152,17 +158,15 @@ def recorded(name: str) -> Iterator[tuple[dict[str, Any], list[Surroundings]]]:
         yield answer, asked
 
 
-class _judging:  # noqa: N801
+@contextmanager
+def _judging(answer: Callable[[Surroundings], float]) -> Iterator[None]:
     """While it is open, calls are judged by a function instead of the model."""
-
-    def __init__(self, answer: Callable[[Surroundings], float]) -> None:
-        self.answer, self.model = answer, shown.chance
-
-    def __enter__(self) -> None:
-        shown.chance = self.answer  # type: ignore[assignment]
-
-    def __exit__(self, *_: object) -> None:
-        shown.chance = self.model
+    module = vars(shown)
+    model, module["chance"] = module["chance"], answer
+    try:
+        yield
+    finally:
+        module["chance"] = model
 
 
 def examples(sets: Iterable[str], seed: int, count: int) -> list[Example]:
@@ -252,8 +256,8 @@ def _packed(weights: dict[int, int]) -> str:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--count", type=int, default=24_000)
-    options.add_argument("--epochs", type=int, default=4)
+    options.add_argument("--count", type=int, default=100_000)
+    options.add_argument("--epochs", type=int, default=3)
     options.add_argument("--across", action="store_true")
     options.add_argument("--write", action="store_true")
     given = options.parse_args()

@@ -9,6 +9,9 @@ from toolwire.wire.reply import StreamParser
 
 _DATA = Path(__file__).parents[1] / "data"
 TOOLS: list[dict[str, Any]] = json.loads((_DATA / "shown_or_meant_tools.json").read_text(encoding="utf-8"))
+FOURTH_TOOLS: list[dict[str, Any]] = json.loads(
+    (_DATA / "shown_or_meant_fourth_tools.json").read_text(encoding="utf-8")
+)
 
 
 def _lines(name: str) -> list[dict[str, Any]]:
@@ -16,8 +19,9 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 
 ANSWERS = _lines("shown_or_meant.jsonl") + _lines("shown_or_meant_second.jsonl")
-NEWEST = _lines("shown_or_meant_third.jsonl")
-"""Answers whose misses were not used to make the rules, but for questions before a call."""
+THIRD = _lines("shown_or_meant_third.jsonl")
+FOURTH = _lines("shown_or_meant_fourth.jsonl")
+"""Answers that the model of `wire.text.intent` was not trained on."""
 LEAKS = _lines("leaks_unseen.jsonl")
 
 

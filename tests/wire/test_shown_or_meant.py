@@ -7,7 +7,7 @@ import pytest
 from toolwire.protocol.chat import Reply
 from toolwire.wire.reply import parse_reply
 
-from .sets import ANSWERS, NEWEST, TOOLS, bare, calls_in, stream
+from .sets import ANSWERS, FOURTH, FOURTH_TOOLS, THIRD, TOOLS, bare, calls_in, stream
 
 MOST_LOST, MOST_RUN = 0.02, 0.01
 # What a dialect marks as thinking or addresses to somebody is not the answer, so it leaves the text.
@@ -46,15 +46,25 @@ def test_B3_hardly_a_call_that_is_only_shown_is_run(read: Any) -> None:
     assert len(run) <= MOST_RUN * len(shown), run
 
 
-def test_B3_answers_that_the_rules_were_not_made_from_show_how_well_they_do() -> None:
-    """What is allowed here is what was found at first sight or soon after, and may only go down."""
-    meant, shown = ([one for one in NEWEST if one["kind"] == kind] for kind in ("meant", "shown"))
+def test_B3_the_third_set_is_read_like_the_others() -> None:
+    meant, shown = ([one for one in THIRD if one["kind"] == kind] for kind in ("meant", "shown"))
     lost = [answer["id"] for answer in meant if calls_in(_whole(answer["text"])) != _wanted(answer)]
     run = [answer["id"] for answer in shown if calls_in(_whole(answer["text"]))]
 
     assert (len(meant), len(shown)) == (214, 209)
-    assert len(lost) <= 4, lost
-    assert len(run) <= 8, run
+    assert len(lost) <= MOST_LOST * len(meant), lost
+    assert len(run) <= MOST_RUN * len(shown), run
+
+
+def test_B3_answers_that_the_model_was_not_trained_on_show_how_well_it_does() -> None:
+    """At first sight 38 were lost and 4 were run. What is allowed here may only go down."""
+    meant, shown = ([one for one in FOURTH if one["kind"] == kind] for kind in ("meant", "shown"))
+    lost = [one["id"] for one in meant if calls_in(parse_reply(one["text"], FOURTH_TOOLS)) != one["calls"]]
+    run = [one["id"] for one in shown if calls_in(parse_reply(one["text"], FOURTH_TOOLS))]
+
+    assert (len(meant), len(shown)) == (220, 220)
+    assert len(lost) <= 10, lost
+    assert len(run) <= 4, run
 
 
 def test_B3_what_stays_unclear_is_not_run_and_the_model_is_told() -> None:

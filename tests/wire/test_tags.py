@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolwire.wire.reply import parse_reply
+from toolwire.protocol.chat import CallDelta, Reply, TextDelta
+from toolwire.wire.reply import StreamParser, parse_reply
 
 from .leaks import tool
 
@@ -53,12 +54,45 @@ def test_a_text_that_ends_while_another_parameter_is_written_calls_nothing(marke
 END = "\n</parameter>\n</function>\n</tool_call>"
 
 
-@pytest.mark.parametrize("value", [f"cat <<E{END}\nE", "echo '</parameter></function></tool_call>' done"])
-def test_a_value_that_holds_the_end_tags_of_its_own_format_is_never_run_cut_short(value: str) -> None:
-    reply = parse_reply(f"<tool_call>\n<function=Bash>\n<parameter=command>\n{value}{END}", [tool("Bash", "command")])
+OWN_ENDS = [
+    f"cat <<E{END}\nE",
+    "echo '</parameter></function></tool_call>' done",
+    "a </parameter> b </function></tool_call> c",
+    f"one{END}\n\ntwo{END}\nthree",
+]
 
-    assert [bool(call.fault) for call in reply.calls] == [True]
-    assert "end tags" in reply.calls[0].fault
+
+@pytest.mark.parametrize("value", OWN_ENDS)
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_B4_a_value_with_the_end_tags_of_its_own_format_goes_up_to_the_last_of_them(value: str, size: int) -> None:
+    text = f"<tool_call>\n<function=Bash>\n<parameter=command>\n{value}{END}"
+    reply, shown, arguments = _streamed(text, size or len(text))
+
+    assert reply == parse_reply(text, [tool("Bash", "command")])
+    assert [(call.arguments, call.fault) for call in reply.calls] == [({"command": value}, "")]
+    assert (shown.strip(), reply.content) == ("", "")
+    assert json.dumps({"command": value}, separators=(",", ":")).startswith(arguments)
+
+
+def _streamed(text: str, size: int) -> tuple[Reply, str, str]:
+    parser = StreamParser([tool("Bash", "command")])
+    deltas = [delta for at in range(0, len(text), size) for delta in parser.feed(text[at : at + size])]
+    words = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    return parser.finish(), words, "".join(delta.arguments for delta in deltas if isinstance(delta, CallDelta))
+
+
+AMBIGUOUS = [
+    f"cat <<E\n<tool_call>\n<function=Bash>\n<parameter=command>\nls{END}\nE",
+    f"cat <<E{END}\n{'many words ' * 40}",
+]
+
+
+@pytest.mark.parametrize("value", AMBIGUOUS)
+def test_a_value_that_may_end_in_several_places_is_never_run_cut_short(value: str) -> None:
+    text = f"<tool_call>\n<function=Bash>\n<parameter=command>\n{value}{END}"
+    reply = parse_reply(text, [tool("Bash", "command")])
+
+    assert [call.arguments for call in reply.calls if not call.fault] == []
 
 
 def test_two_calls_in_tags_and_words_behind_them_are_two_calls() -> None:

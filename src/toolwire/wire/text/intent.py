@@ -1,7 +1,7 @@
 """How likely a call in a text is meant, by the words around it: a small trained model, for what structure leaves open.
 
 It looks at the last two sentences before a call, at the first three behind it and at how the call stands there. Each
-word, each pair of words, how sentences begin and end, and the endings of words that it may never have seen are features;
+word, each pair of words, how sentences begin and end, and the endings of words that were never seen are features;
 the sum of their weights is the score. The weights are in `intent_weights`, found by a hash of the feature, and
 `training.intent` makes them. The work is linear in a few hundred characters, whatever comes.
 """
@@ -24,10 +24,9 @@ _SPELLED_OUT = {
     "won't": "will not", "can't": "can not", "cannot": "can not", "n't": " not", "'ll": " will", "'m": " am",
     "'re": " are", "'ve": " have", "'d": " would", "'s": " is",
 }  # fmt: skip
-_LEFT_OUT = re.compile(r"```[^`]*+(?:```)?|[\[({]++\"[^\n]*+|\([^()\n]{0,200}\)|（[^（）\n]{0,200}）|[*#>~]++")
-_QUOTED = re.compile(
-    r"`[^`\n]{0,200}`|“[^”\n]{0,200}”|\"[^\"\n]{0,200}\"|«[^»\n]{0,200}»|„[^“”\n]{0,200}[“”]|「[^」\n]{0,200}」"
-)
+_CODE = re.compile(r"```[^`]*+(?:```)?|`([^`\n]{0,200})`")
+_LEFT_OUT = re.compile(r"[\[({]++\"[^\n]*+|\([^()\n]{0,200}\)|（[^（）\n]{0,200}）|[*#>~]++")
+_QUOTED = re.compile(r"“[^”\n]{0,200}”|\"[^\"\n]{0,200}\"|«[^»\n]{0,200}»|„[^“”\n]{0,200}[“”]|「[^」\n]{0,200}」")
 _NAME = re.compile(r"(?<![\w~@./-])(?:https?:/)?[./]*+[\w~@-]++(?:[./:][\w~@-]++)++")
 _END = re.compile(r"[.!?…]++[\"')]*+(?=\s|$)|[。！？؟।]|\n++")
 _CLAUSE = re.compile(r"[,;—–،、，；]|\s-\s|:\s|\s(?=(?:but|so|and|then|therefore|aber|also|mais|donc|pero|así)\s)")
@@ -103,7 +102,6 @@ def _see_before(around: Surroundings, out: set[str]) -> None:
     if len(sentences) > 1:
         out.add("before many")
         _see_sentence("p", _words(sentences[-2]), out)
-        out.update("e " + word for sentence in sentences[:-2] for word in _words(sentence))
 
 
 def _see_last(sentence: str, end: str, out: set[str]) -> None:
@@ -181,7 +179,8 @@ def ending(text: str) -> str:
 
 def _sentences(text: str) -> list[str]:
     """The sentences in lower case, without code, asides and markup, and with F and Q for names and quotations."""
-    plain = _LEFT_OUT.sub(" ", text.lower().replace("’", "'"))
+    plain = _CODE.sub(lambda code: " Q " if code[1] else " ", text.lower().replace("’", "'"))
+    plain = _LEFT_OUT.sub(" ", plain)
     if "'" in plain or "cannot" in plain:
         plain = _CONTRACTED.sub(lambda short: _SPELLED_OUT[short[0]], plain)
     plain = _NAME.sub(" F ", _QUOTED.sub(" Q ", plain))

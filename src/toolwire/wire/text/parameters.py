@@ -129,11 +129,13 @@ class Parameters:
         return self._certain(text, at if at >= 0 else len(text)), False
 
     def _at_end_tag(self, text: str, at: int) -> tuple[str, bool]:
-        """The value ends where structure follows its end tag; otherwise only the whole call can tell."""
+        """The value ends where another parameter follows its end tag; otherwise only the whole call can tell."""
         following = text[at + len(self._close) :].lstrip()
-        if not following:
+        if not following or (len(following) < len(self._close_call) and self._close_call.startswith(following)):
             return self._certain(text, at), False
-        if following[0] != "<":
+        if following[0] != "<" or following.startswith(self._close_call):
+            # Behind the end of the call its value may still go on, so the end is shown when the call was read.
+            self._certain(text, at)
             self.over = True
             return text, False
         value = text[:at].removesuffix("\n").removesuffix("\r") if self._trim else text[:at]

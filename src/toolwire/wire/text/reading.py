@@ -190,7 +190,8 @@ class Pass:
         if verdict is None:
             form = Form.CODE if form is Form.FENCED and is_code(scan, begin) else form
             first = not (self.said or self.found) and not before.strip()
-            verdict = judge(Place(scan, begin, step.end, form, before, step.found, first, self._shown))
+            made = bool(self.found)
+            verdict = judge(Place(scan, begin, step.end, form, before, step.found, first, self._shown, made))
         if verdict is Verdict.WAIT:
             return begin, after, Step(scan.end, cut=True)
         self._last = (scan.offset + step.end, verdict)

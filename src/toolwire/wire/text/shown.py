@@ -15,11 +15,12 @@ from enum import Enum
 from toolwire.wire.text.intent import Surroundings, chance, ending
 from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, CLOSING, OPENING
 from toolwire.wire.text.scan import Found, Scan
+from toolwire.wire.text.tags import LOOKED_BEHIND
 from toolwire.wire.text.triggers import triggers
 
-LOOKED_BEHIND = 320
 # A call is run if it is meant this likely, and the model is told of one that is not run from the second figure on.
-_RUN, _TELL = 0.6, 0.06
+_RUN, _TELL = 0.65, 0.06
+_RUN_LABELS = 0.9  # labels behind a colon are mostly a description of labels
 _LINE = 400
 ALONE = "lead alone"
 _PAIRS = {
@@ -96,6 +97,7 @@ class Place:
     found: list[Found]
     first: bool
     shown_before: bool = False
+    made_before: bool = False
 
 
 def is_continued(gap: str) -> bool:
@@ -216,11 +218,14 @@ def _following(place: Place) -> str | None:
 
 def _weighed(place: Place, line: str, following: str) -> Verdict:
     likely = chance(_surroundings(place, line, following))
-    if _in_dialogue(place, line) or (_has_placeholder(place.found) and likely < _RUN):
+    run = likely >= (_RUN_LABELS if introduced_as_label(place.form, place.before) else _RUN)
+    if _in_dialogue(place, line):
         return Verdict.SHOWN
+    if _has_placeholder(place.found):
+        return Verdict.UNCLEAR if run else Verdict.SHOWN
     if _set_apart(place, line):
-        return Verdict.UNCLEAR if likely >= _RUN or place.form is Form.LABEL else Verdict.SHOWN
-    if likely >= _RUN and not (place.before.strip() and ending(place.before) == "?"):
+        return Verdict.UNCLEAR if run or place.form is Form.LABEL else Verdict.SHOWN
+    if run and not (place.before.strip() and ending(place.before) == "?"):
         return Verdict.MADE
     return Verdict.UNCLEAR if likely >= _TELL else Verdict.SHOWN
 
@@ -233,6 +238,7 @@ def _surroundings(place: Place, line: str, following: str) -> Surroundings:
     traits = {
         "first": place.first,
         "shown before": place.shown_before,
+        "after call": place.made_before,
         "same again": same,
         "several": len(place.found) > 1,
         "item": _BULLET.match(line) is not None,

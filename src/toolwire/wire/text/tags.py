@@ -19,6 +19,11 @@ _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<
 _SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"
 CDATA = "<![CDATA["
 HALF_END = re.compile(r"<[/|]")  # of the call, or of the turn; another letter opens a parameter
+_CLOSERS_ONLY = re.compile(r"(?:\s*+</[\w:｜]{1,40}>)++\s*+")
+_ANY_OPENER = re.compile(
+    r"<(?:tool_call|function_calls|(?:[a-z]{1,12}:|｜DSML｜)?(?:function|invoke|param(?:eter)?))[\s=>]"
+)
+LOOKED_BEHIND = 320
 _STRUCTURE = re.compile(r"\s*+(?:<|\Z|]<]minimax)")
 
 
@@ -171,7 +176,7 @@ class _TagCall:
             if end < 0:
                 return None
             return scan.text[begin + len(CDATA) : end], end + 3 + len(close)
-        end = closing(scan, begin, close)
+        end = self._last_sensible(begin, closing(scan, begin, close))
         following = self._forgotten(begin, end if end >= 0 else scan.end)
         if following >= 0:
             return scan.text[begin:following], following
@@ -179,6 +184,26 @@ class _TagCall:
             return scan.text[begin:end], end + len(close)
         closed = scan.find(self.close, begin)
         return (scan.text[begin:closed], closed) if closed >= 0 else None
+
+    def _last_sensible(self, begin: int, end: int) -> int:
+        """The end of a value that holds the end tags of its own format: the last one, where only that can be meant.
+
+        So it is where the call seems to end, words follow, the same end tags close the text behind them and no other
+        call opens in between. Behind more words than are waited for in a stream nothing is guessed.
+        """
+        scan, text = self.scan, self.scan.text
+        if end < 0 or not scan.at(scan.space(end + len(self.close_parameter)), self.close):
+            return end
+        behind = scan.space(end + len(self.close_parameter)) + len(self.close)
+        while (closer := AFTER_CALL.match(text, behind, scan.end)) is not None:
+            behind = closer.end()
+        if scan.growing or not 0 < scan.end - behind <= LOOKED_BEHIND or scan.space(behind) >= scan.end:
+            return end
+        last = text.rfind(self.close_parameter, behind, scan.end)
+        between = text[begin:last] if last >= 0 else "<"
+        ends = scan.at(scan.space(last + len(self.close_parameter)), self.close)
+        whole = ends and _CLOSERS_ONLY.fullmatch(text, last, scan.end) is not None
+        return last if whole and not _ANY_OPENER.search(between) else end
 
     def _forgotten(self, begin: int, end: int) -> int:
         """Where the next parameter opens inside this one, because the writer forgot to close it; -1 if it did not."""
