@@ -41,7 +41,15 @@ class ModelError(ToolwireError):
 
 
 class ModelUnavailable(ModelError):
-    """The model is not reachable, overloaded, or out of retries. Trying later may help."""
+    """The model is not reachable, overloaded, or out of retries. Trying later may help.
+
+    `status` is the provider's HTTP status and `retry_after_s` how long it asks to wait, where it said so.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class ModelRefused(ModelError):

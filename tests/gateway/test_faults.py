@@ -15,6 +15,7 @@ from tests.gateway.test_passing import each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
 from tests.models.spellings import SPELLINGS
 from toolwire.gateway.settings import Bounds
+from toolwire.models.openai import OpenAIChat
 
 ERRORS = (openai.APIStatusError, anthropic.APIStatusError)
 SECRET = "sk-own-0123456789"
@@ -287,3 +288,20 @@ async def test_T144_no_spelling_of_the_gateways_own_key_is_quoted(
     assert got.status_code == 401
     assert json.dumps(quoted)[1:-1] not in got.text
     assert "Incorrect API key: " in got.text
+
+
+@each_api
+@whole_and_streamed
+@pytest.mark.parametrize(("asked", "passed"), [("3600", "3600"), ("120.5", "121")])
+async def test_the_wait_that_a_models_provider_asks_for_is_passed_on(
+    stand: Stand, upstream: Provider, kind: Kind, stream: bool, asked: str, passed: str
+) -> None:
+    """With `--model` the gateway asks a provider itself; when to come back is for the client to know."""
+    upstream.will(says({"error": {"message": "slow down please"}}, status=429, retry_after=asked))
+    model = OpenAIChat("some-model", f"{upstream.url}/v1", SECRET)
+
+    error = await refusal(kind, await stand.gate(model=model), stream=stream)
+
+    await model.close()
+    assert isinstance(error, (openai.RateLimitError, anthropic.RateLimitError))
+    assert error.response.headers["retry-after"] == passed

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 from toolwire.errors import ModelError, ModelUnavailable
@@ -9,6 +10,7 @@ from toolwire.models.failures import LONGEST_QUOTE, ProviderSite
 from toolwire.models.payloads import read_json
 from toolwire.wire.outbound import Json
 
+_LATER = (429, 503, 529)
 _KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -58,9 +60,11 @@ def error_body(fault: Fault, dialect: str) -> Json:
 
 
 def of_model_error(error: ModelError) -> Fault:
-    """A model that could not be asked, in HTTP's words."""
+    """A model that could not be asked, in HTTP's words: when to ask again is passed on as the provider said it."""
     if isinstance(error, ModelUnavailable):
-        return Fault(502, "upstream_unavailable", str(error))
+        status = error.status if error.status in _LATER else 502
+        wait = {} if error.retry_after_s is None else {"retry-after": str(ceil(error.retry_after_s))}
+        return Fault(status, "upstream_unavailable", str(error), wait)
     return Fault(400, "upstream_refused", str(error))
 
 

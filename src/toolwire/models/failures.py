@@ -108,7 +108,8 @@ def of_status(place: ProviderSite, status: int, headers: Mapping[str, str], body
     if status in _PASSING_STATUSES or status >= 500:
         state = "is over its rate limit" if status == 429 else "is failing or overloaded"
         wait_s = retry_after(headers, now)
-        return _passing(f"{place.provider} {state} ({status}){because}{_LATER}", wait_s)
+        sentence = f"{place.provider} {state} ({status}){because}{_LATER}"
+        return Trouble(ModelUnavailable(sentence, status=status, retry_after_s=wait_s), again=True, wait_s=wait_s)
     if 300 <= status < 400:
         return Trouble(ModelRefused(f"{place.url} sends us elsewhere ({status}); check the base URL"))
     if _is_missing_model(status, said, body):
@@ -170,7 +171,9 @@ def wait_too_long(trouble: Trouble, asked_s: float, left_s: float | None, now: f
     soon = asked_s < _DATED_S
     after = f"{datetime.fromtimestamp(now + asked_s, UTC):%Y-%m-%d %H:%M:%S} UTC" if soon else "that"
     limit = "longer than is waited without a deadline" if left_s is None else f"and the deadline leaves {left_s:.0f} s"
-    return Trouble(ModelUnavailable(f"{reason}; it asks to wait {asked_s:.0f} s, {limit}. Try again after {after}."))
+    sentence = f"{reason}; it asks to wait {asked_s:.0f} s, {limit}. Try again after {after}."
+    status = trouble.error.status if isinstance(trouble.error, ModelUnavailable) else None
+    return Trouble(ModelUnavailable(sentence, status=status, retry_after_s=asked_s))
 
 
 def _until(text: str, now: float) -> float | None:
@@ -181,8 +184,8 @@ def _until(text: str, now: float) -> float | None:
         return None
 
 
-def _passing(sentence: str, wait_s: float | None = None) -> Trouble:
-    return Trouble(ModelUnavailable(sentence), again=True, wait_s=wait_s)
+def _passing(sentence: str) -> Trouble:
+    return Trouble(ModelUnavailable(sentence), again=True)
 
 
 _NAME_THE_KEY = "name the variable that holds it with --key-env NAME, or with api_key_env in a profile"

@@ -49,7 +49,7 @@ def certain_until(text: str, at: int, offered: Offered, *, fresh: bool) -> int:
     if line < 0:
         return stop
     word = text[line:].lstrip(" \t")
-    if word and (_may_name(word, offered) or _may_label(word)):
+    if word and (_may_name(word, triggers(offered).name_beginnings) or _may_label(word)):
         return min(stop, line)
     return stop
 
@@ -59,11 +59,10 @@ def _may_label(word: str) -> bool:
     return any(label.startswith(bare) for label in _LABELS) or _NUMBERED.match(word) is not None
 
 
-def _may_name(word: str, offered: Offered) -> bool:
+def _may_name(word: str, beginnings: frozenset[str]) -> bool:
     """Whether a line so far may be the beginning of a tool's name standing alone."""
-    bare = word.rstrip(" \t")
-    start = fold_name(bare)
-    return len(bare) < _LONGEST_NAME and any(fold_name(name).startswith(start) for name in offered.by_name)
+    bare = word.rstrip(" \t") if len(word) < _LONGEST_NAME else ""
+    return bool(bare) and fold_name(bare) in beginnings
 
 
 def before_marker(text: str, at: int = 0, more: frozenset[str] = frozenset()) -> int:

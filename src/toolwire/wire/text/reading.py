@@ -182,6 +182,8 @@ class Pass:
         if step is None or not step.found:
             return self._thought_shown(begin, after, step, form)
         scan, before = self.scan, self._before(begin)
+        if not scan.growing and not before.strip() and scan.space(step.end) >= scan.end:
+            return begin, after, past_closers(scan, step) if form is not Form.MARKED else step
         if self._last is not None and self._last[0] >= scan.offset + begin - len(before):
             gap = before[self._last[0] - scan.offset - begin :] if self._last[0] < scan.offset + begin else ""
             verdict = self._last[1] if is_continued(gap) else None

@@ -9,7 +9,9 @@ from toolwire.wire.text.marks import END_OF_TURN, any_of
 from toolwire.wire.text.openers import HANDLERS, MARKERS
 from toolwire.wire.text.scan import Scan
 
-_LINE_STARTS = "TAFOC*_{["
+_LINE_STARTS = "*_{["
+_LABEL_STARTS = ("Tho", "Act", "Fin", "Obs", "Cal")
+_START = 3
 _LABELS = r"[*_]{0,4}(?:Thought|Action|Final Answer|Observation|Call)(?:[ \t]?\d{1,3})?\s?[*_]{0,4}:"
 _ANNOUNCES = (
     r"\b(?:I will|I'll|I am going to|I'm going to|I need to|Let me|Let us|Let's)\b[^.\n]{0,60}?"
@@ -26,10 +28,11 @@ _KEPT_LISTS = 64
 class Triggers:
     """Where a text may stop being plain: patterns made once for each list of tools."""
 
-    __slots__ = ("announced", "here", "line", "quiet", "strong", "tag_beginnings")
+    __slots__ = ("announced", "here", "line", "name_beginnings", "quiet", "strong", "tag_beginnings")
 
     def __init__(self, names: Collection[str]) -> None:
         folded = dict.fromkeys(map(fold_name, names))
+        self.name_beginnings = frozenset(name[:size] for name in folded for size in range(1, len(name) + 1))
         self.tag_beginnings = frozenset(f"<{name}/"[:size] for name in folded for size in range(1, len(name) + 3))
         tags = [f"<{name}{end}" for name in names for end in (">", "/>") if f"<{name}>" not in HANDLERS]
         loosely = _any_spelling(folded) if names else ""
@@ -39,7 +42,7 @@ class Triggers:
         self.here = re.compile(rf"\s*+{body}")
         self.line = re.compile(rf"\n[ \t]*+{body}")
         starts = "".join(f"{name[0]}{name[0].upper()}{'-' * (name[0] == '_')}" for name in folded)
-        self.quiet = _quiet([*MARKERS, *END_OF_TURN, *(f"<{start}" for start in starts)], _LINE_STARTS + starts)
+        self.quiet = _quiet([*MARKERS, *END_OF_TURN, *(f"<{start}" for start in starts)], folded)
         self.announced = re.compile(rf"{_ANNOUNCES}[`\"']?(?P<name>{any_of(names)})\b") if names else None
 
 
@@ -48,16 +51,33 @@ def _any_spelling(folded: Iterable[str]) -> str:
     return f"(?i:{any_of(folded).replace('_', '[_-]')})"
 
 
-def _quiet(markers: Iterable[str], line_starts: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Pieces of text in which nothing can begin, by two characters: in the middle of a line, and at its beginning."""
+def _quiet(markers: Iterable[str], names: Iterable[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Pieces of text in which nothing can begin: by two characters inside a line, by three at its beginning."""
     following: dict[str, set[str]] = {}
     for marker in markers:
         following.setdefault(marker[0], set()).add(marker[1])
     passing = "|".join(f"{re.escape(char)}(?=[^{_set(after)}])" for char, after in following.items())
     words = rf"[^{_set(following)}\n]*+"
     line = rf"{words}(?:(?:{passing}){words})*+"
-    begin = rf"\s*+(?![{_set(line_starts)}]){line}"
+    named = _any_beginning(name[:_START] for name in names)
+    begin = rf"\s*+(?![{_set(_LINE_STARTS)}]|{_any_beginning(_LABEL_STARTS)}{f'|(?i:{named})' if named else ''}){line}"
     return re.compile(rf"{line}(?:\n{begin})*+\Z"), re.compile(rf"{begin}(?:\n{begin})*+\Z")
+
+
+def _any_beginning(starts: Iterable[str]) -> str:
+    """A pattern for a line that begins in one of these ways, or that may still do so when more of it comes."""
+    by_first: dict[str, list[str]] = {}
+    for start in starts:
+        by_first.setdefault(start[0], []).append(start[1:])
+    return "|".join(_spelled(first) + _goes_on(rests) for first, rests in by_first.items())
+
+
+def _goes_on(rests: list[str]) -> str:
+    return "" if "" in rests else rf"(?:\Z|{_any_beginning(rests)})"
+
+
+def _spelled(char: str) -> str:
+    return "[_-]" if char == "_" else re.escape(char)
 
 
 def _set(characters: Iterable[str]) -> str:
