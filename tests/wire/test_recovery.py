@@ -1,6 +1,7 @@
 """Slips that real models make around one tool: which of them still run, through the whole loop and when read alone."""
 
 import json
+from typing import Any
 
 import pytest
 from benchmarks.recovery import Outcome, recovered
@@ -53,7 +54,7 @@ def codes(reply: Reply) -> set[str]:
 
 
 @pytest.mark.feature("F100")
-@pytest.mark.parametrize("slip", sorted(SLIPS.keys() - TOLD.keys() - {"n11"}))
+@pytest.mark.parametrize("slip", sorted(SLIPS.keys() - TOLD.keys()))
 def test_a_slip_that_leaves_no_doubt_still_runs(slip: str) -> None:
     reply = parse_reply(SLIPS[slip], tools=[ADD])
 
@@ -95,9 +96,23 @@ def test_arguments_that_do_not_fit_are_kept_as_written_and_reported(written: str
     assert "invalid_arguments" in codes(reply)
 
 
-def test_two_native_calls_with_one_id_stay_two_calls_with_that_alias() -> None:
-    """We chose it: telling repeats apart needs the record, which belongs to the runtime."""
-    response = completion('{"a": 40, "b": 2}')
-    response["choices"][0]["message"]["tool_calls"] *= 2
+def doubled(first: str, second: str) -> list[tuple[str | None, Any]]:
+    response = completion(json.dumps(SUM))
+    [call] = response["choices"][0]["message"]["tool_calls"]
+    response["choices"][0]["message"]["tool_calls"] = [call, call | json.loads(first), call | json.loads(second)]
+    return [(call.alias, call.arguments) for call in parse_reply(response, tools=[ADD]).calls]
 
-    assert [call.alias for call in parse_reply(response, tools=[ADD]).calls] == ["call_1", "call_1"]
+
+def test_n11_a_call_written_twice_under_one_id_counts_once() -> None:
+    assert doubled("{}", "{}") == [("call_1", SUM)]
+
+
+def test_n11_the_same_call_under_two_ids_is_two_calls() -> None:
+    """We chose it: a model that rolls a die twice means two calls, and gives them two ids."""
+    other = {"function": {"name": "add", "arguments": '{"a": 1, "b": 1}'}}
+
+    assert doubled('{"id": "call_2"}', json.dumps(other)) == [
+        ("call_1", SUM),
+        ("call_2", SUM),
+        ("call_1", {"a": 1, "b": 1}),
+    ]

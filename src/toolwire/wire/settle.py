@@ -42,8 +42,20 @@ class Settled:
             return
         if offer is None:
             self.report("unknown_tool", f"no tool named {name!r} was offered", len(self.calls))
+        before = len(self.calls)
         for position, arguments in enumerate(read.objects):
             self.accept(offer, name, arguments, alias if position == 0 else None, raw, note=read.repaired)
+        if alias and len(self.calls) == before + 1 and self._is_repeat(self.calls[before]):
+            self.problems = [problem for problem in self.problems if problem.call != before]
+            self.report("repaired", f"the call {alias[:80]!r} of {name[:80]!r} was written twice and counts once")
+            self.calls.pop()
+
+    def _is_repeat(self, call: ToolCall) -> bool:
+        """Whether a call was made before in this reply under the same id: the same thing twice under two ids is two."""
+        return any(
+            (one.alias, one.name, one.arguments, one.fault) == (call.alias, call.name, call.arguments, call.fault)
+            for one in self.calls[:-1]
+        )
 
     def texts(self, found: list[Found], text: str) -> None:
         """Settle the calls found in text. One that repeats a native call, or echoes a marked one, is the same call."""
