@@ -65,7 +65,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
 }
 ANSWERED_WITH_A_REASON: dict[str, tuple[dict[str, Any], str]] = {
     "webfetch": ({"url": "http://127.0.0.1:1/"}, "public"),
-    "question": ({"prompt": "Which tea?"}, "nobody can be asked here"),
+    "question": ({"prompt": "Which tea?"}, "no user can be asked here"),
     "sessions_history": ({"session": "nowhere"}, "there is no session"),
     "sessions_send": ({"session": "sub/x/1/y", "message": "Go on."}, "there is no session"),
     "session_status": ({"session": "nowhere"}, "there is no session"),

@@ -129,7 +129,7 @@ async def test_a_choice_is_understood_by_its_words_or_number(call: Call, answer:
 
 @pytest.mark.feature("F252")
 async def test_without_anyone_to_ask_the_model_is_told_what_to_do_instead(call: Call) -> None:
-    with pytest.raises(ToolFailure, match="nobody can be asked here") as raised:
+    with pytest.raises(ToolFailure, match="no user can be asked here") as raised:
         await call(question_tool(), prompt="?")
     assert raised.value.code is Code.UNAVAILABLE
 

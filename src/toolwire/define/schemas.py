@@ -58,7 +58,7 @@ def compile_parameters(schema: Mapping[str, Any]) -> dict[str, Callable[[Any], b
 
 
 def plain_copy(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """The same schema as plain JSON that nobody else holds. Raises `DefinitionError` for anything else."""
+    """The same schema as plain JSON that no other code holds. Raises `DefinitionError` for anything else."""
     try:
         data = orjson.dumps(schema, default=_as_dict)
     except TypeError as wrong:

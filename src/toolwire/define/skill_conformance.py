@@ -48,7 +48,7 @@ def standard_name(tool: Tool) -> Iterator[SkillFinding]:
 
 
 def _strictly(finding: SkillFinding) -> SkillFinding:
-    """A schema of a skill is complete or wrong: nobody can look at the function behind it."""
+    """A schema of a skill is complete or wrong: there is no function behind it to look at."""
     return replace(finding, level="error") if "_schema" in finding.where else finding
 
 
@@ -116,7 +116,7 @@ def _permissions(entry: SkillTool) -> Iterator[SkillFinding]:
 
 def _tests(entry: SkillTool) -> Iterator[SkillFinding]:
     if not entry.tests:
-        yield SkillFinding("warning", "tests", "are missing, so nobody can see that its output is as it promises")
+        yield SkillFinding("warning", "tests", "are missing, so nothing shows that its output is as it promises")
     elif all(test.exit_code == 0 for test in entry.tests):
         yield SkillFinding(
             "warning", "errors", "no test shows how it fails; add one with the exit_code that you expect"

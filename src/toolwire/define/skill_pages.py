@@ -72,5 +72,5 @@ def _description(text: str, file: str) -> str:
     if len(text) > LONGEST_DESCRIPTION:
         raise DefinitionError(f"{file}: description has more than {LONGEST_DESCRIPTION} characters")
     if hides_something(text):
-        raise DefinitionError(f"{file}: description has characters that nobody can see")
+        raise DefinitionError(f"{file}: description has invisible characters")
     return text

@@ -47,7 +47,7 @@ class Table:
         if len(value) > most:
             self.wrong(key, f"has {len(value)} characters; at most {most} are allowed")
         if hides_something(value):
-            self.wrong(key, "has characters that nobody can see")
+            self.wrong(key, "has invisible characters")
         return value
 
     def flag(self, key: str, *, default: bool) -> bool:

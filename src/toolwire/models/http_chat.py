@@ -246,7 +246,7 @@ def _own_formats(dialect: Dialect) -> Formats:
 
 
 class _Watcher:
-    """Shows the pieces of a reply to whoever watches, and knows whether anything was shown."""
+    """Shows the pieces of a reply to the watcher, and knows whether anything was shown."""
 
     def __init__(self, on_delta: Callable[[Delta], None] | None) -> None:
         self.on_delta = on_delta

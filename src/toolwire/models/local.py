@@ -214,7 +214,7 @@ def _key(call: ToolCall) -> str:
 
 
 def _made(messages: Sequence[Message]) -> set[str]:
-    """The calls since somebody last spoke that succeeded, or can never. A model this small that makes one again has
+    """The calls since the last message that succeeded, or can never. A model this small that makes one again has
     lost its way."""
     latest = max((place for place, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     came = [result for said in messages[latest:] if isinstance(said, ResultsMessage) for result in said.results]

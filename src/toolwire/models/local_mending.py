@@ -1,7 +1,7 @@
 """Slips of a small model in the calls it writes, put right. Pure.
 
 The embedded model copies names and paths from the conversation letter by letter, and now and then loses one. A word
-that nobody said, close to one that somebody did say, is such a slip. So is a bracket or a quote that was lost on the
+that was not said, close to one that was, is such a slip. So is a bracket or a quote that was lost on the
 way, and an amount in the wrong unit.
 """
 

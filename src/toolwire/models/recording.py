@@ -135,7 +135,7 @@ def _both(first: Callable[[Delta], None], second: Callable[[Delta], None]) -> Ca
 
 
 def _at_once(reply: Reply | None) -> list[Delta]:
-    """The one piece that stands for a reply recorded while nobody watched."""
+    """The one piece that stands for a reply recorded without a watcher."""
     return [TextDelta(reply.content)] if reply is not None and reply.content else []
 
 

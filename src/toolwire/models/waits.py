@@ -15,7 +15,7 @@ _watcher: ContextVar[Callable[[Waiting], None] | None] = ContextVar("toolwire-wa
 
 @contextmanager
 def waits_told_to(watcher: Callable[[Waiting], None] | None) -> Iterator[None]:
-    """Inside the block, whoever waits for a provider tells this watcher before it does."""
+    """Inside the block, code that waits for a provider tells this watcher before it does."""
     token = _watcher.set(watcher)
     try:
         yield

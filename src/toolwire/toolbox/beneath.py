@@ -1,7 +1,7 @@
-"""Reaching files that lie beneath a folder, whatever the path says and whoever moves things meanwhile.
+"""Reaching files that lie beneath a folder, whatever the path says and whatever is moved meanwhile.
 
 On Linux the kernel resolves the whole path at once (`openat2` with RESOLVE_BENEATH): links may be followed as long as
-they stay inside, and nobody can swap a folder between a check and its use. Elsewhere the path is walked folder by
+they stay inside, and no folder can be swapped between a check and its use. Elsewhere the path is walked folder by
 folder and no link is followed at all, inside or not. Writing follows no link anywhere, since a link could give a
 protected folder another name. Systems without `dir_fd` (Windows) get no file.
 """

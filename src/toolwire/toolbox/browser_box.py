@@ -1,6 +1,6 @@
 """The box around Chromium: no network but the door of an egress proxy, no file of this machine but its programs.
 
-Chromium speaks over two inherited pipes with whoever drives it, so its launcher is a script that passes them on.
+Chromium speaks over two inherited pipes with its driver, so its launcher is a script that passes them on.
 Inside, Chromium's own sandbox stays on.
 """
 

@@ -71,7 +71,7 @@ class OpenBrowser:
 
 
 class ChromiumTab:
-    """The page of a visitor. Everything it gives back comes from strangers."""
+    """The page of a visitor. Everything it gives back is untrusted."""
 
     def __init__(self, opened: OpenBrowser, timeout_s: float) -> None:
         self._opened = opened

@@ -86,7 +86,7 @@ class BranchOutput(TypedDict):
 
 
 def git(ops: ExecOps, *, author: str = "") -> tuple[Tool, ...]:
-    """All git tools, on whatever runs commands. `author` (`Name <address>`) signs where a repository names nobody."""
+    """All git tools, on whatever runs commands. `author` (`Name <address>`) signs where a repository names none."""
     return (
         git_status_tool(ops),
         git_diff_tool(ops),

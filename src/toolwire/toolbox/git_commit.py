@@ -183,7 +183,7 @@ def _subject(message: str) -> str:
 
 
 def _signed(asked: GitRepository, author: str) -> GitRepository:
-    """The repository with someone to sign as, where its own configuration names nobody."""
+    """The repository with someone to sign as, where its own configuration names no author."""
     if asked.settings.get("user.name") and asked.settings.get("user.email"):
         return asked
     name, _, address = (author or USUAL_AUTHOR).rstrip(">").partition(" <")

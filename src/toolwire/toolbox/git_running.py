@@ -1,4 +1,4 @@
-"""Running git on a repository that nobody vouches for: nothing that its configuration names is ever started.
+"""Running git on an untrusted repository: nothing that its configuration names is ever started.
 
 Every key that names a program is overridden from the environment, which wins over all files. Drivers have names of the
 repository's choosing, so its configuration is read first (reading starts nothing) and each name found is switched off.

@@ -73,7 +73,7 @@ class Job:
 
 
 class Jobs:
-    """All jobs of a process. Each belongs to an agent of a project, and nobody else can see it."""
+    """All jobs of a process. Each belongs to an agent of a project, and no other agent can see it."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Jobs:
         return job
 
     def get(self, name: str, owner: str) -> Job:
-        """A job by its id. Raises ToolFailure, also for one of somebody else."""
+        """A job by its id. Raises ToolFailure, also for one of another agent."""
         job = self._jobs.get(name)
         if job is None or job.owner != owner:
             mine = ", ".join(job.id for job in self.of(owner)) or "none"
@@ -178,7 +178,7 @@ class Jobs:
 
 
 def _ended(job: Job, task: "asyncio.Task[Ran]") -> None:
-    """Wake whoever waits; looking at the failure tells asyncio that somebody will speak of it."""
+    """Wake the waiters; looking at the failure tells asyncio that it will be reported."""
     if not task.cancelled():
         task.exception()
     job.news.set()

@@ -57,7 +57,7 @@ class KeptBodies:
         return await self._store.fetch(handle, offset=offset, length=length)
 
     async def strangers(self, handle: str, turn_id: str) -> list[str]:
-        """Where a body was read that strangers may have written: one that no known result has, too."""
+        """Where a body with untrusted content was read: one that no known result has, too."""
         cards = [
             *await self._store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT),
             *await self._store.calls(limit=_MOST_LOOKED_AT),

@@ -96,7 +96,7 @@ def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[
 
 
 def destination(files: FileOps, path: str, context: Context) -> GrantedPath:
-    """Where a file that is written shall lie: where it is, or else in the first granted folder. Raises ToolFailure."""
+    """Where a file that is written will lie: where it is, or else in the first granted folder. Raises ToolFailure."""
     tried = places(path, context)
     if _UNSEEN & set(path):
         raise wrong("the name of a file that is written cannot contain invisible characters")

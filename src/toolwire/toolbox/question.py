@@ -23,7 +23,7 @@ class QuestionOutput(TypedDict):
 
 
 def question_tool(ask: Ask | None = None) -> Tool:
-    """The tool that asks the user through `ask`; without one it says that nobody can be asked."""
+    """The tool that asks the user through `ask`; without one it says that no user can be asked."""
 
     @tool(
         name="question",
@@ -48,7 +48,7 @@ def question_tool(ask: Ask | None = None) -> Tool:
         """
         if ask is None:
             raise ToolFailure(
-                "nobody can be asked here; decide yourself, or end with the question as your answer",
+                "no user can be asked here; decide yourself, or end with the question as your answer",
                 code=Code.UNAVAILABLE,
             )
         answer = (await ask(prompt, choices or ())).strip()

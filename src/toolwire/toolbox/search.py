@@ -53,7 +53,7 @@ class SearchBackend(Protocol):
 
 
 class NoBackend:
-    """Stands in for a backend that nobody set."""
+    """Stands in where no backend is set."""
 
     name = "none"
 
@@ -165,7 +165,7 @@ def _list(said: Any, name: str) -> list[Any]:
 
 
 def _found(rows: Iterable[Any], snippet: str, count: int) -> list[SearchResult]:
-    """The rows that can be read; a backend passes on what strangers wrote."""
+    """The rows that can be read; a backend passes on untrusted text."""
     found = []
     for row in rows:
         if isinstance(row, dict) and isinstance(url := row.get("url"), str) and url.startswith(("http://", "https://")):

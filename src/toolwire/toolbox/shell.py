@@ -233,7 +233,7 @@ def _command(context: Context, text: str, workdir: str) -> Command:
 
 
 def _progress(context: Context) -> Listener:
-    """Tells whoever watches the last line of output, now and then."""
+    """Tells the watcher the last line of output, now and then."""
     told = 0.0
     clock = asyncio.get_running_loop().time
 

@@ -102,7 +102,7 @@ def _differences(test: SkillTest, seen: _Seen) -> Iterator[tuple[str, str]]:
     if seen.exit_code != test.exit_code:
         yield "", f"expected exit code {test.exit_code}, got {seen.exit_code}. {seen.failure or seen.stderr}"[:1_000]
     elif test.exit_code and not seen.stderr.strip():
-        yield "errors", f"{name} it fails without a word on its standard error, so nobody learns why"
+        yield "errors", f"{name} it fails without a word on its standard error, so the reason is unknown"
     elif not test.exit_code and seen.failure:
         yield "output", f"{name}: {seen.failure}"[:1_000]
     elif test.output is not None and not _holds(test.output, seen.output):

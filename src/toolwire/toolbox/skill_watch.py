@@ -14,7 +14,7 @@ Marks = tuple[tuple[str, int, int, int, int], ...]
 class SkillsFolder:
     """Knows the skills of a folder as they are now, and reads them anew only after a change.
 
-    Nothing runs in between: whoever begins a turn asks. So no change is missed, and none takes effect within a turn.
+    Nothing runs in between: what begins a turn asks. So no change is missed, and none takes effect within a turn.
     """
 
     def __init__(self, path: Path, trusted: Trusted) -> None:

@@ -96,7 +96,7 @@ def _request(url: str, rules: AddressRules) -> WebRequest:
 
 
 def _refuse_failure(answer: WebAnswer) -> None:
-    """A page that is not there is a failure, so that nobody reads an error page as the answer."""
+    """A page that is not there is a failure, so that no error page is read as the answer."""
     if answer.status in (404, 410):
         raise ToolFailure(f"there is no page at {answer.url} (HTTP {answer.status})", code=Code.NOT_FOUND)
     if answer.status in (401, 403, 407, 451):

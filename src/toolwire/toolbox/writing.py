@@ -148,7 +148,7 @@ def _make_sure(files: FileOps, place: GrantedPath, key: str) -> None:
         key = ""
     if not key:
         raise ToolFailure(
-            f"nobody knows whether {place.shown!r} was written: the machine with the files stopped answering. "
+            f"it is unknown whether {place.shown!r} was written: the machine with the files stopped answering. "
             "Look at the file before you repeat this.",
             code=Code.OUTCOME_UNKNOWN,
         )

@@ -128,9 +128,9 @@ def main(arguments: "list[str]") -> None:
     parent = os.getpid()
     if command and os.fork():
         listener.close()
-        os.execvp(command[0], command)  # noqa: S606 (an argument list, given by whoever built the box)
+        os.execvp(command[0], command)  # noqa: S606 (an argument list, given by the code that built the box)
     if command:
-        for standard in (0, 1, 2):  # whoever waits for the end of the command's output must not wait for us
+        for standard in (0, 1, 2):  # a reader of the command's output must not wait for us
             os.dup2(os.open(os.devnull, os.O_RDWR), standard)
     Bridge(listener, path).serve(parent if command else 0)
 

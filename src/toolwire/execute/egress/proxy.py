@@ -1,11 +1,11 @@
 """The egress proxy: the only way out of a box, one unix socket for each call.
 
-The contract with whoever builds the box:
+The contract with the code that builds the box:
 
 - `async with EgressProxy(path, grant.network, …)` listens on the unix socket `path` while the call runs. The socket is
   the call's identity: there are no credentials, and what may be reached follows from the call's grant alone. Make one
-  only when the grant lists hosts. Its file belongs to this process alone; whoever opens a box under another uid hands
-  it over to that one. (`mode=0o666` would do in a folder that nobody else may enter.)
+  only when the grant lists hosts. Its file belongs to this process alone; code that opens a box under another uid hands
+  it over to that one. (`mode=0o666` would do in a folder that no other user may enter.)
 - Bind the socket into a box that has no route to any network, and start the command through `bridge.py` (one file,
   standard library only): `python3 bridge.py SOCKET PORT COMMAND…` listens on 127.0.0.1:PORT, leaves a child that
   carries connections to the socket, and becomes COMMAND. `proxy_environment(PORT)` is what the command needs to find
@@ -106,7 +106,7 @@ class EgressProxy:
 
     def _done(self, plug: socket.socket, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if task.cancelled():  # perhaps before it could begin, so nobody else has hung up
+        if task.cancelled():  # perhaps before it could begin, so nothing else has closed the connection
             plug.close()
 
     async def _serve(self, plug: socket.socket) -> None:
@@ -125,7 +125,7 @@ class EgressProxy:
         except TimeoutError:
             await self._refuse(client, No(408, "this took too long"))
         except (OSError, EOFError):
-            pass  # someone left: there is nobody to tell
+            pass  # the peer left, so there is no one to answer
         finally:
             await hang_up(writer)
 

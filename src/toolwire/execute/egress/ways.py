@@ -119,7 +119,7 @@ async def _together(main: Coroutine[Any, Any, None], side: Coroutine[Any, Any, N
 
 
 def _check_name(data: bytes, host: Host) -> None:
-    """Raises unless the ClientHello is for this host; for an address, it must name nobody."""
+    """Raises unless the ClientHello is for this host; for an address, it must name no host."""
     try:
         name = server_name(data)
         same = host.address is not None if name is None else read_host(name) == host

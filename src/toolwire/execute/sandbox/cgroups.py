@@ -132,18 +132,18 @@ class BoxGroup:
     def kill(self) -> None:
         """Kill every member, at once where the kernel can do it."""
         for place in self._places:
-            if "cpu" in place.controllers:  # whoever has used up his share could not even die before the next period
+            if "cpu" in place.controllers:  # one that has used up its share could not even end before the next period
                 _write(f"{place.folder}/{'cpu.max' if place.unified else 'cpu.cfs_quota_us'}", _ALL[place.unified])
         if any(place.unified and _write(f"{place.folder}/cgroup.kill", "1") for place in self._places):
             return
         for place in self._places:
             if "pids" in place.controllers:
-                _write(f"{place.folder}/pids.max", "0")  # nobody is born while the others die
+                _write(f"{place.folder}/pids.max", "0")  # no process starts while the others are killed
         for place in self._places[:1]:
             _kill_members(place.folder)
 
     def remove(self) -> bool:
-        """Kill, wait until nobody is left, and remove; False when something would not go."""
+        """Kill, wait until no process is left, and remove; False when something would not go."""
         until, wait_s = time.monotonic() + _EMPTY_WITHIN_S, 0.0002
         while True:
             self.kill()
@@ -227,7 +227,7 @@ def _can_make(folder: Path) -> bool:
 
 
 def _counts(place: GroupFolder) -> bool:
-    """Whether births can be stopped there, so that killing one after the other leaves nobody."""
+    """Whether new processes can be stopped there, so that killing one after the other leaves none."""
     return "pids" in place.controllers
 
 
@@ -258,7 +258,7 @@ def owner_lives(name: str) -> bool:
 
 
 def own_name() -> str:
-    """A name that nobody can guess, and that says whose it is, so that what is left of it can be swept."""
+    """A name that cannot be guessed, and that says whose it is, so that what is left of it can be swept."""
     return f"{PREFIX}{_own_identity(os.getpid())}-{os.urandom(6).hex()}"
 
 

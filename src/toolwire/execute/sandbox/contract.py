@@ -28,7 +28,7 @@ class EngineReport:
 
 
 class OpenWorkspace(Protocol):
-    """The workspace of an open box, as whoever follows the box sees it."""
+    """The workspace of an open box, as the code that follows the box sees it."""
 
     def look(self) -> bool:
         """Move aside what the box has planted by now; whether it does so again and again."""

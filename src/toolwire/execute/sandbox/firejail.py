@@ -98,7 +98,7 @@ class Firejail:
             ready_stage()
             seal(stage(plan, workspace, limits.tmp_bytes, limits.tmp_files), workspace)
             set_door(plan, command.door)
-            # It asks who its user is, and this user is nobody on this machine.
+            # It asks who its user is, and this user has no account on this machine.
             made_up = f"root:x:0:0::/root:/bin/sh\nagent:x:{workspace.user}:{workspace.group}::/home/agent:/bin/bash\n"
             plan.call("mount", "tmpfs", "/home", "tmpfs", 0, "size=64k,mode=0755").call("mkdirat", -100, _home(), 0o755)
             plan.write("/home/accounts", made_up).call("mount", "/home/accounts", "/etc/passwd", 0, _BIND, 0)

@@ -397,7 +397,7 @@ def refused_settings(
 ) -> list[str]:
     """The keys by which a file of settings differs and that a box may not set; empty where it may stay as it is.
 
-    Without content `is_there` tells something that is no file from nothing.
+    Without content `is_there` tells something that is not a file from nothing.
     """
     was = before.content if before is not None else None
     if content is None:

@@ -35,7 +35,7 @@ def require(program: str, engine: str) -> None:
 
 
 def join(plan: LaunchPlan, group: BoxGroup) -> LaunchPlan:
-    """Put whoever carries out the plan into the group, with everything it will start."""
+    """Put the process that carries out the plan into the group, with everything it will start."""
     for door in group.doors:
         plan.write(door, "0")
     return plan

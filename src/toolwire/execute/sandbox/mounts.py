@@ -55,7 +55,7 @@ def _translate(process: int, owner: int, group: int, user: int) -> None:
 
 
 def _map(on_disk: int, shown: int) -> str:
-    """Lines that show one id as another and leave all others as they are; `shown` on disk is nobody's."""
+    """Lines that show one id as another and leave all others as they are; `shown` on disk belongs to no user."""
     low, high = sorted((on_disk, shown))
     spans = [(0, low), (low + 1, high), (high + 1, _IDS)]
     same = [f"{start} {start} {end - start}" for start, end in spans if end > start]

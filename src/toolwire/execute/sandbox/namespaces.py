@@ -1,4 +1,4 @@
-"""Namespaces that are made once, by a process that enters one and waits until somebody has hold of it."""
+"""Namespaces that are made once, by a process that enters one and waits until another process has hold of it."""
 
 import os
 import subprocess

@@ -47,7 +47,7 @@ class LaunchPlan:
         return self
 
     def limit(self, resource: int, most: int, *, grace: int = 0) -> "LaunchPlan":
-        """Bound a process; whoever goes beyond `most` and `grace` is killed without a signal that tells why."""
+        """Bound a process; one that goes beyond `most` and `grace` is killed without a signal that tells why."""
         return self.call("prlimit64", 0, resource, struct.pack("QQ", most, most + grace), 0)
 
     def user(self, uid: int, gid: int) -> "LaunchPlan":

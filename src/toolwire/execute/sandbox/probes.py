@@ -155,7 +155,7 @@ PROTECTED = (
     Probe("planted_link", "plant a link", "echo x > e && ln -s e .envrc", "T23", bare=True, plants=".envrc"),
     Probe(
         "planted_behind_a_mode",
-        "plant in a folder that nobody can read or change",
+        "plant in a folder that cannot be read or changed",
         "mkdir -p sub/.vscode && echo x > sub/.vscode/tasks.json && chmod 0 sub/.vscode && chmod 111 sub",
         "T23",
         bare=True,

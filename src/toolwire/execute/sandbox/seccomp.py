@@ -66,7 +66,7 @@ def _set_id(architecture: str) -> list[bytes]:
             lines += [_op(_EQUAL, which, 0, 6), _op(_LOAD, _FIRST + 8 * position), _op(_ANY_BIT, _CREATING, 0, 3)]
             lines += [_op(_LOAD, _FIRST + 8 * position + 8), _op(_ANY_BIT, _SET_ID, 0, 1)]
             lines += [_refuse(errno.EPERM), _op(_RETURN, _ALLOW)]
-    # Its mode lies in memory that a filter cannot read; whoever uses it knows kernels without it.
+    # Its mode lies in memory that a filter cannot read; programs that use it know kernels without it.
     return [*lines, _op(_EQUAL, number("openat2", architecture) or 0, 0, 1), _refuse(errno.ENOSYS)]
 
 

@@ -38,7 +38,7 @@ class Starter:
                 continue
             try:
                 answer.set_result(work())
-            except BaseException as error:  # whoever waits for the answer judges it
+            except BaseException as error:  # the caller that waits for the answer judges it
                 answer.set_exception(error)
 
 

@@ -185,7 +185,7 @@ def own_devices(plan: LaunchPlan, workspace: Workspace, most_bytes: int) -> Laun
 
 
 def lent(workspace: Workspace, paths: tuple[str, ...], held: Descriptors) -> Workspace:
-    """The workspace with further folders to read. Root lends them wherever they lie, to whoever the box's user is."""
+    """The workspace with further folders to read. Root lends them wherever they lie, to the user of the box."""
     if len(paths) > MOST_LENT:
         raise SandboxUnavailable(f"a box can be lent {MOST_LENT} folders, not {len(paths)}")
     if os.geteuid() != 0:
@@ -224,7 +224,7 @@ def seal(plan: LaunchPlan, workspace: Workspace) -> LaunchPlan:
 
 
 def lend_door(door: str, workspace: Workspace) -> None:
-    """Root only: let the box's user, and nobody else, through the door of its call. Others can find where it lies."""
+    """Root only: let only the box's user use the egress proxy of its call. Others can find where it lies."""
     if not door or os.geteuid() != 0:
         return
     try:
