@@ -58,6 +58,13 @@ def test_a_call_loads_no_tool_that_is_not_called(stage: Stage) -> None:
     assert ran.isdisjoint({"toolwire.toolbox.patching", "toolwire.toolbox.shell", "toolwire.toolbox.pictures"})
 
 
+def test_a_command_that_reaches_no_host_loads_nothing_that_speaks_http(stage: Stage) -> None:
+    flags = ("--tools", "shell", "--tier", "run", "--allow", "shell", "-y")
+    ran = loaded(stage, "call", "bash", "command=echo found", *flags)
+    assert "toolwire.execute.sandbox.bubblewrap" in ran
+    assert ran.isdisjoint({"h11", "idna", "httpx2", "toolwire.execute.egress.proxy"})
+
+
 def loaded(stage: Stage, *words: str) -> set[str]:
     ran = stage.run(*words, PYTHONVERBOSE="1")
     assert (ran.code, "Usage: toolwire" in ran.out or "found" in ran.out) == (Exit.DONE, True)

@@ -12,11 +12,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
 from toolwire.errors import StoreError
+from toolwire.protocol.values import dataclass
 from toolwire.record.chain import read_heads, write_heads
 from toolwire.record.ownership import FOLDER_FLAGS
 from toolwire.record.page import Page

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from toolwire.errors import SettingsError
 from toolwire.settings.keys import NAMED, known_keys, pattern_of
-from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings, StoreSettings
+from toolwire.settings.schema import BUILT_IN, Layer, Origin, Section, Settings, StoreSettings
 from toolwire.settings.sources import (
     FILE_NAME,
     Entry,
@@ -38,7 +38,7 @@ from toolwire.settings.trust import (
 )
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-USUAL_HOME = StoreSettings().home
+USUAL_HOME = StoreSettings.model_construct().home
 
 Entries = dict[tuple[str, ...], Entry]
 PATHS = frozenset(
@@ -276,13 +276,32 @@ def _require_values(entries: list[Entry]) -> None:
 
 def _settings(entries: list[Entry], folder: Path | None) -> Settings:
     try:
-        settings = Settings.model_validate(_tree(entries))
+        tree = _tree(entries)
+        settings = _by_section(tree) or Settings.model_validate(tree)
     except ValidationError as wrong:
         raise SettingsError("\n".join(_sentences(wrong, entries))) from None
     settings._origins |= {entry.key: entry.origin for entry in entries}
     settings._folder = folder
     _require_profile(settings)
     return settings
+
+
+def _by_section(tree: Mapping[str, Any]) -> Settings | None:
+    """Settings of which only the sections that are set are checked; None where they have to be checked as a whole.
+
+    Most commands set one or two sections, and what checks all of them takes a tenth of such a command to build.
+    """
+    kinds = {field.alias or name: field.annotation for name, field in Settings.model_fields.items()}
+    sections: dict[str, Any] = {}
+    for name, values in tree.items():
+        kind = kinds.get(name)
+        if not (isinstance(kind, type) and issubclass(kind, Section)):
+            return None
+        try:
+            sections[name] = kind.model_validate(values)
+        except ValidationError:
+            return None
+    return Settings.model_construct(**sections)
 
 
 def _require_profile(settings: Settings) -> None:

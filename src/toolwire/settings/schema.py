@@ -245,7 +245,7 @@ class Profile(Section):
     result_chars: int | None = Field(
         default=None, ge=200, le=10_000_000, description="Overrides loop.result_chars while this model is asked."
     )
-    tools: WireFormats = WireFormats()
+    tools: WireFormats = WireFormats.model_construct()
 
 
 class LoopSettings(Section):
@@ -529,7 +529,7 @@ class ModelChoice(NamedTuple):
     api_key_env: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    tools: WireFormats = WireFormats()
+    tools: WireFormats = WireFormats.model_construct()
 
 
 _AS_GRANTED: Mapping[str, Callable[[Any], Any]] = {
@@ -554,18 +554,18 @@ class Settings(Section):
     temperature: float | None = Field(default=None, ge=0, le=2, description="Randomness of the model's choices.")
     max_tokens: int | None = Field(default=None, ge=1, description="Tokens that one reply may have.")
     profiles: dict[str, Profile] = Field(default_factory=dict)
-    loop: LoopSettings = LoopSettings()
-    tools: ToolSettings = ToolSettings()
-    search: SearchSettings = SearchSettings()
-    workspace: WorkspaceSettings = WorkspaceSettings()
-    grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
+    loop: LoopSettings = LoopSettings.model_construct()
+    tools: ToolSettings = ToolSettings.model_construct()
+    search: SearchSettings = SearchSettings.model_construct()
+    workspace: WorkspaceSettings = WorkspaceSettings.model_construct()
+    grants: GrantSettings = Field(default=GrantSettings.model_construct(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
-    store: StoreSettings = StoreSettings()
-    retention: RetentionSettings = RetentionSettings()
-    budget: BudgetSettings = BudgetSettings()
-    approval: ApprovalSettings = ApprovalSettings()
-    serve: ServeSettings = ServeSettings()
-    output: OutputSettings = OutputSettings()
+    store: StoreSettings = StoreSettings.model_construct()
+    retention: RetentionSettings = RetentionSettings.model_construct()
+    budget: BudgetSettings = BudgetSettings.model_construct()
+    approval: ApprovalSettings = ApprovalSettings.model_construct()
+    serve: ServeSettings = ServeSettings.model_construct()
+    output: OutputSettings = OutputSettings.model_construct()
 
     _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
     _folder: Path | None = PrivateAttr(default=None)
@@ -582,7 +582,8 @@ class Settings(Section):
 
     def limits(self, profile: str = "") -> Limits:
         """The `[loop]` section as the limits of a turn, with what this or the chosen profile says about results."""
-        limits = Limits(**self.loop.model_dump(exclude={"enabled", "calls"}), tools_enabled=self.loop.enabled)
+        said = {name: value for name, value in self.loop if name not in ("enabled", "calls")}
+        limits = Limits(**said, tools_enabled=self.loop.enabled)
         by_model = self.origin("model").strength > self.origin("profile").strength
         name = profile or ("" if by_model else self.profile)
         own = self.profiles[name].result_chars if name else None
@@ -590,7 +591,7 @@ class Settings(Section):
 
     def day(self) -> Budget | None:
         """The `[budget]` section as the budget of a day; None where it limits nothing."""
-        budget = Budget(**self.budget.model_dump())
+        budget = Budget(**dict(self.budget))
         return None if budget == Budget() else budget
 
     def grant(self, cwd: Path) -> Grant:

@@ -8,11 +8,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from toolwire.execute.egress.caps import Audit, Caps, no_audit
-from toolwire.execute.egress.connector import Connector
-from toolwire.execute.egress.proxy import BRIDGE, BRIDGE_PORT, EgressProxy, proxy_environment
+from toolwire.lazy import lazy_module
 from toolwire.protocol.operations import Command, Refusal
+
+if TYPE_CHECKING:
+    from toolwire.execute.egress import proxy
+    from toolwire.execute.egress.connector import Connector
+else:
+    # Most commands reach no host, and what speaks HTTP takes longer to load than they take to run.
+    proxy = lazy_module("toolwire.execute.egress.proxy")
 
 INSIDE = "/run/toolwire/door"
 """Where a box finds the socket of its proxy."""
@@ -25,7 +32,7 @@ async def way_out(
     command: Command,
     network: Iterable[str],
     *,
-    connector: Connector | None = None,
+    connector: "Connector | None" = None,
     caps: Caps | None = None,
     audit: Audit = no_audit,
     refusal: Refusal | None = None,
@@ -43,7 +50,7 @@ async def way_out(
         # The box runs under another uid, to which the engine gives the socket; it must be able to come here.
         os.chmod(folder, 0o711)  # noqa: PTH101, S103
         path = f"{folder}/{secrets.token_hex(16)}"
-        async with EgressProxy(path, rules, connector=connector, caps=caps, audit=audit, refusal=refusal):
+        async with proxy.EgressProxy(path, rules, connector=connector, caps=caps, audit=audit, refusal=refusal):
             yield bridged(command, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -51,10 +58,10 @@ async def way_out(
 
 def bridged(command: Command, door: str) -> Command:
     """The same command behind the bridge, which is handed over as text, so that no file has to be bound."""
-    argv = (PYTHON, "-I", "-S", "-c", _bridge(), INSIDE, str(BRIDGE_PORT), *command.argv)
-    return replace(command, argv=argv, env={**command.env, **proxy_environment()}, door=door)
+    argv = (PYTHON, "-I", "-S", "-c", _bridge(), INSIDE, str(proxy.BRIDGE_PORT), *command.argv)
+    return replace(command, argv=argv, env={**command.env, **proxy.proxy_environment()}, door=door)
 
 
 @cache
 def _bridge() -> str:
-    return BRIDGE.read_text(encoding="utf-8")
+    return proxy.BRIDGE.read_text(encoding="utf-8")
