@@ -39,7 +39,7 @@ SUBJECTS: dict[str, Sequence[str]] = {
     "hub.allowance": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
     "hub.journey": (*_LOOP, "tests/execute"),
 }
-LIMIT_S = 60
+LIMIT_S = 20
 _MOST_TESTS = 400
 """A mutant that so many tests did not notice survives."""
 
