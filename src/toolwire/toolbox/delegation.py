@@ -14,16 +14,18 @@ from toolwire.agent import Agent, Answer
 from toolwire.decide.policy import narrowed
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import NotFound, StoreError, Suspended, ToolFailure
+from toolwire.errors import Fenced, NotFound, StoreError, Suspended, ToolFailure
+from toolwire.hub.turn_loop import fold
 from toolwire.loop.step import was_tainted
+from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Rule, Verdict
 from toolwire.protocol.tools import Effect, Grant, Tier
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.turns import EndReason, Turn
 from toolwire.protocol.values import changed
-from toolwire.record.contract import KeptTurn, Store
+from toolwire.record.contract import KeptTurn, Store, TurnSummary
 from toolwire.record.projects import of_project
 from toolwire.toolbox.workers import (
     Errand,
@@ -32,7 +34,6 @@ from toolwire.toolbox.workers import (
     answered,
     pass_on,
     require_depth,
-    still_waits,
     within_share,
 )
 
@@ -40,6 +41,7 @@ MOST_AT_ONCE = 8
 MOST_UNDER_ONE_ROOT = 32
 LONGEST_S = 3600.0
 _MOST_KEPT = 1000
+_MOST_CALLS = 10_000
 
 
 class Crew:
@@ -91,7 +93,13 @@ class Crew:
         raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
 
     async def run(self, errand: Errand, seconds: float, share: Purse | None = None) -> Answer:
-        """Let a worker answer, under what both it and the caller may do. Raises ToolFailure."""
+        """Let a worker answer, under what both it and the caller may do. Raises ToolFailure.
+
+        Where its turn waits, `Suspended` is raised, and the caller's call waits for it; made again, the call goes on
+        with that turn instead of beginning another.
+        """
+        if (begun := await self._begun_before(errand)) is not None:
+            return await self._go_on(errand, begun, seconds)
         work = Work(errand, share or await self._share(errand), own_time=share is not None)
         try:
             tainted = await self._tainted(errand)
@@ -99,16 +107,48 @@ class Crew:
             if agent.grant.wary and tainted:
                 agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
             answer = await answered(agent, work)
-        except Suspended as waiting:
-            raise still_waits(errand, waiting) from None
+        except Suspended:  # it keeps its share until it goes on
+            raise
         except BaseException:
             with suppress(StoreError):
                 await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
             raise
         await self._settle(work, answer.turn.used())
-        pass_on(errand.context, answer.turn.messages)
-        errand.context.read_from(f"agent:{errand.worker.name}")
-        return answer
+        return _told(errand, answer)
+
+    async def _begun_before(self, errand: Errand) -> TurnSummary | None:
+        """The turn that this very call began before it had to wait."""
+        context = errand.context
+        store = of_project(self.store, context.project)
+        try:
+            if (await store.turn(context.turn_id)).opening.epoch == 1:
+                return None
+        except NotFound:
+            return None
+        cards = await store.calls(turn_id=context.turn_id, limit=_MOST_CALLS)
+        asked_at = next((card.created_at for card in cards if card.call.id == context.call_id), None)
+        if asked_at is None:
+            return None
+        turns = await store.turns(limit=_MOST_KEPT)
+        return next((turn for turn in turns if _is_its_turn(turn, errand, asked_at)), None)
+
+    async def _go_on(self, errand: Errand, begun: TurnSummary, seconds: float) -> Answer:
+        """The answer of a turn that waited: it goes on here, or has ended elsewhere meanwhile."""
+        kept = await self.store.turn(begun.id)
+        share = Purse(kept.opening.grant.max_calls)
+        work = Work(errand, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
+        agent = await self._agent(work, seconds)
+        if begun.state == "ended":
+            answer = Answer(begun.answer, EndReason(begun.reason), fold(kept, agent.runtime))
+        else:
+            agent.grant = changed(agent.grant, rules=kept.opening.grant.rules)
+            try:
+                answer = await answered(agent, work)
+            except Fenced:  # a runner goes on with it; the caller waits until it has ended
+                raise Suspended(begun.id, ()) from None
+        # Of tokens and money, what was reserved stays so: how much that was is not on record.
+        await self.store.give_back(errand.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
+        return _told(errand, answer)
 
     async def start(self, errand: Errand) -> None:
         """Let a worker answer in the background. Raises ToolFailure when too many do already, or nothing is left."""
@@ -132,7 +172,7 @@ class Crew:
     async def _work(self, errand: Errand, share: Purse) -> None:
         try:
             await self.run(errand, LONGEST_S, share)
-        except ToolFailure as failure:
+        except (ToolFailure, Suspended) as failure:
             while len(self.failures) >= _MOST_KEPT:
                 del self.failures[next(iter(self.failures))]
             self.failures[errand.thread] = str(failure)
@@ -160,6 +200,8 @@ class Crew:
         agent = errand.worker.make(grant)
         agent.grant, agent.name, agent.project = grant, errand.worker.name, context.project
         agent.limits = within_share(agent.limits, seconds, work)
+        if asker is not None and asker.opening.spec is not None:
+            agent.spec = changed(asker.opening.spec, name=agent.name, model=ModelSpec(agent.model.name))
         if self._budget is not None:
             first = asker.opening.agent if asker is not None else context.agent
             agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
@@ -196,6 +238,18 @@ class Crew:
             or was_tainted(asking.events)
             or (before is not None and _is_wary(before.opening.grant))
         )
+
+
+def _is_its_turn(turn: TurnSummary, errand: Errand, asked_at: float) -> bool:
+    same = turn.thread == errand.thread and turn.question == errand.question
+    return same and turn.started_at >= asked_at
+
+
+def _told(errand: Errand, answer: Answer) -> Answer:
+    """The answer, once the caller's turn counts as having read what the worker has read."""
+    pass_on(errand.context, answer.turn.messages)
+    errand.context.read_from(f"agent:{errand.worker.name}")
+    return answer
 
 
 def _is_wary(grant: Grant) -> bool:

@@ -114,17 +114,10 @@ async def answered(agent: Agent, work: Work) -> Answer:
             errand.context.progress(f"{errand.worker.name} uses {event.call.name}")
 
     try:
+        if work.turn_id:
+            return await agent.resume(work.turn_id, on_event=tell)
         return await agent.ask(errand.question, thread=errand.thread, on_event=tell)
     except (StoreError, ToolFailure, Suspended):
         raise
     except ToolwireError as error:
         raise ToolFailure(f"{errand.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None
-
-
-def still_waits(errand: Errand, waiting: Suspended) -> ToolFailure:
-    """What is said of a sub-agent that goes on later: it keeps its share until then."""
-    return ToolFailure(
-        f"{errand.worker.name} waits for a person's word ({', '.join(waiting.approvals)}); its turn "
-        f"{waiting.turn_id} goes on when that is given",
-        detail={"turn_id": waiting.turn_id, "approvals": list(waiting.approvals)},
-    )
