@@ -203,7 +203,7 @@ async def test_arguments_that_a_person_chose_want_as_many_people_as_any(
     grant = Grant(tier=Tier.RUN, rules=rules)
     answer = await agent(MemoryStore(), call("unlock", door=1), "No.", grant=grant, approve=approve).ask("Open")
     assert doors.opened == []
-    assert "2 people must agree" in results(answer)[0].text
+    assert "2 approvals are needed" in results(answer)[0].text
 
 
 async def test_what_was_denied_since_does_not_run_when_a_turn_is_resumed(

@@ -105,7 +105,7 @@ async def test_whoever_is_asked_hears_what_the_turn_has_read(store: Store) -> No
     answer = await Agent(model, [FETCH, send, look], grant=FREE, store=store, approve=asked).ask("go")
 
     assert asked.reasons == [
-        "This turn has read what strangers may have written, and 'send' has effects. "
+        "This turn has read untrusted content, and 'send' has side effects. "
         "It has read https://evil.example/page by fetch."
     ]
     [waiting] = [row for row in await store.audit_log(turn_id=answer.turn_id) if row.event == "awaiting_approval"]

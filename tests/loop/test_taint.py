@@ -50,7 +50,7 @@ async def test_T45_after_an_untrusted_result_what_was_allowed_is_asked_about(gra
     model = ScriptedModel(call("send", what="1"), call("page"), call("look", at="x"), call("send", what="2"), "done")
     answer = await Agent(model, TOOLS, grant=grant, approve=asked).ask("go")
     assert len(asked.reasons) == asks
-    assert all("strangers" in reason for reason in asked.reasons)
+    assert all("untrusted content" in reason for reason in asked.reasons)
     assert answer.turn.tainted
 
 

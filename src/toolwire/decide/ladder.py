@@ -64,7 +64,7 @@ _may_run = making(Allowed)
 
 
 def decide(case: Case) -> Decision:
-    """The first rung that fails is the sentence the model reads; nobody is asked to approve what would be refused."""
+    """The first rung that fails is the sentence the model reads; no approval is requested of what would be refused."""
     tool = case.toolbox.get(case.call.name)
     if tool is None:
         return _unknown(case)
@@ -183,7 +183,7 @@ def _place(grant: Grant) -> dict[str, list[str]]:
 
 
 def _whence(read: tuple[Source, ...]) -> str:
-    """What was read, the newest first, for whoever is asked; a yes is not bound to it."""
+    """What was read, the newest first, for the approver; an approval is not bound to it."""
     places = list(dict.fromkeys(str(source) for source in reversed(read)))
     more = f", and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
     return f"It has read {', '.join(places[:_MOST_NAMED])}{more}." if places else ""

@@ -93,7 +93,7 @@ def _by_taint_or_autonomy(
     if tool.must_ask is not None and (why := tool.must_ask(arguments, grant.roots)):
         return _by_name(tool, arguments, grant, why, wary=wary)
     if wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
-        sentence = f"This turn has read what strangers may have written, and {tool.name!r} has effects."
+        sentence = f"This turn has read untrusted content, and {tool.name!r} has side effects."
         return Ruling(Verdict.ASK, sentence, wary=True)
     allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and concerns(rule, tool)]
     if (allowing := _allowing(allows, arguments, reading)) is not None:

@@ -11,7 +11,7 @@ def refused(denied: Denied) -> ToolResult:
 
 
 def rejected(call: ToolCall, reason: str) -> Denied:
-    """The decision about a call that a person did not allow, or that nobody was there to allow."""
+    """The decision about a call that was denied, or that no approver was present for."""
     return Denied(call, Code.PERMISSION_DENIED, reason, "confirmation")
 
 

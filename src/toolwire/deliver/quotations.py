@@ -18,7 +18,7 @@ _ESCAPED = {"\\n": "", "\\r": "", "\\t": "", "\\u003c": "<", "\\u003e": ">", "\\
 def unquoted(reply: Reply, messages: Iterable[Message]) -> Reply:
     """The reply without calls in its text that stand word for word in an earlier result or attached text.
 
-    Where strangers may have written the result, blanks and escapes make no difference. A call in a provider's own field
+    Where the result is untrusted, blanks and escapes make no difference. A call in a provider's own field
     is never a quotation. Costs nothing where no call came in text.
     """
     for call in reply.calls:

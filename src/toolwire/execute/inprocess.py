@@ -231,7 +231,7 @@ def _marked(result: ToolResult, allowed: Allowed, took_s: float, blocked_s: floa
 
 
 def _disown(task: "asyncio.Task[None]") -> None:
-    """Let the loop end without a task that ignores its cancellation; whoever closes it would wait for it for ever."""
+    """Let the loop end without a task that ignores its cancellation; closing it would wait for that for ever."""
     asyncio._unregister_task(task)
     # That it is still at work when the loop is gone is then no news to tell on standard error.
     task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -285,7 +285,7 @@ def _fault(check: Callable[[Any, Any], str], value: Any, structured: Any) -> str
 
 
 def _not_as_promised(allowed: Allowed, fault: str, content: tuple[Block, ...], elapsed_ms: float) -> ToolResult:
-    """A failure that carries what the tool gave behind its reason, for whoever keeps it."""
+    """A failure that carries what the tool gave behind its reason, so that it can be kept."""
     message = f"{allowed.call.name!r} has run, but its output is not what it promises: {fault}."
     result = ToolResult.failed(allowed.call, Code.INVALID_OUTPUT, message, elapsed_ms=elapsed_ms)
     return changed(result, content=(*result.content, *content))

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from toolwire.errors import Suspended
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.service import LARGE_BYTES, read_message, send_message
@@ -99,6 +100,9 @@ class ServiceHost:
     async def _run(self, allowed: Allowed, context: Context) -> ToolResult:
         try:
             result = await self._executor.execute(allowed, context)
+        except Suspended as waiting:
+            message = f"{allowed.call.name!r} waits for another turn, which no tool of a service can: {waiting}."
+            return ToolResult.failed(allowed.call, Code.EXECUTION_FAILED, message)
         except Exception as error:  # secrets that the tool may not have; whatever a tool raises is a result already
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{error}.")
         return result if self._scrub is None else await asyncio.to_thread(self._scrub, result)

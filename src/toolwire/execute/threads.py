@@ -37,7 +37,7 @@ class _Job:
         try:
             self.loop.call_soon_threadsafe(settle, self.answer, outcome)
         except RuntimeError:
-            return  # the loop has ended, so nobody waits for this answer
+            return  # the loop has ended, so this answer is not awaited any more
 
 
 class _Worker:

@@ -81,10 +81,10 @@ class ApprovalGate:
                 return rejected(call, f"No one approved {call.name!r} in time, so it did not run.")
         if self._services.suspends:
             return Waiting((ForApproval(asked.id),))
-        return rejected(call, f"More people must agree before {call.name!r} may run.")
+        return rejected(call, f"More approvals are needed before {call.name!r} may run.")
 
     async def _earlier_approval(self, request: NeedsApproval) -> Sequence[Approval]:
-        """The words of an earlier yes that is for this call too: for the whole turn, or for a pattern."""
+        """The answers of an earlier approval that covers this call too: for the whole turn, or for a pattern."""
         store, turn, tool = self._services.store, self._turn, request.allowed.tool
         for card in await store.approvals(turn_id=turn.id, limit=_MOST_LOOKED_AT):
             same = card.tool == tool.name and card.policy == request.policy
@@ -120,7 +120,7 @@ class ApprovalGate:
         )  # fmt: skip
 
     async def _answers(self, asked: ApprovalCard, request: NeedsApproval, *, is_new: bool) -> Sequence[Approval]:
-        """What the one who is there says; nothing where nobody is."""
+        """What the approver of this process answers; nothing where there is none."""
         services = self._services
         if is_new and services.tell is not None:
             services.tell(asked)
@@ -136,7 +136,7 @@ class ApprovalGate:
         self._slots.ask(services.monotonic())
         try:
             return (await services.approve(request),)
-        except Exception as error:  # the approver is a door: its failure is an answer to the model, not the turn's end
+        except Exception as error:  # the approver is code of others: its failure is a refusal, not the end of the turn
             failed = f"asking failed ({type(error).__name__}: {error})"
             return (Approval(granted=False, by="nobody", reason=failed),)
         finally:
@@ -145,13 +145,13 @@ class ApprovalGate:
     async def _keep_answer(self, asked: ApprovalCard, answer: Approval) -> ApprovalCard:
         try:
             return await self._services.store.answer(asked.id, answer)
-        except Fenced:  # somebody else has answered meanwhile, and the first answer counts
+        except Fenced:  # another answer came first, and that one counts
             return await self._services.store.approval(asked.id)
 
     def _granted(self, call: ToolCall, request: NeedsApproval, asked: ApprovalCard) -> Allowed | Denied:
         """The call as it was approved: other arguments are judged like any, and need no second approval.
 
-        If as they are now they want more people than have agreed, they do.
+        If they need more approvals than were given, they are refused.
         """
         arguments = asked.word.arguments
         if arguments is None:
@@ -162,16 +162,16 @@ class ApprovalGate:
         if isinstance(decision, NeedsApproval) and decision.refusal:
             return rejected(call, decision.refusal)
         if isinstance(decision, NeedsApproval) and decision.quorum > len(asked.agreed):
-            return rejected(call, f"With the arguments that the user chose, {decision.quorum} people must agree.")
+            return rejected(call, f"With the arguments that the user chose, {decision.quorum} approvals are needed.")
         allowed = decision.allowed if isinstance(decision, NeedsApproval) else decision
         return changed(allowed, notes=(*allowed.notes, "the user changed the arguments"))
 
 
 def _repeated(card: ApprovalCard, reason: str) -> Sequence[Approval]:
-    """Everyone's yes once more, for one call."""
+    """The answers of an approval once more, for one call."""
     return [Approval(granted=True, by=one.by, reason=reason, under=card.id) for one in card.voices]
 
 
 def _was_put(card: ApprovalCard) -> bool:
-    """Whether people had to read this question; one that an earlier yes answered they did not."""
+    """Whether a person had to read this request; one that an earlier approval answered needed none."""
     return not card.answers or any(not answer.under for answer in card.answers)

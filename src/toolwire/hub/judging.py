@@ -51,7 +51,7 @@ def refuse_rest(services: Services, turn: Turn, call: ToolCall, left_out: int) -
 def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision, alone: bool) -> CallCard:
     """A call that is alone and runs in this process starts at once, so its card is opened as claimed: one write less.
 
-    Any other is claimed by whoever runs it, so that a call which was never delivered is known not to have begun.
+    Any other is claimed by the process that runs it, so that a call which was never delivered has surely not begun.
     """
     attempt, result = 0, None
     if type(decision) is Allowed:

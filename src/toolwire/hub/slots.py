@@ -4,7 +4,7 @@ import asyncio
 
 
 class Slots:
-    """Places for running calls, given in the order of asking. Also counts how long people were waited for.
+    """Places for running calls, given in the order of asking. Also counts how long approvals were pending.
 
     `peak` is how many calls ran at once; `waited_s` is the time in which at least one approval was pending.
     """
