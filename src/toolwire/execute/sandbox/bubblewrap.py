@@ -19,6 +19,7 @@ from toolwire.execute.sandbox.inside import (
     TOOLCHAIN,
     confine,
     join,
+    new_group,
     profile,
     require,
 )
@@ -99,15 +100,8 @@ class Bubblewrap:
             readable = (*self._readable, *command.readable)
             shared = tuple(filter(_is_for_all, readable)) if self._bases is not None else ()
             workspace = lent(workspace, tuple(path for path in readable if path not in shared), held)
-            group: BoxGroup | None = None
-            try:
-                group = self._cgroups.make(command.limits)
+            with new_group(self._cgroups, command.limits, workspace) as group:
                 return self._start(command, workspace, group, held, shared)
-            except BaseException:
-                if group is not None:
-                    group.remove()
-                workspace.close()
-                raise
 
     def _start(
         self, command: Command, workspace: Workspace, group: BoxGroup, held: Descriptors, shared: tuple[str, ...]

@@ -10,7 +10,7 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
 from toolwire.execute.sandbox.contract import Box, EngineReport
-from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, PROGRAMS, join, profile, require
+from toolwire.execute.sandbox.inside import ENVIRONMENT, HOME, PROGRAMS, join, new_group, profile, require
 from toolwire.execute.sandbox.limits import SHOWN_PATHS, UNSEALED, apply, missing
 from toolwire.execute.sandbox.plan import LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
@@ -69,13 +69,8 @@ class Firejail:
         with Descriptors() as held:
             protected = PROTECTED if os.geteuid() == 0 else ()
             workspace = open_workspace(command, held, protected)
-            group = self._cgroups.make(command.limits)
-            try:
+            with new_group(self._cgroups, command.limits, workspace) as group:
                 return self._start(command, workspace, group, held)
-            except BaseException:
-                group.remove()
-                workspace.close()
-                raise
 
     def _start(self, command: Command, workspace: Workspace, group: BoxGroup, held: Descriptors) -> Box:
         lend_door(command.door, workspace)

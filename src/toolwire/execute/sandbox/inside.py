@@ -1,14 +1,16 @@
 """What every box has, whichever engine opens it."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
-from toolwire.execute.sandbox.cgroups import BoxGroup
+from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
 from toolwire.execute.sandbox.plan import LaunchPlan
 from toolwire.execute.sandbox.syscalls import machine
-from toolwire.execute.sandbox.workspace import TMP
-from toolwire.protocol.operations import MIB, Command
+from toolwire.execute.sandbox.workspace import TMP, Workspace
+from toolwire.protocol.operations import MIB, Command, ExecLimits
 
 HOME = "/home/agent"
 HOME_BYTES = 64 * MIB
@@ -52,3 +54,17 @@ def profile(*parts: str) -> str:
     """A digest of everything that confines a command; the same profile has the same digest."""
     text = "\0".join(parts).encode("utf-8", "replace")
     return hashlib.sha256(text + seccomp.program(machine())).hexdigest()[:16]
+
+
+@contextmanager
+def new_group(cgroups: Cgroups, limits: ExecLimits, workspace: Workspace) -> Iterator[BoxGroup]:
+    """A group for a box that is started in the block; if that fails, group and workspace are given back."""
+    group: BoxGroup | None = None
+    try:
+        group = cgroups.make(limits)
+        yield group
+    except BaseException:
+        if group is not None:
+            group.remove()
+        workspace.close()
+        raise

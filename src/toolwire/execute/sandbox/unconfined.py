@@ -7,7 +7,7 @@ from toolwire.errors import SandboxUnavailable
 from toolwire.execute.sandbox import landlock, seccomp
 from toolwire.execute.sandbox.cgroups import BoxGroup, Cgroups
 from toolwire.execute.sandbox.contract import Box, EngineReport
-from toolwire.execute.sandbox.inside import ENVIRONMENT, join, profile
+from toolwire.execute.sandbox.inside import ENVIRONMENT, join, new_group, profile
 from toolwire.execute.sandbox.limits import UNSEALED, apply, missing
 from toolwire.execute.sandbox.plan import SCRIPT, LaunchPlan, helper
 from toolwire.execute.sandbox.protected import PROTECTED
@@ -65,13 +65,8 @@ class Unconfined:
             )
         with Descriptors() as held:
             workspace = open_workspace(command, held, self._protected())
-            group = self._cgroups.make(command.limits)
-            try:
+            with new_group(self._cgroups, command.limits, workspace) as group:
                 return self._start(command, workspace, group, held)
-            except BaseException:
-                group.remove()
-                workspace.close()
-                raise
 
     def _start(self, command: Command, workspace: Workspace, group: BoxGroup, held: Descriptors) -> Box:
         streams = held.streams(command.stdin, workspace.user)
