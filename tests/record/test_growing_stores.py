@@ -14,14 +14,14 @@ from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record import reads, schema
-from toolwire.record.asked import Asked
+from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock
 
 Question = Callable[[sqlite3.Connection], Any]
 CLOCK = FrozenClock(1_700_000_000.0)
-ASKED = Asked(CLOCK, CLOCK)
+ASKED = ApprovalClock(CLOCK, CLOCK)
 
 
 async def grown(home: Path, turns: int) -> None:

@@ -1,4 +1,4 @@
-"""What each change of the SQLite store does to a page.
+"""What each change of the SQLite store does in a transaction.
 
 A change that must not happen gives back the exception instead of raising it, so that the others of its transaction,
 and the audit row about it, are kept all the same.
@@ -14,12 +14,11 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import dataclass, quick
 from toolwire.record import ledger
-from toolwire.record.asked import Asked
+from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
 from toolwire.record.ledger import Alive, Answered, Claim, Step
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
-from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS, Page, TurnRow
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reserving import reserved
 from toolwire.record.rows import (
@@ -34,6 +33,7 @@ from toolwire.record.rows import (
     waits_json,
 )  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
+from toolwire.record.transaction import CARD_COLUMNS, LOOP_SUMS, Transaction, TurnRow
 from toolwire.wire.faithful import dump, load
 from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
 from toolwire.wire.stored import read_approval, write_approval
@@ -121,39 +121,39 @@ class Now:
     alive: Alive
 
 
-def begin(page: Page, turn_id: str, row: Row) -> StoreError | None:
-    if refusal := ledger.begin(turn_id, page.turn(turn_id)):
+def begin(tx: Transaction, turn_id: str, row: Row) -> StoreError | None:
+    if refusal := ledger.begin(turn_id, tx.turn(turn_id)):
         return refusal
-    page.connection.execute(_BEGIN, row)
-    page.set_turn(turn_id, TurnRow(row[1], row[5], ledger.RUNNING, row[6]))
-    page.known.here.add(turn_id)
+    tx.connection.execute(_BEGIN, row)
+    tx.set_turn(turn_id, TurnRow(row[1], row[5], ledger.RUNNING, row[6]))
+    tx.known.here.add(turn_id)
     return None
 
 
 def resume(
-    page: Page, turn_id: str, owner: str, taken: Callable[[str, str], bool], owners: Liveness, at: float
+    tx: Transaction, turn_id: str, owner: str, taken: Callable[[str, str], bool], owners: Liveness, at: float
 ) -> int | StoreError:
     """Take over a turn that nobody has `taken`; its new epoch.
 
     Calls that its owner had not begun are as before it. The notes about all others pass to the new owner.
     """
-    known = page.turn(turn_id)
+    known = tx.turn(turn_id)
     epoch = ledger.resume(turn_id, known, lambda before: taken(before, turn_id))
     if isinstance(epoch, StoreError) or known is None:
         return epoch
     if known.owner is not None:
-        _forget_starts(page, turn_id, owners.begun(known.owner))
-    for card in _unfinished(page, turn_id):
+        _forget_starts(tx, turn_id, owners.begun(known.owner))
+    for card in _unfinished(tx, turn_id):
         if card.attempt:
             owners.mark(turn_id, identity(card)[1])
-    (unwritten_s,) = page.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
-    page.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, known.epoch))
-    page.set_turn(turn_id, TurnRow(known.project, epoch, ledger.RUNNING, owner))
+    (unwritten_s,) = tx.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
+    tx.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, known.epoch))
+    tx.set_turn(turn_id, TurnRow(known.project, epoch, ledger.RUNNING, owner))
     return epoch
 
 
 def say(
-    page: Page,
+    tx: Transaction,
     turn: Turn,
     row: Row,
     cards: Sequence["OpenCard"],
@@ -164,41 +164,41 @@ def say(
     reserve: Reservation | None = None,
 ) -> Sequence["OpenCard"] | StoreError:
     """A reply or a note, the cards that come with it, and what the turn has used by then."""
-    known = page.turn(column(turn.id))
+    known = tx.turn(column(turn.id))
     if refusal := ledger.change_turn(turn, known):
         return refusal
-    steps = [ledger.add_call(one.card, page.call(one.key), known, now.at, now.alive, now.store) for one in cards]
+    steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, now.alive, now.store) for one in cards]
     for answer, _, conflict, _ in steps:
         if isinstance(answer, StoreError):
-            page.audit.extend(audit_rows(conflict))
+            tx.audit.extend(audit_rows(conflict))
             return answer
     charged = sum([step[3] for step in steps]) if reserve is None else 0
-    page.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, column(turn.id), turn.epoch))
+    tx.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, column(turn.id), turn.epoch))
     if reserve is not None and any(one.card.result is None for one in cards):
-        cards, audit = _reserved(page, reserve, cards, audit, now.at)
-        steps = [ledger.add_call(one.card, page.call(one.key), known, now.at, now.alive, now.store) for one in cards]
-    page.records.append(row)
+        cards, audit = _reserved(tx, reserve, cards, audit, now.at)
+        steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, now.alive, now.store) for one in cards]
+    tx.records.append(row)
     for one, (_, kept, _, _) in zip(cards, steps, strict=True):
-        one.put(page, kept)
-    page.audit.extend(audit)
+        one.put(tx, kept)
+    tx.audit.extend(audit)
     return cards
 
 
 def _reserved(
-    page: Page, reserve: Reservation, cards: Sequence["OpenCard"], audit: Sequence[Row], at: float
+    tx: Transaction, reserve: Reservation, cards: Sequence["OpenCard"], audit: Sequence[Row], at: float
 ) -> tuple[Sequence["OpenCard"], Sequence[Row]]:
     """The cards that the day has room for, and the rest refused; nobody else can count at this moment."""
     of = cards[0].card
     spent = Spending()
-    page.write_charges()
+    tx.write_charges()
     for agent in reserve.accounts:
-        spent += day_spending(page.connection, of.project, agent, day_of(at), "")
+        spent += day_spending(tx.connection, of.project, agent, day_of(at), "")
     outcome = reserved(reserve, [one.card for one in cards], spent)
     kept, rows = list(cards), list(audit)
     for place, row in outcome.denied.items():
         kept[place] = open_card(outcome.cards[place], (), cards[place].now)
         rows[place : place + 1] = audit_rows([row])
-    page.charge(column(of.turn_id), outcome.charged)
+    tx.charge(column(of.turn_id), outcome.charged)
     return kept, rows
 
 
@@ -215,36 +215,36 @@ class OpenCard:
     now: Now
     reserve: Reservation | None = None
 
-    def __call__(self, page: Page) -> CallCard | StoreError:
-        now, turn, kept = self.now, page.turn(self.key[0]), page.call(self.key)
+    def __call__(self, tx: Transaction) -> CallCard | StoreError:
+        now, turn, kept = self.now, tx.turn(self.key[0]), tx.call(self.key)
         step = ledger.open_call(self.card, kept, turn, now.at, now.alive, now.store)
         answer, after, audit, charge = step
         if kept is None and after is not None:
-            return self._new(page, step)
-        page.audit.extend(audit_rows(audit))
-        self.put(page, after)
-        page.charge(self.key[0], charge)
+            return self._new(tx, step)
+        tx.audit.extend(audit_rows(audit))
+        self.put(tx, after)
+        tx.charge(self.key[0], charge)
         return answer
 
-    def _new(self, page: Page, step: Step[CallCard]) -> CallCard | StoreError:
+    def _new(self, tx: Transaction, step: Step[CallCard]) -> CallCard | StoreError:
         one, audit, now = self, self.audit, self.now
         if self.reserve is None:
-            page.charge(self.key[0], step[3])
+            tx.charge(self.key[0], step[3])
         elif self.card.result is None:
-            [one], audit = _reserved(page, self.reserve, [self], audit, now.at)
-            step = ledger.add_call(one.card, None, page.turn(self.key[0]), now.at, now.alive, now.store)
-        page.audit.extend(audit)
-        one.put(page, step[1])
+            [one], audit = _reserved(tx, self.reserve, [self], audit, now.at)
+            step = ledger.add_call(one.card, None, tx.turn(self.key[0]), now.at, now.alive, now.store)
+        tx.audit.extend(audit)
+        one.put(tx, step[1])
         return step[0]
 
-    def put(self, page: Page, card: CallCard | None) -> None:
+    def put(self, tx: Transaction, card: CallCard | None) -> None:
         """Write down what the rule says."""
         if card is None:
             return
-        if page.call(self.key) is None:
-            page.add_call(self.key, card, self.row)
+        if tx.call(self.key) is None:
+            tx.add_call(self.key, card, self.row)
         if card.result is not None and self.result_row is not None:
-            page.end_call(self.key, card.result, self.result_row, self.now.at)
+            tx.end_call(self.key, card.result, self.result_row, self.now.at)
 
 
 def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Reservation | None = None) -> OpenCard:
@@ -253,142 +253,146 @@ def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Rese
     return OpenCard(card, (row[7], row[8]), row, result, audit_rows(audit), now, reserve)
 
 
-def claim(page: Page, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
+def claim(tx: Transaction, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
     key = identity(card)
-    kept = page.call(key)
-    answer, mine, _, _ = ledger.claim_call(card, kept, page.turn(key[0]), now.at, now.alive, claim)
+    kept = tx.call(key)
+    answer, mine, _, _ = ledger.claim_call(card, kept, tx.turn(key[0]), now.at, now.alive, claim)
     if mine is not None and kept is not None:
-        page.claim_call(key, mine, more=mine.attempt - kept.attempt)
-        page.audit.extend(audit)
+        tx.claim_call(key, mine, more=mine.attempt - kept.attempt)
+        tx.audit.extend(audit)
     return answer
 
 
-def renew(page: Page, card: CallCard, store: str, until: float | None) -> CallCard | StoreError:
+def renew(tx: Transaction, card: CallCard, store: str, until: float | None) -> CallCard | StoreError:
     key = identity(card)
-    answer, longer, _, _ = ledger.renew_call(card, page.call(key), page.turn(key[0]), store, until)
+    answer, longer, _, _ = ledger.renew_call(card, tx.call(key), tx.turn(key[0]), store, until)
     if longer is not None:
-        page.claim_call(key, longer, more=0)
+        tx.claim_call(key, longer, more=0)
     return answer
 
 
 def close(
-    page: Page, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
+    tx: Transaction, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
 ) -> ToolResult | StoreError:
     key = (row[7], row[8])
     answer, ended, late, charge = ledger.close_call(
-        card, result, page.call(key), page.turn(key[0]), now.at, now.alive, now.store, ran=ran
+        card, result, tx.call(key), tx.turn(key[0]), now.at, now.alive, now.store, ran=ran
     )
     if ended is None:
-        page.audit.extend(audit_rows(late))
+        tx.audit.extend(audit_rows(late))
         return answer
-    page.end_call(key, result, row, now.at)
+    tx.end_call(key, result, row, now.at)
     if charge:
-        page.charge(key[0], charge)
-    page.audit.extend(audit)
+        tx.charge(key[0], charge)
+    tx.audit.extend(audit)
     return result
 
 
-def _unfinished(page: Page, turn_id: str) -> list[CallCard]:
+def _unfinished(tx: Transaction, turn_id: str) -> list[CallCard]:
     """The calls of a turn that have no result."""
-    page.flush()
-    return [read_card(row) for row in page.connection.execute(_UNFINISHED, (turn_id,)).fetchall()]
+    tx.flush()
+    return [read_card(row) for row in tx.connection.execute(_UNFINISHED, (turn_id,)).fetchall()]
 
 
-def end(page: Page, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> StoreError | None:
-    if refusal := ledger.change_turn(turn, page.turn(column(turn.id))):
+def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> StoreError | None:
+    if refusal := ledger.change_turn(turn, tx.turn(column(turn.id))):
         return refusal
     kept = dump({"reason": ending.reason.value, "answer": ending.answer})
-    page.write_charges()
-    page.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
-    page.connection.execute(_CHARGED, (column(turn.id),))
-    page.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.ENDED, None))
+    tx.write_charges()
+    tx.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
+    tx.connection.execute(_CHARGED, (column(turn.id),))
+    tx.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.ENDED, None))
     whose = column(turn.project)
-    sums = page.connection.execute(LOOP_SUMS, (whose,)).fetchone()
+    sums = tx.connection.execute(LOOP_SUMS, (whose,)).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
-    page.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
+    tx.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
     for tally in stats.formats:
-        _count_format(page, turn.project, tally)
+        _count_format(tx, turn.project, tally)
     used = spending(Spending(), stats, 0)
     row = (whose, column(turn.agent), day_of(at), column(turn.id), used.tokens, used.cost_usd, used.wall_s)
-    page.connection.execute(_SPEND, row)
+    tx.connection.execute(_SPEND, row)
     return None
 
 
-def _count_format(page: Page, project: str, tally: FormatTally) -> None:
+def _count_format(tx: Transaction, project: str, tally: FormatTally) -> None:
     key = (project_key(project, tally.model), column(tally.offered))
-    known = page.connection.execute(_FORMAT, key).fetchone()
+    known = tx.connection.execute(_FORMAT, key).fetchone()
     total = read_tally(load(known[0])) + tally if known else tally
-    page.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
+    tx.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
 
 
-def _forget_starts(page: Page, turn_id: str, begun: Collection[bytes] | None) -> None:
+def _forget_starts(tx: Transaction, turn_id: str, begun: Collection[bytes] | None) -> None:
     """Calls without a result that were written down as started, and that nobody had begun, have not been started."""
     if begun is None:
         return
-    for card in ledger.not_begun(_unfinished(page, turn_id), ledger.is_begun(begun, mark_key)):
-        page.connection.execute(_NOT_STARTED, identity(card))
-        page.known.calls.pop(identity(card), None)
+    for card in ledger.not_begun(_unfinished(tx, turn_id), ledger.is_begun(begun, mark_key)):
+        tx.connection.execute(_NOT_STARTED, identity(card))
+        tx.known.calls.pop(identity(card), None)
 
 
 def release(
-    page: Page, turn: Turn, at: float, ran_s: float | None, begun: Collection[bytes] | None
+    tx: Transaction, turn: Turn, at: float, ran_s: float | None, begun: Collection[bytes] | None
 ) -> StoreError | None:
-    if refusal := ledger.change_turn(turn, page.turn(column(turn.id))):
+    if refusal := ledger.change_turn(turn, tx.turn(column(turn.id))):
         return refusal
-    _forget_starts(page, column(turn.id), begun)
-    page.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch, waits_json(turn.waits)))
-    page.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.INTERRUPTED, None))
+    _forget_starts(tx, column(turn.id), begun)
+    tx.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch, waits_json(turn.waits)))
+    tx.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.INTERRUPTED, None))
     return None
 
 
-def release_unrun(page: Page, owner: str, runs: Callable[[str], bool], begun: Begun) -> None:
+def release_unrun(tx: Transaction, owner: str, runs: Callable[[str], bool], begun: Begun) -> None:
     """Let go of all that a store owns but does not run."""
-    for turn_id, epoch in page.connection.execute(_OWNED, (owner,)).fetchall():
+    for turn_id, epoch in tx.connection.execute(_OWNED, (owner,)).fetchall():
         if not runs(turn_id):
-            _forget_starts(page, turn_id, begun(owner))
-            page.connection.execute(_LET_GO, (turn_id, epoch))
-            page.known.turns.pop(turn_id, None)
+            _forget_starts(tx, turn_id, begun(owner))
+            tx.connection.execute(_LET_GO, (turn_id, epoch))
+            tx.known.turns.pop(turn_id, None)
 
 
-def request_approval(page: Page, card: ApprovalCard, audit: Sequence[Row], asked: Asked) -> ApprovalCard | StoreError:
+def request_approval(
+    tx: Transaction, card: ApprovalCard, audit: Sequence[Row], asked: ApprovalClock
+) -> ApprovalCard | StoreError:
     key = (column(card.turn_id), column(card.call_id))
-    known = page.connection.execute(_ASKED, key).fetchone()
+    known = tx.connection.execute(_ASKED, key).fetchone()
     first = None if known is None else read_approval(load(known[0]))
     kept = ledger.request_approval(card, first, asked.date(first.id) if first else 0.0)
     if kept is not None:
         return kept
-    page.connection.execute(_ASK, (column(card.id), *key, dump(write_approval(card)), card.expires_at))
-    page.audit.extend(audit)
+    tx.connection.execute(_ASK, (column(card.id), *key, dump(write_approval(card)), card.expires_at))
+    tx.audit.extend(audit)
     return card
 
 
-def answer(page: Page, approval_id: str, answer: Approval, at: float, asked: Asked) -> ApprovalCard | StoreError:
-    card = _approval(page, approval_id)
-    turn = None if card is None else page.turn(column(card.turn_id))
+def answer(
+    tx: Transaction, approval_id: str, answer: Approval, at: float, asked: ApprovalClock
+) -> ApprovalCard | StoreError:
+    card = _approval(tx, approval_id)
+    turn = None if card is None else tx.turn(column(card.turn_id))
     return _keep_answer(
-        page, ledger.answer(approval_id, card, turn, answer, at=at, date=asked.date(approval_id))
+        tx, ledger.answer(approval_id, card, turn, answer, at=at, date=asked.date(approval_id))
     )  # fmt: skip
 
 
-def revoke(page: Page, approval_id: str, by: str, at: float, asked: Asked) -> ApprovalCard | StoreError:
-    card = _approval(page, approval_id)
-    return _keep_answer(page, ledger.revoke(approval_id, card, by, at, asked.date(approval_id)))
+def revoke(tx: Transaction, approval_id: str, by: str, at: float, asked: ApprovalClock) -> ApprovalCard | StoreError:
+    card = _approval(tx, approval_id)
+    return _keep_answer(tx, ledger.revoke(approval_id, card, by, at, asked.date(approval_id)))
 
 
-def _approval(page: Page, approval_id: str) -> ApprovalCard | None:
-    row = page.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
+def _approval(tx: Transaction, approval_id: str) -> ApprovalCard | None:
+    row = tx.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
     return None if row is None else read_approval(load(row[0]))
 
 
-def _keep_answer(page: Page, done: Answered | StoreError) -> ApprovalCard | StoreError:
+def _keep_answer(tx: Transaction, done: Answered | StoreError) -> ApprovalCard | StoreError:
     if isinstance(done, StoreError):
         return done
     card = done.card
     decided = int(card.state is not ApprovalState.OPEN)
-    page.connection.execute(_ANSWER, (dump(write_approval(card)), decided, card.stands_until, column(card.id)))
-    page.audit.extend(audit_rows([done.audit]))
+    tx.connection.execute(_ANSWER, (dump(write_approval(card)), decided, card.stands_until, column(card.id)))
+    tx.audit.extend(audit_rows([done.audit]))
     return card
 
 
-def append(page: Page, audit: Sequence[Row]) -> None:
-    page.audit.extend(audit)
+def append(tx: Transaction, audit: Sequence[Row]) -> None:
+    tx.audit.extend(audit)

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 import orjson
 
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.record.page import Page
 from toolwire.record.rows import column
+from toolwire.record.transaction import Transaction
 
 _MARK = "INSERT OR REPLACE INTO untrusted (project, resource, inode, version, origins, at) VALUES (?, ?, ?, ?, ?, ?)"
 _UNMARK = "DELETE FROM untrusted WHERE project = ? AND resource = ?"
 _MARKS = "SELECT resource, origins, inode, version, at FROM untrusted WHERE project = ? ORDER BY resource"
 
 
-def mark(page: Page, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str]) -> None:
+def mark(tx: Transaction, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str]) -> None:
     place = column(project)
-    page.connection.executemany(_UNMARK, [(place, column(resource)) for resource in gone])
+    tx.connection.executemany(_UNMARK, [(place, column(resource)) for resource in gone])
     rows = [
         (place, column(one.resource), one.inode, one.version, orjson.dumps(one.origins).decode(), one.at)
         for one in marks
     ]
-    page.connection.executemany(_MARK, rows)
+    tx.connection.executemany(_MARK, rows)
 
 
 def marks(connection: sqlite3.Connection, project: str) -> list[UntrustedMark]:

@@ -23,7 +23,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import ledger, refusals, story
-from toolwire.record.asked import Asked
+from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, Reservation, ToolMetrics, TurnStats, TurnSummary
 from toolwire.record.ledger import Step
@@ -129,7 +129,7 @@ class MemoryStore:
     ) -> None:
         self._clock = clock
         self._monotonic = monotonic
-        self._asked = Asked(clock, monotonic)
+        self._asked = ApprovalClock(clock, monotonic)
         self._max_calls = math.inf if max_calls is None else max(max_calls, 1)
         self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
         self._turns: dict[str, _Kept] = {}

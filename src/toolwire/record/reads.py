@@ -14,11 +14,10 @@ from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record import refusals, story
-from toolwire.record.asked import Asked
+from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain, read_heads, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary
 from toolwire.record.ownership import is_signed
-from toolwire.record.page import CARD_COLUMNS, LOOP_SUMS
 from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
 from toolwire.record.rows import (
     RESULT,
@@ -35,6 +34,7 @@ from toolwire.record.rows import (
     read_waits,
 )
 from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
+from toolwire.record.transaction import CARD_COLUMNS, LOOP_SUMS
 from toolwire.wire.faithful import load
 from toolwire.wire.format_tally import FormatTally, read_tally
 from toolwire.wire.stored import read_approval, read_result
@@ -294,7 +294,7 @@ def calls_after(connection: sqlite3.Connection, cursor: int, limit: int) -> list
 
 
 def approvals_after(
-    connection: sqlite3.Connection, cursor: int, limit: int, asked: Asked
+    connection: sqlite3.Connection, cursor: int, limit: int, asked: ApprovalClock
 ) -> list[Numbered[ApprovalCard]]:
     rows = connection.execute(_APPROVALS_AFTER, (cursor, max(limit, 0))).fetchall()
     cards = [(seq, _approval(body, has_ended)) for body, has_ended, seq in rows]
@@ -321,7 +321,7 @@ def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> App
 
 
 def approvals(
-    connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, asked: Asked
+    connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, asked: ApprovalClock
 ) -> list[ApprovalCard]:
     if turn_id is None:
         wanted = _PENDING_APPROVALS if only_open else _NEWEST_APPROVALS

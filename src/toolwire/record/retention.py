@@ -20,7 +20,7 @@ from toolwire.errors import StoreError
 from toolwire.protocol.values import dataclass
 from toolwire.record.chain import read_heads, write_heads
 from toolwire.record.ownership import FOLDER_FLAGS
-from toolwire.record.page import Page
+from toolwire.record.transaction import Transaction
 
 AT_ONCE, FEW_AT_ONCE = 200, 20
 CUT = "audit cut"
@@ -167,25 +167,25 @@ def calls_of(connection: sqlite3.Connection, turn_ids: Sequence[str]) -> int:
     return sum(connection.execute(counted, (turn_id,)).fetchone()[0] for turn_id in turn_ids)
 
 
-def drop_turns(page: Page, turn_ids: Sequence[str], now: float) -> int:
+def drop_turns(tx: Transaction, turn_ids: Sequence[str], now: float) -> int:
     """Drop turns with all that belongs to them, unless they are open again; how many went."""
     dropped = 0
-    page.flush()
+    tx.flush()
     for statement in _KEEP_CURSORS:
-        page.connection.execute(statement)
-    (newest,) = page.connection.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()
+        tx.connection.execute(statement)
+    (newest,) = tx.connection.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()
     for turn_id in turn_ids:
-        kept = page.connection.execute("SELECT state FROM turns WHERE id = ?", (turn_id,)).fetchone()
+        kept = tx.connection.execute("SELECT state FROM turns WHERE id = ?", (turn_id,)).fetchone()
         if kept != ("ended",):
             continue
         for statement in _DROP_TURN:
-            page.connection.execute(statement, (turn_id,))
-        page.connection.execute("DELETE FROM approvals WHERE turn_id = ? AND stands_until <= ?", (turn_id, now))
-        page.known.turns.pop(turn_id, None)
-        page.known.here.discard(turn_id)
-        page.known.calls.clear()
+            tx.connection.execute(statement, (turn_id,))
+        tx.connection.execute("DELETE FROM approvals WHERE turn_id = ? AND stands_until <= ?", (turn_id, now))
+        tx.known.turns.pop(turn_id, None)
+        tx.known.here.discard(turn_id)
+        tx.known.calls.clear()
         dropped += 1
-    page.connection.execute(_KEEP_RECORDS_CURSOR, (newest,))
+    tx.connection.execute(_KEEP_RECORDS_CURSOR, (newest,))
     return dropped
 
 
@@ -222,15 +222,15 @@ def rows_until(connection: sqlite3.Connection, upto: int) -> int:
     return int(connection.execute("SELECT count(*) FROM audit WHERE seq <= ?", (upto,)).fetchone()[0])
 
 
-def cut_audit(page: Page, cut: AuditCut) -> int:
-    """Keep where the log is cut, and drop some of the rows before; how many went. Asked again until none do."""
-    page.connection.execute(
+def cut_audit(tx: Transaction, cut: AuditCut) -> int:
+    """Keep where the log is cut, and drop some of the rows before; how many went. ApprovalClock again until none do."""
+    tx.connection.execute(
         "INSERT OR IGNORE INTO audit_cuts VALUES (?, ?, ?, ?)", (cut.seq, cut.head, cut.at, cut.signature)
     )
-    page.connection.execute("DELETE FROM audit_writers WHERE seq <= ?", (cut.seq,))
-    page.known.head = None
+    tx.connection.execute("DELETE FROM audit_writers WHERE seq <= ?", (cut.seq,))
+    tx.known.head = None
     gone = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE seq <= ? ORDER BY seq LIMIT ?)"
-    return page.connection.execute(gone, (cut.seq, ROWS_AT_ONCE)).rowcount
+    return tx.connection.execute(gone, (cut.seq, ROWS_AT_ONCE)).rowcount
 
 
 def named_bodies(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:

@@ -20,11 +20,11 @@ from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.record import changes, purses, reads, refusals, schema
+from toolwire.record import changes, reads, refusals, reservations, schema
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
+from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
-from toolwire.record.asked import Asked
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import Now, OpenCard, open_card
 from toolwire.record.contract import (
@@ -42,7 +42,6 @@ from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
-from toolwire.record.page import Page
 from toolwire.record.reader import Reader
 from toolwire.record.retention import AT_FULL_SPEED, AuditCut, Keep, Pace, Pruned, Retention
 from toolwire.record.rows import (
@@ -61,6 +60,7 @@ from toolwire.record.rows import (
 )
 from toolwire.record.tally import day_of, sums_with
 from toolwire.record.thread_cache import ThreadCache
+from toolwire.record.transaction import Transaction
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 from toolwire.wire.format_tally import FormatTally
@@ -106,7 +106,7 @@ class SqliteStore:
         self._artifacts = artifacts
         self._clock = clock
         self._monotonic = monotonic
-        self._asked = Asked(clock, monotonic)
+        self._asked = ApprovalClock(clock, monotonic)
         self._runs: dict[str, _Run] = {}
         self._taking: set[str] = set()
         self._threads = ThreadCache()
@@ -285,7 +285,7 @@ class SqliteStore:
         self._stops(turn)
         await self._now_or_later(release, _whose(turn))
 
-    async def _now_or_later(self, change: Callable[[Page], T | StoreError], whose: tuple[str, str]) -> T:
+    async def _now_or_later(self, change: Callable[[Transaction], T | StoreError], whose: tuple[str, str]) -> T:
         """Make a change that must not get lost: one that cannot be made now is told, and made as soon as it can."""
         try:
             return await self._writer.write(change, whose)
@@ -377,14 +377,14 @@ class SqliteStore:
     async def draw(
         self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
     ) -> Purse | None:
-        draw = partial(purses.draw, project=project, root=root, purse=purse, question=question, most=most)
+        draw = partial(reservations.draw, project=project, root=root, purse=purse, question=question, most=most)
         return await self._writer.write(draw)
 
     async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
-        await self._writer.write(partial(purses.give_back, project=project, root=root, unused=unused))
+        await self._writer.write(partial(reservations.give_back, project=project, root=root, unused=unused))
 
     async def lent(self, root: str, *, project: str = "default") -> Spending:
-        return await self._reader.read(purses.lent, project, root)
+        return await self._reader.read(reservations.lent, project, root)
 
     async def keep(self, data: bytes) -> str:
         if self.bodies is not None:

@@ -19,13 +19,13 @@ from weakref import WeakKeyDictionary
 
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
-from toolwire.record.owed import Owed
-from toolwire.record.page import Known, Page
+from toolwire.record.retries import Retries
 from toolwire.record.rows import Row
+from toolwire.record.transaction import Cache, Transaction
 from toolwire.record.turnstile import SHARE, Turnstile
 
 T = TypeVar("T")
-Change = Callable[[Page], Any]
+Change = Callable[[Transaction], Any]
 Waiting = tuple[Change, asyncio.Future[Any]]
 Audited = Callable[[Sequence[Row]], None]
 """Told the rows of the audit log once they are durable. Must not wait, and must not raise."""
@@ -57,10 +57,10 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile = Turnstile(share)
         self._path = path
-        self._far = _Pen(connect, audited, name)
-        self._near = _Pen(connect, audited, name)
-        self._again = _Pen(connect, audited, name)
-        self._owed = Owed(self._write_owed)
+        self._far = _Connection(connect, audited, name)
+        self._near = _Connection(connect, audited, name)
+        self._again = _Connection(connect, audited, name)
+        self._owed = Retries(self._write_owed)
         self._near_lock = threading.Lock()
         self._near_again_at = 0.0 if near else math.inf
         self._near_long = 0
@@ -72,7 +72,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="toolwire-store-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, change: Callable[[Page], T | StoreError], whose: Any = None) -> T:
+    async def write(self, change: Callable[[Transaction], T | StoreError], whose: Any = None) -> T:
         """Wait until the change is durable and give back what came of it. Raises StoreError when it was refused.
 
         Of the changes of one agent only so many are handed on at once; `whose` names it.
@@ -123,7 +123,7 @@ class Writer:
         return found
 
     def _hand_over(
-        self, change: Callable[[Page], T | StoreError], loop: asyncio.AbstractEventLoop
+        self, change: Callable[[Transaction], T | StoreError], loop: asyncio.AbstractEventLoop
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = loop.create_future()
         with self._lock:
@@ -233,7 +233,7 @@ class Writer:
         _wake_all(zip((future for _, future in batch), outcomes, strict=True))
 
 
-class _Pen:
+class _Connection:
     """A connection that writes, and what it has learned about the store."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], audited: Audited, name: str) -> None:
@@ -241,7 +241,7 @@ class _Pen:
         self._name = name
         self._audited = audited
         self._connection: sqlite3.Connection | None = None
-        self._known = Known()
+        self._known = Cache()
 
     def write(self, changes: Sequence[Change], *, patient: bool) -> list[Any]:
         """Apply changes in one transaction. The impatient raise at once when another connection is writing."""
@@ -253,18 +253,18 @@ class _Pen:
         connection.execute("BEGIN IMMEDIATE")
         try:
             self._known = self._known.still_true(connection)
-            page = Page(connection, self._known, writer=self._name)
-            outcomes = [change(page) for change in changes]
-            page.flush()
+            tx = Transaction(connection, self._known, writer=self._name)
+            outcomes = [change(tx) for change in changes]
+            tx.flush()
             connection.execute("COMMIT")
         except BaseException:
-            self._known = Known()
+            self._known = Cache()
             # SQLite rolls back by itself after some errors, and a broken disk refuses even that.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
-        if page.audited:
-            self._audited(page.audited)
+        if tx.audited:
+            self._audited(tx.audited)
         return outcomes
 
     def drop(self) -> None:
@@ -273,7 +273,7 @@ class _Pen:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
-            self._known = Known()
+            self._known = Cache()
 
 
 def _failed(done: "asyncio.Future[Any]") -> bool:

@@ -90,7 +90,7 @@ _ENDED: Final = _Ended()
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """What a connection has learned: true as long as its transactions succeed and nobody else commits.
 
     Of the turns that began `here` it has seen every call.
@@ -102,20 +102,20 @@ class Known:
     calls: dict[tuple[str, str], CallCard | _Ended | None] = field(default_factory=dict)
     head: tuple[int, str] | None = None
 
-    def still_true(self, connection: sqlite3.Connection) -> "Known":
-        """What is known, or nothing once another connection has committed. Asked inside a transaction."""
+    def still_true(self, connection: sqlite3.Connection) -> "Cache":
+        """What is known, or nothing once another connection has committed. ApprovalClock inside a transaction."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version == self.version and len(self.turns) + len(self.calls) < MAX_KNOWN:
             return self
-        return Known(version)
+        return Cache(version)
 
 
 @dataclass(slots=True)
-class Page:
+class Transaction:
     """What a transaction knows and will add. Its changes read here, and keep it true for those after them."""
 
     connection: sqlite3.Connection
-    known: Known
+    known: Cache
     records: list[Row] = field(default_factory=list)
     audit: list[Row] = field(default_factory=list)
     audited: list[Row] = field(default_factory=list)

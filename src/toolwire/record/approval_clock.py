@@ -11,7 +11,7 @@ from toolwire.protocol.approvals import ApprovalCard
 _MOST = 10_000
 
 
-class Asked:
+class ApprovalClock:
     """The open questions of one process: the date of each, and what the monotonic clock said then."""
 
     def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:

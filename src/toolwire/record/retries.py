@@ -18,7 +18,7 @@ Write = Callable[[Sequence[Any]], None]
 """Makes these changes durable together. Raises StoreUnavailable while that cannot be done."""
 
 
-class Owed:
+class Retries:
     """Changes in the order in which they were due. The thread that tries them exists only while there are any."""
 
     def __init__(self, write: Write) -> None:

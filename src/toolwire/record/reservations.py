@@ -3,8 +3,8 @@
 import sqlite3
 
 from toolwire.protocol.budgets import Lent, Purse, Spending
-from toolwire.record.page import Page
 from toolwire.record.rows import column, project_key
+from toolwire.record.transaction import Transaction
 
 _LENT = "SELECT calls, tokens, cost_usd, agents FROM lent WHERE root = ?"
 _ASKER = "SELECT calls, tokens, cost_usd FROM turns WHERE id = ? AND project = ?"
@@ -15,20 +15,20 @@ _KEEP = """
 """
 
 
-def draw(page: Page, project: str, root: str, purse: Purse, question: Purse | None, most: int) -> Purse | None:
+def draw(tx: Transaction, project: str, root: str, purse: Purse, question: Purse | None, most: int) -> Purse | None:
     key = project_key(project, root)
-    known = _kept(page.connection, key) or Lent()
-    asker = page.connection.execute(_ASKER, (column(root), column(project))).fetchone()
+    known = _kept(tx.connection, key) or Lent()
+    asker = tx.connection.execute(_ASKER, (column(root), column(project))).fetchone()
     share = known.share(purse, question, Spending(*asker) if asker else Spending(), most)
     if share is not None:
-        _keep(page, key, Lent(known.used + share.held, known.agents + 1))
+        _keep(tx, key, Lent(known.used + share.held, known.agents + 1))
     return share
 
 
-def give_back(page: Page, project: str, root: str, unused: Spending) -> None:
+def give_back(tx: Transaction, project: str, root: str, unused: Spending) -> None:
     key = project_key(project, root)
-    if (known := _kept(page.connection, key)) is not None:
-        _keep(page, key, Lent(known.used - unused, known.agents))
+    if (known := _kept(tx.connection, key)) is not None:
+        _keep(tx, key, Lent(known.used - unused, known.agents))
 
 
 def lent(connection: sqlite3.Connection, project: str, root: str) -> Spending:
@@ -40,6 +40,6 @@ def _kept(connection: sqlite3.Connection, key: str) -> Lent | None:
     return None if row is None else Lent(Spending(*row[:3]), row[3])
 
 
-def _keep(page: Page, key: str, known: Lent) -> None:
+def _keep(tx: Transaction, key: str, known: Lent) -> None:
     used = known.used
-    page.connection.execute(_KEEP, (used.calls, used.tokens, used.cost_usd, known.agents, key))
+    tx.connection.execute(_KEEP, (used.calls, used.tokens, used.cost_usd, known.agents, key))
