@@ -3,16 +3,16 @@
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.kept_store import KeptStore
 from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.stores import require_own_state, store_of
+from toolwire.assemble.stores import require_own_state
 from toolwire.cli.exits import Exit
 from toolwire.cli.here import here
 from toolwire.cli.options import Model, Project
@@ -22,7 +22,6 @@ from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
-from toolwire.record.contract import Store
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def serve(
     behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
     asked = _asked(place, name, key) if name else None
     sock = server.listen(chosen.host, chosen.port)
-    desk = approvals.Desk(*_desk(place, chosen.token_env)) if chosen.token_env else None
+    desk = _desk(place, chosen.token_env) if chosen.token_env else None
     log = _logger(as_json=chosen.json_logs)
     served = app.make_app(behind, asked, access=access, log=log, desk=desk)
     own = server.address_of(sock)
@@ -134,7 +133,7 @@ def _asked(place: ProjectFolder, model: str, key: str) -> ChatModel:
     )
 
 
-def _desk(place: ProjectFolder, tokens: Iterable[str]) -> tuple[Any, frozenset[str]]:
+def _desk(place: ProjectFolder, tokens: Iterable[str]) -> "approvals.Desk":
     """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
     people = frozenset(place.settings.approval.people)
     if unknown := sorted(people.difference(tokens)):
@@ -144,15 +143,8 @@ def _desk(place: ProjectFolder, tokens: Iterable[str]) -> tuple[Any, frozenset[s
     if place.has_home:
         run_sync(require_own_state(place))
 
-    @asynccontextmanager
-    async def open_store() -> AsyncIterator[Store | None]:
-        if not place.store_exists:
-            yield None
-            return
-        async with store_of(place) as store:
-            yield store
-
-    return open_store, people
+    kept = KeptStore(place)
+    return approvals.Desk(kept.use, people, kept.close)
 
 
 def _variable(name: str) -> str:

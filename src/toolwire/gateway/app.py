@@ -68,6 +68,8 @@ def make_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await (source.way.close() if isinstance(source, ByUpstream) else source.model.close())
+        if desk is not None and desk.close is not None:
+            await desk.close()
 
     routes = [Route(path, Chat(source, dialect, lists, bounds), methods=["POST"]) for path, dialect in PATHS.items()]
     routes += [Route(path, Passed(source, path, bounds), methods=["POST"]) for path in OTHER_PATHS]

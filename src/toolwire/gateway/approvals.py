@@ -1,6 +1,6 @@
 """People's word over HTTP: `/v1/approvals` lists what calls wait for, shows what would run, and takes answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +27,7 @@ from toolwire.record.contract import ApprovalStore
 from toolwire.wire.arguments import read_json
 
 OpenStore = Callable[[], AbstractAsyncContextManager[ApprovalStore | None]]
-"""Opens the store of the project for as long as one request lasts; None while nothing is kept there."""
+"""Gives the store of the project for as long as one request lasts; None while nothing is kept there."""
 
 PATH = "/v1/approvals"
 MOST_LISTED = 200
@@ -38,10 +38,14 @@ _SAID = frozenset({"granted", "reason", "arguments", "scope", "digest", "pattern
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where questions are kept, and the names of those who may look at them and answer; empty is every token's."""
+    """Where questions are kept, and the names of those who may look at them and answer; empty is every token's.
+
+    What it holds is let go of with `close` when the server ends.
+    """
 
     open_store: OpenStore
     people: frozenset[str] = frozenset()
+    close: Callable[[], Awaitable[None]] | None = None
 
 
 class Approvals:
