@@ -26,14 +26,16 @@ from tests.mutation.mutants import Mutant, apply, mutants
 # What is mutated, and the tests that concern it.
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
-_STORE = "tests/record"
 SUBJECTS: dict[str, Sequence[str]] = {
-    "loop.step": _LOOP,
+    "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
     "decide.ladder": ("tests/decide", *_AGENT),
     "decide.policy": ("tests/decide", *_AGENT),
     "decide.matching": ("tests/decide",),
     "decide.patterns": ("tests/decide", "tests/loop/test_patterns.py"),
-    "record.ledger": (_STORE, *_AGENT),
+    "record.ledger": tuple(
+        f"tests/record/test_{name}.py"
+        for name in ("leases", "store_calls", "store_turns", "store_approvals", "store_waits", "projects", "taken_back")
+    ),
     "hub.judging": (*_LOOP, "tests/execute"),
     "hub.approvals": (*_LOOP, "tests/execute"),
     "hub.allowance": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
