@@ -18,17 +18,17 @@ from toolwire.gateway.approvals import Approvals, Desk
 from toolwire.gateway.asked import Asked, ToolLists, read_asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.door import Door, Scope
-from toolwire.gateway.exchange import ByModel, ByUpstream, Turned
+from toolwire.gateway.exchange import ByModel, ByUpstream, Exchange
 from toolwire.gateway.faults import Fault, Refused, error_body
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
 from toolwire.gateway.log import Log, silent
-from toolwire.gateway.other import PATHS as OTHER_PATHS
-from toolwire.gateway.other import Passed
+from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
+from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
 from toolwire.gateway.translate import Envelope
-from toolwire.gateway.upstream import Way
+from toolwire.gateway.upstream import UpstreamClient
 from toolwire.protocol.chat import ChatModel
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -57,7 +57,7 @@ def make_app(
         raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
     source: ByUpstream | ByModel
     if upstream is not None:
-        source = ByUpstream(Way(upstream, bounds), bounds, forward_keys=not access.tokens)
+        source = ByUpstream(UpstreamClient(upstream, bounds), bounds, forward_keys=not access.tokens)
     else:
         assert model is not None
         source = ByModel(model, bounds)
@@ -67,12 +67,12 @@ def make_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        await (source.way.close() if isinstance(source, ByUpstream) else source.model.close())
+        await (source.client.close() if isinstance(source, ByUpstream) else source.model.close())
         if desk is not None and desk.close is not None:
             await desk.close()
 
     routes = [Route(path, Chat(source, dialect, lists, bounds), methods=["POST"]) for path, dialect in PATHS.items()]
-    routes += [Route(path, Passed(source, path, bounds), methods=["POST"]) for path in OTHER_PATHS]
+    routes += [Route(path, PassthroughRoute(source, path, bounds), methods=["POST"]) for path in PASSTHROUGH_PATHS]
     routes += [
         Route("/v1/models", listing.models),
         Route("/v1/models/{name:path}", listing.model),
@@ -80,7 +80,7 @@ def make_app(
         Route("/readyz", listing.ready),
     ]
     routes += Approvals(desk, bounds).routes() if desk is not None else []
-    guarded = Middleware(Door, access=access, log=log, dialects=PATHS | OTHER_PATHS, mint=new_request_id)
+    guarded = Middleware(Door, access=access, log=log, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id)
     return Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
     )
@@ -106,10 +106,10 @@ class Chat:
         asked = read_asked(body, self._dialect, self._lists)
         entry.model, entry.stream = asked.model, asked.stream
         envelope = Envelope(secrets.token_hex(12), asked.model, int(time.time()))
-        turned = Turned(asked, headers, entry, envelope, _ids(asked), send, EventSender(send))
+        exchange = Exchange(asked, headers, entry, envelope, _ids(asked), send, EventSender(send))
         try:
             async with asyncio.timeout(self._bounds.whole_s + self._bounds.idle_s):
-                await while_connected(self._source.answer(turned), receive, lambda: entry.answered)
+                await while_connected(self._source.answer(exchange), receive, lambda: entry.answered)
         except TimeoutError:
             raise Refused(Fault(504, "timeout", "the answer took too long, or nobody read it")) from None
 

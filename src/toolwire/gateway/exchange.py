@@ -36,7 +36,7 @@ from toolwire.gateway.translate import (
     rendered,
     writer_for,
 )
-from toolwire.gateway.upstream import Incoming, Way
+from toolwire.gateway.upstream import Incoming, UpstreamClient
 from toolwire.protocol.chat import ChatModel, Delta, Request
 from toolwire.protocol.values import changed
 from toolwire.wire.names import NameMap
@@ -64,7 +64,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class Exchange:
     """One request on its way: what was asked, and what its answer will need."""
 
     asked: Asked
@@ -79,59 +79,61 @@ class Turned:
 class ByUpstream:
     """Answers from a server that speaks some chat API; with `auto`, from the client's own API where it has that."""
 
-    def __init__(self, way: Way, bounds: Bounds, *, forward_keys: bool) -> None:
-        self.way = way
+    def __init__(self, client: UpstreamClient, bounds: Bounds, *, forward_keys: bool) -> None:
+        self.client = client
         self._bounds = bounds
         self._forward_keys = forward_keys
         self._missing: set[str] = set()
 
-    async def answer(self, turned: Turned) -> None:
+    async def answer(self, exchange: Exchange) -> None:
         """Ask, and send the answer. Raises Refused while nothing has been sent."""
-        if not turned.asked.stream:
-            await self._ask(turned)
+        if not exchange.asked.stream:
+            await self._ask(exchange)
             return
         try:
-            async with kept_alive(turned.sender, self._bounds.keep_alive_s):
-                await self._ask(turned)
+            async with kept_alive(exchange.sender, self._bounds.keep_alive_s):
+                await self._ask(exchange)
         except Refused as refused:
-            turned.entry.code = await send_fault(turned.sender, writer_for(turned.asked, turned.envelope), refused)
+            exchange.entry.code = await send_fault(
+                exchange.sender, writer_for(exchange.asked, exchange.envelope), refused
+            )
 
-    async def _ask(self, turned: Turned) -> None:
-        dialect = turned.asked.dialect
+    async def _ask(self, exchange: Exchange) -> None:
+        dialect = exchange.asked.dialect
         if not self._passes(dialect):
-            await self._put(turned, self._translated(turned), may_miss=False)
-        elif await self._put(turned, _passing(turned), may_miss=self.way.upstream.dialect == "auto"):
+            await self._put(exchange, self._translated(exchange), may_miss=False)
+        elif await self._put(exchange, _passing(exchange), may_miss=self.client.upstream.dialect == "auto"):
             self._missing.add(dialect)
-            await self._put(turned, self._translated(turned), may_miss=False)
+            await self._put(exchange, self._translated(exchange), may_miss=False)
 
     def keys(self, headers: Mapping[str, str], dialect: str) -> dict[str, str]:
         """The headers for the upstream, with the key that it is to see."""
-        return self.way.headers(headers, dialect, forward_keys=self._forward_keys)
+        return self.client.headers(headers, dialect, forward_keys=self._forward_keys)
 
     def _passes(self, dialect: str) -> bool:
-        spoken = self.way.upstream.dialect
+        spoken = self.client.upstream.dialect
         return dialect == spoken or (spoken == "auto" and dialect not in self._missing)
 
-    async def _put(self, turned: Turned, plan: Plan, *, may_miss: bool) -> bool:
+    async def _put(self, exchange: Exchange, plan: Plan, *, may_miss: bool) -> bool:
         """Ask as planned. True when the upstream has no such API and nothing was sent."""
-        headers = self.keys(turned.headers, plan.api.name) | {"x-request-id": turned.entry.id}
-        may_miss = may_miss and turned.asked.dialect != "openai"
-        async with self.way.send("POST", plan.api.path, headers, plan.body) as incoming:
+        headers = self.keys(exchange.headers, plan.api.name) | {"x-request-id": exchange.entry.id}
+        may_miss = may_miss and exchange.asked.dialect != "openai"
+        async with self.client.send("POST", plan.api.path, headers, plan.body) as incoming:
             if 200 <= incoming.status < 300:
-                return await self._pass_on(turned, plan, incoming, may_miss=may_miss)
+                return await self._pass_on(exchange, plan, incoming, may_miss=may_miss)
             body = await incoming.beginning()
         if may_miss and _has_no_such_api(incoming.status, body):
             return True
-        raise Refused(of_answer(self.way.place, incoming.status, incoming.headers, body, turned.asked.dialect))
+        raise Refused(of_answer(self.client.place, incoming.status, incoming.headers, body, exchange.asked.dialect))
 
-    async def _pass_on(self, turned: Turned, plan: Plan, incoming: Incoming, *, may_miss: bool) -> bool:
+    async def _pass_on(self, exchange: Exchange, plan: Plan, incoming: Incoming, *, may_miss: bool) -> bool:
         """Send the answer. True when it only says, with a status of success, that there is no such API."""
-        asked, place = turned.asked, self.way.place
+        asked, place = exchange.asked, self.client.place
         headers = _passed_back(incoming, plan.lost)
         if asked.stream and await _is_stream(incoming, plan.api):
             stream = plan.stream()
             async with aclosing(follow(incoming, stream, plan.api, place, asked.dialect, self._bounds)) as frames:
-                turned.entry.code = await send_stream(turned.sender, frames, stream, headers)
+                exchange.entry.code = await send_stream(exchange.sender, frames, stream, headers)
             return False
         body = await self._in_time(incoming)
         if may_miss and _NO_ENDPOINT in body[:200]:
@@ -140,10 +142,10 @@ class ByUpstream:
         if plan.api.reply_field not in data:
             raise Refused(not_an_answer(place, body))
         if asked.stream:
-            await self._stream_whole(turned, plan, data, headers)
+            await self._stream_whole(exchange, plan, data, headers)
             return False
         made = plan.whole(data) if len(body) < _LARGE else await asyncio.to_thread(plan.whole, data)
-        await send_whole(turned.send, 200, body if made is data else to_json(made), headers)
+        await send_whole(exchange.send, 200, body if made is data else to_json(made), headers)
         return False
 
     async def _in_time(self, incoming: Incoming) -> bytes:
@@ -151,17 +153,17 @@ class ByUpstream:
             async with asyncio.timeout(self._bounds.whole_s):
                 return await incoming.whole()
         except TimeoutError:
-            raise Refused(too_late(self.way.place)) from None
+            raise Refused(too_late(self.client.place)) from None
 
-    async def _stream_whole(self, turned: Turned, plan: Plan, data: Json, headers: Headers) -> None:
+    async def _stream_whole(self, exchange: Exchange, plan: Plan, data: Json, headers: Headers) -> None:
         """The client wanted a stream, but the upstream answered in one piece."""
-        stream = _translating(turned, plan.names, plan.api)
+        stream = _translating(exchange, plan.names, plan.api)
         frames = b"".join([*stream.feed(b"", data), *stream.done()])
-        await send_stream(turned.sender, _one(frames), stream, headers)
+        await send_stream(exchange.sender, _one(frames), stream, headers)
 
-    def _translated(self, turned: Turned) -> Plan:
-        asked = turned.asked
-        written = WRITTEN.get(self.way.upstream.dialect, WRITTEN[CHAT.name])
+    def _translated(self, exchange: Exchange) -> Plan:
+        asked = exchange.asked
+        written = WRITTEN.get(self.client.upstream.dialect, WRITTEN[CHAT.name])
         found = decoded(asked)
         request = found.request
         frame = written.frame(request, found.model, asked.stream)
@@ -173,21 +175,21 @@ class ByUpstream:
         def whole(data: Json) -> Json:
             reply = names.restore(parse_reply(data, names.tools, written.api.name))
             reply = changed(reply, content=reply.content + refused(data))
-            return rendered(asked, turned.envelope, reply, turned.ids, turned.entry.tally)
+            return rendered(asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
 
         lost = left_out(found, understood, untold=written.dialect.losses(request.tools))
-        return Plan(written.api, to_json(body), whole, lambda: _translating(turned, names, written.api), names, lost)
+        return Plan(written.api, to_json(body), whole, lambda: _translating(exchange, names, written.api), names, lost)
 
 
-def _passing(turned: Turned) -> Plan:
-    asked, tally = turned.asked, turned.entry.tally
+def _passing(exchange: Exchange) -> Plan:
+    asked, tally = exchange.asked, exchange.entry.tally
     spoken = SPOKEN[asked.dialect]
 
     def whole(data: Json) -> Json:
-        return spoken.repair(data, asked.tools, turned.ids, tally) if asked.tools else data
+        return spoken.repair(data, asked.tools, exchange.ids, tally) if asked.tools else data
 
     names = NameMap(asked.tools, {})
-    stream = partial(spoken.stream, asked.tools, turned.ids, tally)
+    stream = partial(spoken.stream, asked.tools, exchange.ids, tally)
     return Plan(spoken.api, asked.body, whole, stream, names)
 
 
@@ -197,9 +199,9 @@ def _joined(frame: Json, options: Json) -> Json:
     return frame | options | ({"options": inner} if inner else {})
 
 
-def _translating(turned: Turned, names: NameMap, api: Api) -> TranslatedStream:
-    writer = writer_for(turned.asked, turned.envelope)
-    return TranslatedStream(writer, names, api.name, api.enough, turned.ids, turned.entry.tally)
+def _translating(exchange: Exchange, names: NameMap, api: Api) -> TranslatedStream:
+    writer = writer_for(exchange.asked, exchange.envelope)
+    return TranslatedStream(writer, names, api.name, api.enough, exchange.ids, exchange.entry.tally)
 
 
 def _has_no_such_api(status: int, body: bytes) -> bool:
@@ -232,24 +234,24 @@ class ByModel:
         self.model = model
         self._bounds = bounds
 
-    async def answer(self, turned: Turned) -> None:
+    async def answer(self, exchange: Exchange) -> None:
         """Ask, and send the answer. Raises Refused while nothing has been sent."""
-        found = decoded(turned.asked)
+        found = decoded(exchange.asked)
         losses = getattr(self.model, "losses", None)
         untold = losses(found.request.tools) if losses else ()
         lost = left_out(found, blind=self.model.name.startswith("local:"), untold=untold)
         headers: Headers = [(b"x-toolwire-left-out", lost.encode())] if lost else []
-        if turned.asked.stream:
-            said = SpokenReply(writer_for(turned.asked, turned.envelope), turned.ids, turned.entry.tally)
+        if exchange.asked.stream:
+            said = SpokenReply(writer_for(exchange.asked, exchange.envelope), exchange.ids, exchange.entry.tally)
             async with aclosing(self._frames(found.request, said)) as frames:
-                turned.entry.code = await send_stream(turned.sender, frames, said, headers)
+                exchange.entry.code = await send_stream(exchange.sender, frames, said, headers)
             return
         try:
             reply = await self.model.ask(found.request)
         except ModelError as error:
             raise Refused(of_model_error(error)) from None
-        made = rendered(turned.asked, turned.envelope, reply, turned.ids, turned.entry.tally)
-        await send_whole(turned.send, 200, to_json(made), headers)
+        made = rendered(exchange.asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
+        await send_whole(exchange.send, 200, to_json(made), headers)
 
     async def _frames(self, request: Request, said: SpokenReply) -> AsyncGenerator[bytes, None]:
         deltas: asyncio.Queue[Delta | None] = asyncio.Queue()

@@ -11,7 +11,7 @@ from toolwire.gateway.apis import CHAT, NATIVE
 from toolwire.gateway.exchange import ByModel, ByUpstream
 from toolwire.gateway.faults import Fault, Refused, of_answer, too_late
 from toolwire.gateway.flow import checked
-from toolwire.gateway.upstream import NO_PAGE, Way
+from toolwire.gateway.upstream import NO_PAGE, UpstreamClient
 from toolwire.wire.outbound import Json
 
 READY_S = 5.0
@@ -45,13 +45,13 @@ class Listing:
         dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
         if isinstance(self._source, ByModel):
             return _listed([self._source.model.name])
-        spoken = self._source.way.upstream.dialect
+        spoken = self._source.client.upstream.dialect
         headers = self._source.keys(dict(request.headers), "anthropic" if spoken == "anthropic" else dialect)
         try:
             async with asyncio.timeout(LIST_S):
-                return await _asked(self._source.way, headers, dialect, _page(request))
+                return await _asked(self._source.client, headers, dialect, _page(request))
         except TimeoutError:
-            raise Refused(too_late(self._source.way.place)) from None
+            raise Refused(too_late(self._source.client.place)) from None
 
     async def ready(self, _: Request) -> Response:
         """Whether the upstream answers at all; asked at most every two seconds, however often people look."""
@@ -65,10 +65,10 @@ class Listing:
     async def _look(self) -> str:
         if isinstance(self._source, ByModel):
             return ""
-        way = self._source.way
+        client = self._source.client
         try:
             async with asyncio.timeout(READY_S):
-                await _asked(way, way.headers({}, way.upstream.dialect, forward_keys=False), "openai")
+                await _asked(client, client.headers({}, client.upstream.dialect, forward_keys=False), "openai")
         except TimeoutError:
             return "the upstream does not answer in time"
         except Refused as refused:
@@ -82,14 +82,16 @@ def _page(request: Request) -> dict[str, str]:
     return {name: value for name, value in request.query_params.items() if name in _PAGES}
 
 
-async def _asked(way: Way, headers: dict[str, str], dialect: str, page: Mapping[str, str] = NO_PAGE) -> Json:
-    native = way.upstream.dialect == NATIVE.name
+async def _asked(
+    client: UpstreamClient, headers: dict[str, str], dialect: str, page: Mapping[str, str] = NO_PAGE
+) -> Json:
+    native = client.upstream.dialect == NATIVE.name
     path = (NATIVE if native else CHAT).models_path
-    async with way.send("GET", path, headers, page=NO_PAGE if native else page) as incoming:
+    async with client.send("GET", path, headers, page=NO_PAGE if native else page) as incoming:
         if incoming.status != 200:
             body = await incoming.beginning()
-            raise Refused(of_answer(way.place, incoming.status, incoming.headers, body, dialect))
-        data = checked(await incoming.whole(), way.place, dialect)
+            raise Refused(of_answer(client.place, incoming.status, incoming.headers, body, dialect))
+        data = checked(await incoming.whole(), client.place, dialect)
     if not native:
         return data
     models = data.get("models")

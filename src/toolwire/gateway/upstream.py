@@ -1,4 +1,4 @@
-"""The way to the upstream: sends what a client sent, to one address only, and bounds what comes back."""
+"""The client of the upstream: sends what a client sent, to one address only, and bounds what comes back."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ class Incoming:
         return b"".join(pieces)[:LARGEST_ERROR]
 
 
-class Way:
+class UpstreamClient:
     """Asks the upstream, with one pool of connections that lives until `close`."""
 
     def __init__(self, upstream: Upstream, bounds: Bounds) -> None:

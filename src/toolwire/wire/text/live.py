@@ -23,7 +23,7 @@ from toolwire.wire.text.words import FENCE_END, Words, speak
 _NEVER = (re.compile("(?!)"), re.compile("(?!)"))
 _HEADER = 256
 _PATIENCE = 12_000
-_CHARACTERS_PER_COIN = 32
+_CHARS_PER_RETRY = 32
 _READ = 20
 _ENOUGH = 256
 
@@ -32,8 +32,23 @@ class LiveText:
     """Takes text as it comes and shows what is certain. Every call that it shows takes the next of `positions`."""
 
     __slots__ = (
-        "_all", "_before", "_block", "_calls", "_fresh", "_held", "_offered", "_offset", "_pass", "_positions",
-        "_quiet", "_size", "_spent", "_unread", "_weary_until", "_words", "_work",
+        "_all",
+        "_before",
+        "_block",
+        "_calls",
+        "_fresh",
+        "_held",
+        "_offered",
+        "_offset",
+        "_pass",
+        "_positions",
+        "_quiet",
+        "_size",
+        "_skip_until",
+        "_spent",
+        "_unread",
+        "_words",
+        "_work",
     )  # fmt: skip
 
     def __init__(self, offered: Offered, positions: Iterator[int]) -> None:
@@ -45,7 +60,7 @@ class LiveText:
         self._size = 0
         self._before = ""
         self._offset = 0
-        self._calls = self._spent = self._work = self._unread = self._weary_until = 0
+        self._calls = self._spent = self._work = self._unread = self._skip_until = 0
         self._fresh = True
         self._quiet = _NEVER
         self._words: Words | None = None
@@ -63,7 +78,7 @@ class LiveText:
         if self._block is not None:
             return self._feed_block(self._block, text)
         if not self._held and self._words is None:
-            if self._offset < self._weary_until:
+            if self._offset < self._skip_until:
                 self._before, self._fresh = text[-CONTEXT:], False
                 self._offset += len(text)
                 return [TextDelta(text)] if text else []
@@ -82,7 +97,7 @@ class LiveText:
     def _affords_reading(self, text: str) -> bool:
         """Whether to look now. Small pieces are looked at one by one only as long as that takes little time."""
         self._unread += len(text)
-        if self._work > _PATIENCE + self._offset // _CHARACTERS_PER_COIN and self._unread < _ENOUGH:
+        if self._work > _PATIENCE + self._offset // _CHARS_PER_RETRY and self._unread < _ENOUGH:
             return False
         self._unread = 0
         self._work += _READ
@@ -144,7 +159,7 @@ class LiveText:
         self._work += purse - scan.purse
         if self._patience() <= 0 and self._words is None:
             # So many false starts are no answer: what comes is shown as it is until there is more of it.
-            self._weary_until = _CHARACTERS_PER_COIN * (self._spent - _PATIENCE // 2)
+            self._skip_until = _CHARS_PER_RETRY * (self._spent - _PATIENCE // 2)
             self._block = None
             self._say(rest, out)
             return ""
@@ -152,7 +167,7 @@ class LiveText:
 
     def _patience(self) -> int:
         """The coins left for false starts: some to begin with, and more as the text grows."""
-        return _PATIENCE + self._offset // _CHARACTERS_PER_COIN - self._spent
+        return _PATIENCE + self._offset // _CHARS_PER_RETRY - self._spent
 
     def _go_through(self, scan: Scan, at: int, out: list[Delta]) -> str:
         text, look, fresh = scan.text, at, self._fresh

@@ -21,7 +21,7 @@ from toolwire.wire.text.openers import (
     tool_tag,
 )
 from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.shown import Form, Place, Verdict, is_announced, is_continued, judge
+from toolwire.wire.text.shown import CallSite, Form, Verdict, is_announced, is_continued, judge
 from toolwire.wire.text.triggers import end_of_turn, in_inline_code, mention_end, triggers
 
 _PASSING = 5
@@ -193,7 +193,7 @@ class Pass:
             form = Form.CODE if form is Form.FENCED and is_code(scan, begin) else form
             first = not (self.said or self.found) and not before.strip()
             made = bool(self.found)
-            verdict = judge(Place(scan, begin, step.end, form, before, step.found, first, self._shown, made))
+            verdict = judge(CallSite(scan, begin, step.end, form, before, step.found, first, self._shown, made))
         if verdict is Verdict.WAIT:
             return begin, after, Step(scan.end, cut=True)
         self._last = (scan.offset + step.end, verdict)

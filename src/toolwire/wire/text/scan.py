@@ -8,7 +8,7 @@ from toolwire.wire.offered import Offer, Offered
 
 _SPACE = re.compile(r"\s*+")
 _ALLOWANCE = 16_000
-_CHARACTERS_PER_COIN = 20
+_CHARS_PER_RETRY = 20
 _SEARCHED_PER_COIN = 250
 _AT_END = 8
 ATTEMPT = 10
@@ -89,7 +89,7 @@ class Scan:
         self.hopeless = -1
         self._looked_back = False
         self.notes: list[tuple[str, str]] = []
-        self.purse = _ALLOWANCE + self.end // _CHARACTERS_PER_COIN
+        self.purse = _ALLOWANCE + self.end // _CHARS_PER_RETRY
 
     def space(self, at: int) -> int:
         """The position of the next character that is not white space."""

@@ -86,7 +86,7 @@ class Verdict(Enum):
 
 
 @dataclass(slots=True)
-class Place:
+class CallSite:
     """A call in its surroundings: the text before it that the user reads, and the whole text around its span."""
 
     scan: Scan
@@ -106,7 +106,7 @@ def is_continued(gap: str) -> bool:
     return match is not None and match.end() == len(gap)
 
 
-def judge(place: Place) -> Verdict:
+def judge(place: CallSite) -> Verdict:
     """Whether a call is made or only shown."""
     line = place.before[place.before.rfind("\n") + 1 :]
     structure = _quoted(place, line)
@@ -125,7 +125,7 @@ def is_announced(before: str, form: Form = Form.MARKED) -> bool:
     return bool(before.strip()) and chance(Surroundings(before, "", form.value, traits=(ALONE,))) >= _RUN
 
 
-def _quoted(place: Place, line: str) -> Verdict | None:
+def _quoted(place: CallSite, line: str) -> Verdict | None:
     """Whether the call stands in quotation marks or inline code, in a block quote or in a table."""
     if _QUOTE.match(line) or _TABLE.match(line):
         return _shown_unless_made(_before_line(place))
@@ -146,7 +146,7 @@ def _shown_unless_made(before: str) -> Verdict:
     return Verdict.UNCLEAR if is_announced(before) else Verdict.SHOWN
 
 
-def _inside_quotes(place: Place, line: str) -> Verdict | None:
+def _inside_quotes(place: CallSite, line: str) -> Verdict | None:
     """Whether quotation marks or inline code that open on this line close behind the call."""
     if _in_long_quotation(place):
         return Verdict.SHOWN
@@ -163,7 +163,7 @@ def _inside_quotes(place: Place, line: str) -> Verdict | None:
     return Verdict.WAIT if place.scan.growing and not whole_line else None
 
 
-def _in_long_quotation(place: Place) -> bool:
+def _in_long_quotation(place: CallSite) -> bool:
     """Whether quotation marks that open a line some lines before close behind the call."""
     opened = [match[1] for match in _OPENS_LINE.finditer(place.before)]
     if not opened or "\n" not in place.before:
@@ -181,7 +181,7 @@ def _is_open(line: str, mark: str) -> bool:
     return line.count(mark) % 2 == 1
 
 
-def _behind(place: Place, *, to_line_end: bool = False) -> str:
+def _behind(place: CallSite, *, to_line_end: bool = False) -> str:
     scan, at = place.scan, place.end
     for _ in range(_MARKERS):
         closing = CLOSING.match(scan.text, at, scan.end) or AFTER_CALL.match(scan.text, at, scan.end)
@@ -198,11 +198,11 @@ def _names_tool(scan: Scan, behind: str) -> bool:
     return name is not None and scan.offered.get(name[1]) is not None
 
 
-def _before_line(place: Place) -> str:
+def _before_line(place: CallSite) -> str:
     return place.before[: place.before.rfind("\n") + 1]
 
 
-def _following(place: Place) -> str | None:
+def _following(place: CallSite) -> str | None:
     """The words behind the call, up to the next one. None while more of them must come."""
     behind = _behind(place)
     if OPENING.match(behind) or _LABEL.match(behind) or _names_tool(place.scan, behind) or _FENCED_ON.match(behind):
@@ -216,7 +216,7 @@ def _following(place: Place) -> str | None:
     return behind[:following] if following >= 0 else behind
 
 
-def _weighed(place: Place, line: str, following: str) -> Verdict:
+def _weighed(place: CallSite, line: str, following: str) -> Verdict:
     likely = chance(_surroundings(place, line, following))
     run = likely >= (_RUN_LABELS if introduced_as_label(place.form, place.before) else _RUN)
     if _in_dialogue(place, line):
@@ -230,7 +230,7 @@ def _weighed(place: Place, line: str, following: str) -> Verdict:
     return Verdict.UNCLEAR if likely >= _TELL else Verdict.SHOWN
 
 
-def _surroundings(place: Place, line: str, following: str) -> Surroundings:
+def _surroundings(place: CallSite, line: str, following: str) -> Surroundings:
     if any(one.fault for one in place.found):
         following = ""  # it is answered, never run, so what follows cannot speak against it
     rest = _behind(place)[len(following) :] if following else ""
@@ -247,7 +247,7 @@ def _surroundings(place: Place, line: str, following: str) -> Surroundings:
     return Surroundings(place.before, following, place.form.value, bool(rest) and not same, kept)
 
 
-def _same_call(place: Place, text: str) -> bool:
+def _same_call(place: CallSite, text: str) -> bool:
     """Whether a text has the tool and the first argument of a call: one call in two forms is a comparison."""
     one = place.found[0]
     values = _VALUE.findall(str(one.arguments)[:_LINE])
@@ -259,12 +259,12 @@ def introduced_as_label(form: Form, before: str) -> bool:
     return form is Form.LABEL and before.rstrip().endswith((":", "："))
 
 
-def _in_dialogue(place: Place, line: str) -> bool:
+def _in_dialogue(place: CallSite, line: str) -> bool:
     """Whether the call is a line of a conversation that is written down."""
     return _ROLE.match(line) is not None and _ROLE.search(_before_line(place)) is not None
 
 
-def _set_apart(place: Place, line: str) -> bool:
+def _set_apart(place: CallSite, line: str) -> bool:
     """Whether the call's line is indented like code, an item of a list, or a line of a log."""
     if place.first and not line.strip():
         return False

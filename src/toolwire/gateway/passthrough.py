@@ -11,7 +11,7 @@ from toolwire.gateway.settings import Bounds
 PATHS = {"/v1/completions": "openai", "/v1/embeddings": "openai", "/v1/messages/count_tokens": "anthropic"}
 
 
-class Passed:
+class PassthroughRoute:
     """One such route: the body goes up and the answer comes down, byte for byte, within the usual bounds."""
 
     def __init__(self, source: ByUpstream | ByModel, path: str, bounds: Bounds) -> None:
@@ -30,10 +30,10 @@ class Passed:
         await while_connected(self._pass(self._source, sent, body, send), receive, lambda: entry.answered)
 
     async def _pass(self, source: ByUpstream, headers: dict[str, str], body: bytes, send: Send) -> None:
-        async with source.way.send("POST", self._path, headers, body) as incoming:
+        async with source.client.send("POST", self._path, headers, body) as incoming:
             if not 200 <= incoming.status < 300:
                 told = await incoming.beginning()
-                raise Refused(of_answer(source.way.place, incoming.status, incoming.headers, told, self._dialect))
+                raise Refused(of_answer(source.client.place, incoming.status, incoming.headers, told, self._dialect))
             piece = await incoming.piece()
             kind = (b"content-type", (incoming.media_type or "application/json").encode("latin-1", "replace"))
             await send({"type": "http.response.start", "status": incoming.status, "headers": [kind]})
