@@ -49,6 +49,18 @@ def test_two_grants_share_the_folders_that_lie_in_both(
     assert narrowed(Grant(roots=some), Grant(roots=others)).roots == shared
 
 
+def test_two_grants_share_the_lower_tier_the_fewer_calls_and_the_permissions_of_both() -> None:
+    one = Grant(tier=Tier.RUN, permissions=frozenset({"a", "b"}), max_calls=9, autonomy=Autonomy.FULL)
+    other = Grant(tier=Tier.WALK, permissions=frozenset({"b", "c"}), max_calls=5, autonomy=Autonomy.READONLY)
+    for shared in (narrowed(one, other), narrowed(other, one)):
+        assert (shared.tier, shared.permissions, shared.max_calls, shared.autonomy) == (
+            Tier.WALK,
+            {"b"},
+            5,
+            Autonomy.READONLY,
+        )
+
+
 def test_a_resumed_turn_keeps_a_folder_whole_or_not_at_all() -> None:
     own = Grant(roots=("/a/b", "/c", "/d"))
     assert resumed(own, Grant(roots=("/a", "/c/inner", "/d"))).roots == ("/a/b", "/d")
