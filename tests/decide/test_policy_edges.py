@@ -55,7 +55,7 @@ def test_two_grants_share_the_lower_tier_the_fewer_calls_and_the_permissions_of_
     for shared in (narrowed(one, other), narrowed(other, one)):
         assert (shared.tier, shared.permissions, shared.max_calls, shared.autonomy) == (
             Tier.WALK,
-            {"b"},
+            frozenset({"b"}),
             5,
             Autonomy.READONLY,
         )
