@@ -8,7 +8,7 @@ import pytest
 import toolwire
 
 NAMES = """
-Agent Answer Approval Code Context Delivery Effect Grant Image Limits MemoryStore Problem Record Reply Resource Runtime
+Agent Answer Approval Code Context Delivery Effect Grant Image Limits MemoryStore Problem Reply Resource Runtime
 SqliteStore Status StreamParser Text Tier Tool ToolCall ToolFailure ToolResult Toolbox ToolwireError Turn Usage
 __version__ open_model parse_reply run_sync tool
 """.split()

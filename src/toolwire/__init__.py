@@ -57,7 +57,6 @@ _HOMES = {
     "Usage": "toolwire.protocol.chat",
     "Limits": "toolwire.protocol.turns",
     "Turn": "toolwire.protocol.turns",
-    "Record": "toolwire.protocol.records",
     "Approval": "toolwire.protocol.approvals",
     "Runtime": "toolwire.hub.runtime",
     "MemoryStore": "toolwire.record.memory",
@@ -82,7 +81,6 @@ __all__ = [
     "Limits",
     "MemoryStore",
     "Problem",
-    "Record",
     "Reply",
     "Resource",
     "Runtime",
@@ -128,7 +126,6 @@ if TYPE_CHECKING:
     from toolwire.protocol.context import Context as Context
     from toolwire.protocol.outcomes import Code as Code
     from toolwire.protocol.outcomes import Status as Status
-    from toolwire.protocol.records import Record as Record
     from toolwire.protocol.tools import Delivery as Delivery
     from toolwire.protocol.tools import Effect as Effect
     from toolwire.protocol.tools import Grant as Grant

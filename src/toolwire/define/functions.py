@@ -45,7 +45,6 @@ class Options(TypedDict, total=False):
     max_timeout_s: float
     polling: bool
     delivery: Delivery
-    controls_delivery: bool
     untrusted: bool
     sandbox: str
     version: str

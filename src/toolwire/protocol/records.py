@@ -1,4 +1,4 @@
-"""What is kept: the record, the call card, and the audit row."""
+"""What is kept: the call card, and the audit row."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -6,30 +6,6 @@ from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.values import dataclass, making, quick
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The one stored thing: a card that never changes, or a breadcrumb with history and a checked version."""
-
-    id: str
-    schema_name: str
-    title: str
-    context: Mapping[str, Any]
-    project: str = "default"
-    tags: tuple[str, ...] = ()
-    version: int = 1
-    llm_hints: Mapping[str, Any] | None = None
-    visibility: str = "project"
-    sensitivity: str = "normal"
-    expires_at: float | None = None
-    created_by: str = ""
-    created_at: float = 0.0
-    updated_by: str = ""
-    updated_at: float = 0.0
-    turn_id: str | None = None
-    call_id: str | None = None
 
 
 @quick

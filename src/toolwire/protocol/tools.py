@@ -43,12 +43,10 @@ class Effect(StrEnum):
 
 
 class Delivery(StrEnum):
-    """Who gets a result: the model (suspend), the user (terminate), both, or nobody waits (detach)."""
+    """Who gets a result: the model, which goes on with it, or the user, which ends the turn."""
 
     MODEL = "model"
     USER = "user"
-    BOTH = "both"
-    DETACH = "detach"
 
 
 def _examples(item: Any) -> tuple[JsonObject, ...]:
@@ -106,7 +104,7 @@ Target = InProcess | Service | Edge | McpServer
     name=text, description=text, input_schema=mapping, output_schema=optional(mapping), tier=one_of(Tier),
     needs=names, effect=one_of(Effect), journaled=flag, reads=texts, writes=texts,
     requires_confirmation=flag, category=text,
-    timeout_s=above_zero, max_timeout_s=above_zero, polling=flag, delivery=one_of(Delivery), controls_delivery=flag,
+    timeout_s=above_zero, max_timeout_s=above_zero, polling=flag, delivery=one_of(Delivery),
     untrusted=flag, sandbox=text, version=text, skill=text, platforms=names, examples=_examples, reading_box=flag,
     trial_box=flag,
 )  # fmt: skip
@@ -138,7 +136,6 @@ class Tool:
     max_timeout_s: float = 300.0
     polling: bool = False
     delivery: Delivery = Delivery.MODEL
-    controls_delivery: bool = False
     untrusted: bool = False
     sandbox: str = "none"
     version: str = "1"

@@ -26,7 +26,7 @@ LENGTH = Struct(">Q")
 
 _TEXTS = ("name", "description", "category", "sandbox", "version", "skill")
 _FLAGS = (
-    "journaled", "requires_confirmation", "polling", "controls_delivery", "untrusted", "reading_box", "trial_box"
+    "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box"
 )  # fmt: skip
 _NUMBERS = ("timeout_s", "max_timeout_s")
 _LISTS = ("reads", "writes", "examples")
