@@ -49,7 +49,7 @@ def test_a_single_call_waits_is_approved_with_other_arguments_and_goes_on(painte
 def test_status_counts_what_waits_for_a_person_and_the_log_names_who_answered(painter: Inside) -> None:
     painter("call", "paint", "colour=red")
     assert painter("status", "--json").json["waiting"] == 1
-    assert "1 for a person's word: toolwire approvals" in painter("status").out
+    assert "1 for approval: toolwire approvals" in painter("status").out
     [asked] = painter("approvals", "--json").json
     painter("approve", asked["id"], "--by", "ann")
     assert painter("status", "--json").json["waiting"] == 0

@@ -83,7 +83,7 @@ def test_a_call_takes_its_arguments_in_several_ways(inside: Inside, words: list[
     [
         (["--root", "sorce"], "there is no such folder; did you mean source?"),
         (["--root", "nothing/like/it"], "there is no such folder"),
-        (["--root", "file.txt"], "this is no folder"),
+        (["--root", "file.txt"], "this is not a folder"),
         (["--root", "source", "--root", "nosuch"], "nosuch: there is no such folder"),
         (["--allow", "file_raed"], "--allow file_raed: no tool needs such a permission; did you mean file_read?"),
         (["--allow", "teleport"], "no tool needs such a permission; tools need: file_read"),

@@ -11,7 +11,8 @@ import pytest
 
 from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.engines import engines, local_sandbox
-from toolwire.execute.sandbox.ops import STRENGTH, Sandbox
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.protocol.engines import ENGINES as STRENGTH
 from toolwire.protocol.operations import Command, Listener, Output, Ran
 
 ENGINES = tuple(reversed(STRENGTH))

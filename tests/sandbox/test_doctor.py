@@ -4,14 +4,14 @@ from tests.sandbox.conftest import report
 from toolwire.cli.doctor_sandbox import Examined, engine_line, sandbox_lines, table
 from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.examination import ProbeFinding
-from toolwire.execute.sandbox.ops import STRENGTH
 from toolwire.execute.sandbox.probes import PROBES, QUICK, named
+from toolwire.protocol.engines import ENGINES
 
 
 def test_every_engine_is_named_with_what_came_of_trying_it() -> None:
     lines = {line.what: line for line in sandbox_lines()}
 
-    for engine in STRENGTH:
+    for engine in ENGINES:
         line = lines[f"sandbox {engine}"]
         assert line.state in ({"ok", "warn", "unsafe"} if report(engine).usable else {"missing"})
     assert (lines["sandbox none"].state, lines["sandbox none"].said) == ("unsafe", "no walls at all")

@@ -1,4 +1,4 @@
-"""`toolwire approvals` and `toolwire approve`: what turns wait for, and a person's word about it."""
+"""`toolwire approvals` and `toolwire approve`: what turns wait for, and answering it."""
 
 import shlex
 from collections.abc import AsyncIterator, Mapping
@@ -37,7 +37,7 @@ def approvals(
     every: Annotated[bool, typer.Option("--all", help="Also those that are answered or whose time is over.")] = False,
     turn: Annotated[str | None, typer.Option("--turn", metavar="ID", help="Only this turn's.")] = None,
     patterns: Annotated[
-        bool, typer.Option("--patterns", help="The yeses for a pattern that still stand.", show_default=False)
+        bool, typer.Option("--patterns", help="The approvals of patterns that are active.", show_default=False)
     ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N.", min=1)] = 20,
     project: Project = "default",
@@ -52,8 +52,8 @@ def approvals(
     if as_json:
         screen.json([_object(card) for card in cards])
     elif not cards:
-        nothing = "Nobody is asked anything." if not every else "Nobody was ever asked anything."
-        screen.tell("No yes for a pattern stands." if patterns else nothing, "dim")
+        nothing = "No approvals are pending." if not every else "No approvals are on record."
+        screen.tell("No pattern approvals are active." if patterns else nothing, "dim")
     else:
         for card in cards:
             _show(screen, card)

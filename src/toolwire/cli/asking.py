@@ -120,7 +120,7 @@ def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:
     """What to type so that a waiting turn can go on."""
     whose = project_words(project, home)
     lines = [f"  toolwire approve {one}{whose}    (or --deny)" for one in waits.approvals]
-    look = f"The turn waits for a person's word. Look at it with `toolwire approvals{whose}`, and answer:"
+    look = f"This turn is waiting for approval. Review it with `toolwire approvals{whose}`, and answer:"
     return "\n".join([look, *lines])
 
 

@@ -32,9 +32,9 @@ from toolwire.cli.screen import Screen
 from toolwire.cli.text import clean
 from toolwire.errors import ToolwireError
 from toolwire.execute.quota import share_of
-from toolwire.execute.sandbox.ops import DEFAULT
 from toolwire.models.providers import PROVIDERS
 from toolwire.models.weights import KNOWN
+from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.record.ownership import is_own
 from toolwire.record.schema import connect
@@ -89,7 +89,7 @@ def _sandbox(screen: Screen, *, as_json: bool) -> Exit:
     else:
         for line, style in table(found):
             screen.out.print(Text(clean(line), style), soft_wrap=True)
-    usual = next(each for each in found if each.report.engine == DEFAULT)
+    usual = next(each for each in found if each.report.engine == DEFAULT_ENGINE)
     return Exit.DONE if usual.report.usable and not usual.not_given else Exit.FAILED
 
 

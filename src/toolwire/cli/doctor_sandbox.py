@@ -16,9 +16,9 @@ from toolwire.execute.sandbox.engines import cgroups, local_sandbox
 from toolwire.execute.sandbox.examination import ProbeFinding, examined
 from toolwire.execute.sandbox.git_notes import recover
 from toolwire.execute.sandbox.name_watch import recover_names
-from toolwire.execute.sandbox.ops import DEFAULT, STRENGTH
 from toolwire.execute.sandbox.probes import PROBES, QUICK, Probe
 from toolwire.execute.sandbox.syscalls import known
+from toolwire.protocol.engines import DEFAULT_ENGINE, ENGINES
 from toolwire.protocol.operations import Command, ExecLimits
 
 _NOT_ON_LINUX = "commands can be confined on Linux only"
@@ -56,7 +56,7 @@ def sandbox_lines() -> Iterator[Line]:
         yield Line("sandbox", "missing", _NOT_ON_LINUX, "run toolwire in a Linux machine or container")
         return
     looked, network = asyncio.run(_look_quickly())
-    yield _usual(next(each.report for each in looked if each.report.engine == DEFAULT))
+    yield _usual(next(each.report for each in looked if each.report.engine == DEFAULT_ENGINE))
     yield from map(engine_line, looked)
     yield network
     yield _kernel()
@@ -92,11 +92,11 @@ def examine_all() -> list[Examined]:
 
 
 async def _examine(probes: tuple[Probe, ...]) -> list[Examined]:
-    return [await _examined(name, probes) for name in reversed(STRENGTH)]
+    return [await _examined(name, probes) for name in reversed(ENGINES)]
 
 
 async def _look_quickly() -> tuple[list[Examined], Line]:
-    looked = await asyncio.gather(*(_examined(name, QUICK) for name in reversed(STRENGTH) if name != "none"))
+    looked = await asyncio.gather(*(_examined(name, QUICK) for name in reversed(ENGINES) if name != "none"))
     bare = Examined(await local_sandbox(floor="none", default="none").report("none"))
     found = [*looked, bare]
     return found, await _doors([each.report.engine for each in found if each.report.usable])
@@ -126,9 +126,11 @@ def table(found: list[Examined]) -> Iterator[tuple[str, str]]:
 def _usual(report: EngineReport) -> Line:
     if report.usable:
         return Line(
-            "sandbox", "ok", f"commands run in {DEFAULT}; `toolwire doctor --sandbox` shows what each engine gives"
+            "sandbox",
+            "ok",
+            f"commands run in {DEFAULT_ENGINE}; `toolwire doctor --sandbox` shows what each engine gives",
         )
-    refused = f"{DEFAULT} cannot be used, so commands are refused (sandbox_unavailable): {report.reason}"
+    refused = f"{DEFAULT_ENGINE} cannot be used, so commands are refused (sandbox_unavailable): {report.reason}"
     return Line("sandbox", "warn", refused, "on Debian: apt install bubblewrap")
 
 
@@ -153,8 +155,8 @@ async def _doors(usable: list[str]) -> Line:
     """In which engines a command can have a way to granted hosts, by asking the proxy of one for a host that is not."""
     answers = await asyncio.gather(*map(_has_door, usable))
     has = [name for name, opened in zip(usable, answers, strict=True) if opened]
-    if DEFAULT not in has:
-        said = f"commands in {DEFAULT} get no way to granted hosts"
+    if DEFAULT_ENGINE not in has:
+        said = f"commands in {DEFAULT_ENGINE} get no way to granted hosts"
         return Line("network", "warn", said, "on Debian: apt install python3-minimal")
     without = ", ".join(name for name in usable if name not in has)
     refused = f"; where hosts are granted, the engine {without} refuses to run" if without else ""

@@ -125,8 +125,8 @@ def _kept(error: Exception, home: str | None) -> str:
     try:
         _append(path, text + "".join(traceback.format_exception(error)))
     except OSError:
-        return f"This should not have happened ({what})."
-    return f"This should not have happened ({what}). The details are in {path}."
+        return f"Internal error, please report it ({what})."
+    return f"Internal error, please report it ({what}). The details are in {path}."
 
 
 def _append(path: Path, text: str) -> None:

@@ -39,7 +39,7 @@ Root = Annotated[
     list[str] | None,
     typer.Option("--root", metavar="PATH", help="Folder that file tools may reach, in place of the set ones."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Confirm every tool that asks for a person's word.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that needs approval.")]
 System = Annotated[str, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 Thread = Annotated[
     str, typer.Option("--thread", metavar="NAME", help="Go on with the conversation of this name, or begin it.")

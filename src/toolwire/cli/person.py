@@ -43,7 +43,7 @@ class Person:
         return self.approve if self.present or self._agrees else None
 
     async def approve(self, request: NeedsApproval) -> Approval:
-        """A person's word about exactly this call."""
+        """The user's answer about exactly this call."""
         if self._agrees:
             return Approval(granted=True, by=system_user(), reason="--yes")
         async with self._one_at_a_time:

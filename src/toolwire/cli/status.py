@@ -140,7 +140,7 @@ def _show_overview(screen: Screen, place: ProjectFolder, kept: _Kept, used: Spen
     boxed = "none: commands are not confined" if view["sandbox"] == "none" else view["sandbox"]
     today = budget_line(place, used)
     shown = {"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more}
-    asked = f"{kept.waiting} for a person's word: toolwire approvals" if kept.waiting else ""
+    asked = f"{kept.waiting} for approval: toolwire approvals" if kept.waiting else ""
     screen.pairs({**shown, **{name: said for name, said in (("waiting", asked), ("today", today)) if said}})
     for setting in view["settings"]:
         value = one_line(str(setting["value"]), 60)

@@ -13,13 +13,13 @@ from toolwire.define.skill_samples import examples_of, tests_of
 from toolwire.define.tables import Table
 from toolwire.define.versions import is_version
 from toolwire.errors import DefinitionError
+from toolwire.protocol.engines import ENGINES
 from toolwire.protocol.skills import Passing, Program, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier, Tool
 
 LARGEST_FILE = 256 * 1024
 LONGEST_LINE = 2_000  # tomllib takes quadratic time for a dotted key
 LONGEST_TIMEOUT_MS = 3_600_000
-ENGINES = ("none", "firejail", "bubblewrap", "podman")
 PLATFORMS = {"linux": "linux", "darwin": "darwin", "macos": "darwin", "win32": "win32", "windows": "win32"}
 CHANGING = frozenset(("file_write", "shell", "git", "session", "network"))
 """Permissions with which a tool can change something outside of its box."""

@@ -14,6 +14,7 @@ from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.budgets import Budget
+from toolwire.protocol.engines import SandboxEngine
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
@@ -29,8 +30,6 @@ DefinitionFormat = Literal[
     "auto", "openai", "openai_strict", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere",
     "bedrock", "hermes", "qwen_xml", "rcrt", "grammar",
 ]  # fmt: skip
-SandboxEngine = Literal["none", "firejail", "bubblewrap", "podman"]
-"""The engines, weakest first."""
 
 CallParser = Literal[DefinitionFormat, "anthropic_xml", "text"]
 

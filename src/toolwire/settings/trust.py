@@ -10,19 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.engines import ENGINES
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
 from toolwire.protocol.values import dataclass
 from toolwire.record.ownership import TRUST_VARIABLE
 from toolwire.settings.imports import reached
 from toolwire.settings.keys import known_keys, pattern_of
-from toolwire.settings.schema import SandboxEngine
 from toolwire.settings.sources import Entry
 
-ENGINES = get_args(SandboxEngine)
 MOST_SOURCES = 2_000
 _LONGEST_SHOWN = 2_000
 _LONGEST_NOTE = 4 * 1024 * 1024

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from toolwire.toolbox.search import SearchBackend
     from toolwire.toolbox.todos import Todos
 
-USUAL_ENGINE = "bubblewrap"
 USUAL_HOME = Path(".toolwire")
 SKILLS = "skills"
 """The group of the tool that reads skills. It is made where skills are looked for."""
@@ -50,7 +50,7 @@ class ToolDependencies:
     - What has to be closed in the end is put on `closing`.
     """
 
-    engine: str = USUAL_ENGINE
+    engine: str = DEFAULT_ENGINE
     store: "Keeper | None" = None
     ask: "Ask | None" = None
     home: Path = USUAL_HOME

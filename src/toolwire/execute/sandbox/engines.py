@@ -7,9 +7,10 @@ from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.cgroups import Cgroups
 from toolwire.execute.sandbox.contract import Engine
 from toolwire.execute.sandbox.firejail import Firejail
-from toolwire.execute.sandbox.ops import DEFAULT, Sandbox
+from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.execute.sandbox.podman import Podman
 from toolwire.execute.sandbox.unconfined import Unconfined
+from toolwire.protocol.engines import DEFAULT_ENGINE
 
 
 @cache
@@ -31,6 +32,8 @@ def engines(readable: tuple[str, ...] = ()) -> Mapping[str, Engine]:
     }
 
 
-def local_sandbox(*, floor: str = DEFAULT, default: str = DEFAULT, readable: tuple[str, ...] = ()) -> Sandbox:
+def local_sandbox(
+    *, floor: str = DEFAULT_ENGINE, default: str = DEFAULT_ENGINE, readable: tuple[str, ...] = ()
+) -> Sandbox:
     """The sandbox of this machine."""
     return Sandbox(engines(readable), floor=floor, default=default)

@@ -10,13 +10,10 @@ from toolwire.execute.sandbox.capture import Watch
 from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
 from toolwire.execute.sandbox.refusals import explain_refusals
 from toolwire.execute.sandbox.starter import STARTER
+from toolwire.protocol.engines import DEFAULT_ENGINE, ENGINES
 from toolwire.protocol.operations import Command, Listener, Ran
 from toolwire.protocol.outcomes import Code
 
-STRENGTH = ("none", "firejail", "bubblewrap", "podman")
-"""The engines, weakest first."""
-
-DEFAULT = "bubblewrap"
 _MOST_NAMED = 5
 _MOST_ARGUMENT_BYTES = 120_000  # the kernel takes 128 KiB for one argument
 
@@ -24,9 +21,9 @@ _MOST_ARGUMENT_BYTES = 120_000  # the kernel takes 128 KiB for one argument
 def strongest(*names: str) -> str:
     """The strongest of these engines. Raises SandboxUnavailable for a name that is none."""
     for name in names:
-        if name and name not in STRENGTH:
-            raise SandboxUnavailable(f"there is no sandbox engine {name!r}; there are {', '.join(STRENGTH)}")
-    return max((name for name in names if name), key=STRENGTH.index)
+        if name and name not in ENGINES:
+            raise SandboxUnavailable(f"there is no sandbox engine {name!r}; there are {', '.join(ENGINES)}")
+    return max((name for name in names if name), key=ENGINES.index)
 
 
 class Sandbox:
@@ -35,7 +32,9 @@ class Sandbox:
     So neither a tool nor a model can ask for less. An engine that is missing or fails is never replaced by another.
     """
 
-    def __init__(self, engines: Mapping[str, Engine], *, floor: str = DEFAULT, default: str = DEFAULT) -> None:
+    def __init__(
+        self, engines: Mapping[str, Engine], *, floor: str = DEFAULT_ENGINE, default: str = DEFAULT_ENGINE
+    ) -> None:
         self._engines = engines
         self._least = strongest(floor, default)
         self._reports: dict[str, EngineReport] = {}
