@@ -1,6 +1,7 @@
 """The key of a model's API by the name of its variable, and questions that a model cannot read as a whole."""
 
 import json
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,14 +55,15 @@ def test_a_key_is_given_by_the_name_of_its_variable(stage: Stage, words: list[st
     assert "secret-123" not in ran.err
 
 
-def test_a_server_that_wants_a_key_leads_to_the_flag_and_the_hint_keeps_it(stage: Stage) -> None:
+def test_a_server_that_wants_a_key_leads_to_the_flag_and_the_turn_keeps_it(stage: Stage) -> None:
     with locked("secret-123") as url:
         without = stage.run("ask", "Hi", *MODEL, "--base-url", url)
         wrong = stage.run("ask", "Hi", *MODEL, "--base-url", url, "--key-env", "MINE", MINE="other")
+        resumed = stage.run(*shlex.split(wrong.err.partition("go on with: ")[2])[1:], MINE="secret-123")
     assert without.code == wrong.code == Exit.MODEL
     assert "wants a key and none was given: name the variable that holds it with --key-env NAME" in without.err
     assert "check MINE" in wrong.err
-    assert "--key-env MINE" in wrong.err.partition("go on with: ")[2]
+    assert (resumed.code, resumed.out) == (Exit.DONE, "Welcome.\n")
 
 
 @pytest.mark.parametrize(

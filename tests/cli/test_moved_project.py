@@ -74,7 +74,7 @@ def test_a_call_that_was_approved_for_the_old_folder_does_not_run_in_the_new_one
     resumed = project.run("call", "--resume")
 
     assert resumed.code == Exit.USAGE
-    assert "not all folders that it was asked about for are granted now" in resumed.err
+    assert "not all folders that it was approved for are granted now" in resumed.err
     assert "To end the call: toolwire approve" in resumed.err
 
 

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolwire.errors import ModelRefused, ModelUnavailable, SettingsError
+from toolwire.cli.exits import Exit
+from toolwire.errors import ModelRefused, SettingsError
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.providers import PROVIDERS
 from toolwire.models.registry import open_model
@@ -105,11 +107,16 @@ async def test_a_profile_of_provider_model_url_and_key_variable_opens_and_is_ask
     await model.close()
 
 
-def test_the_embedded_model_without_its_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "toolwire.models.local", None)
+def test_the_embedded_model_without_its_extra_says_how_to_get_it(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['xllamacpp'] = None; sys.argv[1:] = ['ask', 'Hi', '--model', 'local:smollm2']\n"
+        "from toolwire.cli import main\n"
+        "main()"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
 
-    with pytest.raises(ModelUnavailable, match=r"pip install 'toolwire\[local\]'"):
-        open_model("local:smollm2")
+    assert said.returncode == Exit.MODEL
+    assert 'pip install "toolwire[local]"' in said.stderr
 
 
 def test_the_registry_loads_no_client_before_a_model_is_opened() -> None:

@@ -9,14 +9,9 @@ from toolwire.assemble.specs import with_own_grants
 from toolwire.decide.policy import resumed
 from toolwire.errors import CannotResume, SettingsError
 from toolwire.hub.resuming import require_still_granted as still_granted
-from toolwire.protocol.approvals import ApprovalState
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.record.projects import DEFAULT
-
-_MOST_LOOKED_AT = 1_000
-_OTHER_FOLDERS = "not all folders that it was asked about for are granted now: in others its paths mean other files"
-_WAITS = (ApprovalState.OPEN, ApprovalState.GRANTED)
 
 
 def resume_command(verb: str, turn_id: str, flags: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolwire.errors import ModelRefused, ModelUnavailable, SettingsError
+from toolwire.errors import ModelRefused, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.providers import PROVIDERS, Provider, split_name
 from toolwire.protocol.chat import ChatModel
@@ -39,14 +39,14 @@ def open_model(
 
     What is given here wins over the provider's own variables, and those over its defaults. Formats follow the `wish`
     and, where it leaves them open, what the `tallies` say has worked. Raises SettingsError for a name, address or wish
-    that is wrong, ModelRefused where a key is missing, ModelUnavailable where an extra is.
+    that is wrong, ModelRefused where a key is missing.
     """
     provider_name, model = split_name(name)
     provider = PROVIDERS.get(provider_name)
     if provider is None:
         raise SettingsError(_unknown(provider_name))
     if provider.speaks == "local":
-        return _open_local(model)
+        return local.open_local(model)
     address = base_url or environ.get(provider.url_variable, "") or provider.base_url
     if not address:
         raise SettingsError(f"{provider.name} needs the address of its server: give a base URL such as http://host/v1")
@@ -75,14 +75,6 @@ def _open_http(provider: Provider, model: str, address: str, key: str, variable:
                 price_list=provider.price_list if address == provider.base_url else "",
                 formats=formats,
             )
-
-
-def _open_local(model: str) -> ChatModel:
-    try:
-        opener = local.open_local
-    except ImportError as missing:
-        raise ModelUnavailable(f"local models need an extra: pip install 'toolwire[local]' ({missing})") from None
-    return opener(model)
 
 
 def _unknown(name: str) -> str:

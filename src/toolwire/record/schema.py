@@ -3,8 +3,9 @@
 import contextlib
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from toolwire.errors import StoreUnavailable
 
@@ -467,11 +468,22 @@ def _version(connection: sqlite3.Connection, path: Path | str, newest: int, iden
     return int(version)
 
 
-def tables(connection: sqlite3.Connection) -> dict[str, str]:
-    """The tables of a store, each with the columns by which its rows are in order."""
+class CopiedTable(NamedTuple):
+    """A table of a store, with the statements that read its rows in order, page by page, and write them again."""
+
+    name: str
+    read: str
+    write: str
+
+
+def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
+    """The tables of a new, empty store. Their names are those in this file, never what a store elsewhere says."""
     names = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name"
     ).fetchall()
-    keys = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
-    found = {name: [key for (key,) in connection.execute(keys, (name,))] for (name,) in names}
-    return {name: ", ".join(f'"{key}"' for key in columns) or "rowid" for name, columns in found.items()}
+    for (name,) in names:
+        columns = connection.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
+        keys = ", ".join(f'"{column}"' for column, key in columns if key) or "rowid"
+        places = ", ".join("?" * len(columns))
+        read = f'SELECT * FROM "{name}" ORDER BY {keys} LIMIT {page} OFFSET ?'  # noqa: S608 -- names of this file
+        yield CopiedTable(name, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608

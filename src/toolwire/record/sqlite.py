@@ -585,12 +585,10 @@ def _copy_rows(
     """Copy table by table, in the transaction of the reader, into tables of the same version."""
     schema.migrate(copy, target)
     copy.execute("BEGIN")
-    for name, keys in schema.tables(copy).items():
+    for table in schema.tables(copy, _ROWS_COPIED):
         done = 0
-        page = f"SELECT * FROM {name} ORDER BY {keys} LIMIT {_ROWS_COPIED} OFFSET ?"  # noqa: S608 - our own tables
-        while rows := connection.execute(page, (done,)).fetchall():
-            places = ", ".join("?" * len(rows[0]))
-            copy.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
+        while rows := connection.execute(table.read, (done,)).fetchall():
+            copy.executemany(table.write, rows)
             done += len(rows)
-            tell(f"{done:,} rows of {name}")
+            tell(f"{done:,} rows of {table.name}")
     copy.execute("COMMIT")
