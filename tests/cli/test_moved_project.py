@@ -75,7 +75,9 @@ def test_a_call_that_was_approved_for_the_old_folder_does_not_run_in_the_new_one
 
     assert resumed.code == Exit.USAGE
     assert "not all folders that it was approved for are granted now" in resumed.err
-    assert "To end the call: toolwire approve" in resumed.err
+    to_end = resumed.err.partition("To end the turn instead: ")[2].splitlines()[0]
+    assert project.run(*shlex.split(to_end)[1:]).code == Exit.DONE
+    assert "has ended" in project.run("call", "--resume", shlex.split(to_end)[-1]).err
 
 
 def test_a_restored_store_is_adopted_too(project: Stage, tmp_path: Path) -> None:

@@ -75,5 +75,5 @@ async def require_still_granted(agent: Agent, turn_id: str, home: str | None = N
         raise SettingsError(
             f"{lost.tool!r} waits in turn {turn_id}, and {lost.reason}. Nothing was run. "
             f"To go on with it: {resume_command_of(had, agent.grant, home)}\n"
-            f"To end the call: toolwire approve {lost.approval_id} --deny{project_words(had.project, home)}"
+            f"To end the turn instead: toolwire run --cancel {turn_id}{project_words(had.project, home)}"
         ) from None

@@ -166,6 +166,10 @@ class InProcessExecutor:
 
 def _begin(target: InProcess, arguments: Mapping[str, Any], context: Context) -> Any:
     """Call the function, and note that just before: until then it has not begun."""
+    if target.is_async:  # the call converts arguments and makes a coroutine, which begins later
+        work = target.invoke(arguments, context)
+        context.begins(context.turn_id, context.call_id)
+        return work
     context.begins(context.turn_id, context.call_id)
     return target.invoke(arguments, context)
 
@@ -196,8 +200,9 @@ def _run_at_once(target: InProcess, allowed: Allowed, context: Context, started:
     stack = WATCH.here()
     stack.append((allowed.call.name, started))
     try:
+        work = target.invoke(allowed.arguments, context)  # converts arguments; the function begins with the first send
         context.begins(context.turn_id, context.call_id)
-        target.invoke(allowed.arguments, context).send(None)
+        work.send(None)
     except StopIteration as done:
         return done.value
     except BaseException as error:  # whatever a tool raises is its own affair, and a result
