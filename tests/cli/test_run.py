@@ -101,3 +101,15 @@ def test_a_running_runner_continues_a_turn_that_is_approved_in_another_process(s
     line = runner.stdout.readline()
     assert b'"ended"' in line
     assert (stage.folder / "painted").read_text() == "red\n"
+
+
+def test_what_a_command_wrote_is_shown_as_call_shows_it(stage: Stage) -> None:
+    shell = ["--tools", "shell", "--tier", "run", "--allow", "shell"]
+    (stage.folder / "old.txt").write_text("old\n", encoding="utf-8")
+    assert stage.run("call", "bash", "command=rm old.txt; echo gone", *shell).code == Exit.WAITING
+    assert stage.run("approve").code == Exit.DONE
+
+    ran = stage.run("run", "--once")
+
+    assert (ran.code, ran.out) == (Exit.DONE, "gone\n")
+    assert "success in" in ran.err

@@ -1,7 +1,6 @@
 """`toolwire call` and `toolwire preflight`: one tool, without a model."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
@@ -25,17 +24,16 @@ from toolwire.cli.options import Allow, Arguments, AsJson, Groups, Home, NoColor
 from toolwire.cli.person import Person
 from toolwire.cli.plain import plain, result_object
 from toolwire.cli.reading import read_bytes
+from toolwire.cli.result_view import show_result
 from toolwire.cli.resuming import named_project, require_still_granted, resume_command
 from toolwire.cli.screen import Screen, tools_kept_quiet
-from toolwire.cli.text import clean, duration
+from toolwire.cli.text import clean
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
 from toolwire.errors import SettingsError, Suspended
 from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
-_ENVELOPE = re.compile(r"\A# TE_BEGIN_META (\w+)\n.*\n# TE_END_META \1\n")
-_ADVICE = re.compile(r" (Available|Use what is offered|Explain this|Did you mean|Choose one)\b.*", re.DOTALL)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
 NameOrTurn = Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name. With --resume: a turn's id.")]
@@ -81,7 +79,7 @@ def call(
     if as_json:
         screen.json(result_object(result))
     else:
-        _show(screen, result, is_cured=bool(flags))
+        show_result(screen, result, is_cured=bool(flags))
         if flags:
             given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
             given |= said
@@ -231,30 +229,6 @@ async def _called(
         async with open_caller(place, store, person, granted, resumes=spec) as agent:
             await require_still_granted(agent, turn_id, wanted.home)
             return await agent.resume_call(turn_id)
-
-
-def _show(screen: Screen, result: ToolResult, *, is_cured: bool) -> None:
-    ran = result.structured if isinstance(result.structured, Mapping) else {}
-    if isinstance(ran.get("stdout"), str) and isinstance(ran.get("stderr"), str):
-        _show_streams(screen, ran)
-    elif result.ok:
-        screen.say(_ENVELOPE.sub("", result.text))
-    else:
-        # What follows the first sentence of a refusal is advice to a model.
-        screen.tell(_ADVICE.sub("", result.text) if is_cured else _ENVELOPE.sub("", result.text), "red")
-    code = f" ({result.error.code})" if result.error else ""
-    ended = f"exit code {ran['exit_code']} · " if ran.get("exit_code") else ""
-    screen.tell(f"{ended}{result.status}{code} in {duration(result.elapsed_ms)} · {result.call_id}", "dim")
-
-
-def _show_streams(screen: Screen, ran: Mapping[str, Any]) -> None:
-    """What a command wrote, each stream where it belongs."""
-    if out := ran["stdout"].removesuffix("\n"):
-        screen.say(out)
-    if err := ran["stderr"].removesuffix("\n"):
-        screen.tell(err)
-    for note in ran.get("notes") or ():
-        screen.tell(str(note), "yellow")
 
 
 def _issue_object(issue: Issue) -> dict[str, Any]:

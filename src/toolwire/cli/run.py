@@ -18,6 +18,7 @@ from toolwire.cli.exits import Exit
 from toolwire.cli.here import here
 from toolwire.cli.ids import turn_meant
 from toolwire.cli.options import AsJson, Home, NoColor, Project
+from toolwire.cli.result_view import show_result
 from toolwire.cli.screen import Screen, tools_kept_quiet, write_json
 from toolwire.cli.text import one_line
 from toolwire.errors import NotFound, SettingsError
@@ -95,7 +96,7 @@ def _show(screen: Screen, ran: RanTurn, *, as_json: bool) -> None:
     if ran.answer is not None:
         screen.say(ran.answer.text)
     elif ran.result is not None:
-        screen.say(ran.result.text)
+        show_result(screen, ran.result)
     why = ran.error or (" or ".join(map(str, ran.waits.waits)) if ran.waits else "")
     screen.tell(one_line(f"{ran.turn_id} {ran.state}{': ' if why else ''}{why}", _LONGEST_LINE), "dim")
 
