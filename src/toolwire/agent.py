@@ -40,6 +40,7 @@ from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
 from toolwire.protocol.values import changed, dataclass, quick
+from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, TurnSummary
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
@@ -162,6 +163,23 @@ class Agent:
         Raises `ModelError` when the model cannot be reached; the turn is kept and can be resumed. Raises TypeError and
         ValueError for what is no question.
         """
+        await self._prepare(question, thread)
+        turn = await self._begin(question, thread)
+        return _answer(await self._runner(on_event, turn).run(turn))
+
+    async def begin(self, question: str, *, thread: str = "", turn_id: str = "") -> Turn:
+        """Keep a question as a turn that runs in whichever process takes it up next, such as a `TurnRunner`.
+
+        Raises as `ask` does, and `StoreError` where a turn with this id is kept already.
+        """
+        await self._prepare(question, thread)
+        # Kept as ready from the first moment on: if this process dies now, the turn is taken up all the same.
+        turn = await self._begin(question, thread, turn_id=turn_id, waits=(Until(0.0),))
+        await asyncio.shield(self.store.release(turn))
+        return turn
+
+    async def _prepare(self, question: str, thread: str) -> None:
+        """Check a question, and make room for it in the conversation. Raises as `ask` does."""
         _require_text("a question", question)
         most: int | None = getattr(self.model, "longest_question", None)
         if most is not None and len(question) > most:
@@ -172,8 +190,6 @@ class Agent:
         _require_text("the name of a thread", thread, may_be_empty=True)
         if thread:
             await self._compact(thread, question)
-        turn = await self._begin(question, thread)
-        return _answer(await self._runner(on_event, turn).run(turn))
 
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
@@ -392,11 +408,15 @@ class Agent:
             spec=self.spec,
         )
 
-    async def _begin(self, question: str, thread: str, *alone: ToolCall) -> Turn:
+    async def _begin(
+        self, question: str, thread: str, *alone: ToolCall, turn_id: str = "", waits: tuple[Wait, ...] = ()
+    ) -> Turn:
         """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
         await self._look_around()
         history = await self.store.thread(thread) if thread else ()
         turn = self._new_turn(question, thread, history, *alone)
+        if turn_id or waits:
+            turn = changed(turn, id=turn_id or turn.id, waits=waits)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
         await self.store.begin(turn)

@@ -7,15 +7,15 @@ store sees to that), and what has a result on record never runs again.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import Fenced, NotFound, Suspended, ToolwireError
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
-from toolwire.record.contract import Store, TurnSummary
+from toolwire.record.contract import Store
 from toolwire.record.ready import ready_turns
 
 OpenAgent = Callable[[Turn], AbstractAsyncContextManager[Agent]]
@@ -72,11 +72,32 @@ class TurnRunner:
         self._monotonic = monotonic
         self._running: dict[str, asyncio.Task[None]] = {}
         self._pauses: dict[str, tuple[float, float]] = {}
+        self._requested: dict[str, None] = {}
+        self._barred: set[str] = set()
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
         """Look for ready turns now: something has just come that one of them may wait for."""
         self._woken.set()
+
+    def request(self, turn_id: str) -> None:
+        """Take this turn up as soon as there is room, even if it does not say that it is ready."""
+        self._pauses.pop(turn_id, None)
+        self._requested[turn_id] = None
+        self._woken.set()
+
+    @asynccontextmanager
+    async def without(self, turn_id: str) -> AsyncIterator[None]:
+        """Interrupt this turn if it runs here, and leave it alone inside the block."""
+        self._barred.add(turn_id)
+        self._requested.pop(turn_id, None)
+        try:
+            if (task := self._running.get(turn_id)) is not None:
+                task.cancel()
+                await asyncio.wait((task,))
+            yield
+        finally:
+            self._barred.discard(turn_id)
 
     async def run_until_idle(self) -> None:
         """Run everything that is ready, and what becomes ready by that; give up on a turn that fails."""
@@ -114,49 +135,51 @@ class TurnRunner:
         if room <= 0:
             return False
         taken = False
-        for turn in await ready_turns(self._store, self._clock(), limit=room + len(self._running) + len(self._pauses)):
-            if room > 0 and self._may_run(turn):
-                task = asyncio.create_task(self._run(turn), name="toolwire-runner")
-                self._running[turn.id] = task
+        limit = room + len(self._running) + len(self._pauses)
+        ready = [turn.id for turn in await ready_turns(self._store, self._clock(), limit=limit)]
+        for turn_id in (*self._requested, *ready):
+            if room > 0 and self._may_run(turn_id):
+                self._requested.pop(turn_id, None)
+                self._running[turn_id] = asyncio.create_task(self._run(turn_id), name="toolwire-runner")
                 room, taken = room - 1, True
         return taken
 
-    def _may_run(self, turn: TurnSummary) -> bool:
-        until, _ = self._pauses.get(turn.id, (0.0, 0.0))
-        return turn.id not in self._running and self._monotonic() >= until
+    def _may_run(self, turn_id: str) -> bool:
+        until, _ = self._pauses.get(turn_id, (0.0, 0.0))
+        return turn_id not in self._running and turn_id not in self._barred and self._monotonic() >= until
 
-    async def _run(self, turn: TurnSummary) -> None:
+    async def _run(self, turn_id: str) -> None:
         try:
-            ran = await self._resumed(turn)
+            ran = await self._resumed(turn_id)
         except (Fenced, NotFound):  # another runner was faster, or the turn is gone
             ran = None
         finally:
-            self._running.pop(turn.id, None)
+            self._running.pop(turn_id, None)
             self._woken.set()
         if ran is None:
             return
         if ran.error:
-            _, pause_s = self._pauses.get(turn.id, (0.0, FIRST_PAUSE_S / 2))
+            _, pause_s = self._pauses.get(turn_id, (0.0, FIRST_PAUSE_S / 2))
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            self._pauses[turn.id] = (self._monotonic() + pause_s, pause_s)
+            self._pauses[turn_id] = (self._monotonic() + pause_s, pause_s)
         else:
-            self._pauses.pop(turn.id, None)
+            self._pauses.pop(turn_id, None)
         if self._tell is not None:
             self._tell(ran)
 
-    async def _resumed(self, turn: TurnSummary) -> RanTurn:
+    async def _resumed(self, turn_id: str) -> RanTurn:
         try:
-            opening = (await self._store.turn(turn.id)).opening
+            opening = (await self._store.turn(turn_id)).opening
             async with self._open_agent(opening) as agent:
                 if opening.kind is TurnKind.CALL:
-                    return RanTurn(turn.id, result=await agent.resume_call(turn.id))
-                return RanTurn(turn.id, await agent.resume(turn.id))
+                    return RanTurn(turn_id, result=await agent.resume_call(turn_id))
+                return RanTurn(turn_id, await agent.resume(turn_id))
         except Suspended as waits:
-            return RanTurn(turn.id, waits=waits)
+            return RanTurn(turn_id, waits=waits)
         except (Fenced, NotFound):
             raise
         except ToolwireError as error:
-            return RanTurn(turn.id, error=str(error))
+            return RanTurn(turn_id, error=str(error))
         except Exception as error:  # a runner is an entry point: one broken turn must not stop the others
-            _log.exception("turn %s broke its runner", turn.id)
-            return RanTurn(turn.id, error=f"internal error (please report it): {type(error).__name__}: {error}")
+            _log.exception("turn %s broke its runner", turn_id)
+            return RanTurn(turn_id, error=f"internal error (please report it): {type(error).__name__}: {error}")

@@ -132,7 +132,7 @@ async def open_agent_of(
     could not run.
     """
     spec = turn.spec
-    if spec is None or not spec.tools.names:
+    if spec is None or not (spec.tools.names or spec.name == AGENT):
         raise SettingsError(
             f"turn {turn.id} was begun by a program of its own, or by an older toolwire: it does not say how its agent "
             "was made; resume it there, or with `toolwire ask --resume` and its flags"

@@ -13,7 +13,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Turn, TurnKind
+from toolwire.protocol.turns import Ending, Turn, TurnKind
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
 from toolwire.record.chain import AuditChain
@@ -30,7 +30,7 @@ class KeptTurn:
     replies, complete sets of results and notes in the order in which they happened; folding them over the opening
     gives the turn as it stands. Results of a step that is not complete stay on their cards. `ran_s` are the seconds in
     which it ran, as far as the record says: of a process that was killed, until the last thing that it wrote down.
-    `calls` are those that count for its agent's day: they ran, or still may.
+    `calls` are those that count for its agent's day: they ran, or still may. `ending` is that of one that has ended.
     """
 
     opening: Turn
@@ -38,6 +38,7 @@ class KeptTurn:
     state: str
     ran_s: float = 0.0
     calls: int = 0
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)

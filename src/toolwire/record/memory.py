@@ -595,7 +595,7 @@ class MemoryStore:
 
     def _tell(self, kept: _Kept) -> KeptTurn:
         events = story.events(kept.said, self._results(kept))
-        return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls)
+        return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls, kept.ending)
 
     def _history(self, kept: _Kept) -> tuple[Message, ...]:
         return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept)))

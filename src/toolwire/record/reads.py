@@ -12,6 +12,7 @@ from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.approval_clock import ApprovalClock
@@ -41,7 +42,7 @@ from toolwire.wire.stored import read_approval, read_result
 
 _TURN = """
     SELECT id, project, agent, thread, model, epoch, opening, started_at, waits, history, history_upto, state, owner,
-           ran_s, max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0)
+           ran_s, max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0), ending
     FROM turns WHERE id = ?
 """
 _SAID = """
@@ -177,12 +178,12 @@ def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn
     row = connection.execute(_TURN, (column(turn_id),)).fetchone()
     if row is None:
         raise refusals.no_turn(turn_id)
-    *header, history, upto, state, owner, ran_s, calls = row
+    *header, history, upto, state, owner, ran_s, calls, ending = row
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive(owner))
     events = story.events(*_said(connection, opening.id))
-    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls)
+    return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending))
 
 
 def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
@@ -375,6 +376,13 @@ def _said(connection: sqlite3.Connection, turn_id: str) -> tuple[list[story.Said
         else:
             said.append(read_said(schema_name, context))
     return said, results
+
+
+def _ending(kept: str | None) -> Ending | None:
+    if not kept:
+        return None
+    ended = load(kept)
+    return Ending(EndReason(ended["reason"]), ended["answer"])
 
 
 def _summary(
