@@ -25,10 +25,12 @@ from toolwire.protocol.chat import ChatModel
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
+    from toolwire.assemble import turn_service
     from toolwire.gateway import app, approvals, server
     from toolwire.gateway import log as log_lines
     from toolwire.gateway import settings as gateway_settings
 else:
+    turn_service = lazy_module("toolwire.assemble.turn_service")
     app = lazy_module("toolwire.gateway.app")
     approvals = lazy_module("toolwire.gateway.approvals")
     log_lines = lazy_module("toolwire.gateway.log")
@@ -63,6 +65,9 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Another name by which clients reach it. Repeatable."),
     ] = None,
+    agents: Annotated[
+        bool, typer.Option("--agents", help="Let clients with a token run this project's agent over HTTP: /v1/turns.")
+    ] = False,
     project: Project = "default",
     json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")] = False,
 ) -> Exit:
@@ -77,6 +82,7 @@ def serve(
         "serve.upstream": upstream, "serve.upstream_dialect": upstream_dialect, "serve.model": model,
         "serve.host": host, "serve.port": port, "serve.key_env": key_env, "serve.token_env": token_env,
         "serve.allow_hosts": allow_host, "serve.json_logs": json_logs or None,
+        "serve.agents": agents or None,
     }  # fmt: skip
     place = here(flags, project=project)
     chosen = place.settings.serve
@@ -88,9 +94,10 @@ def serve(
     behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
     asked = _asked(place, name, key) if name else None
     sock = server.listen(chosen.host, chosen.port)
-    desk = _desk(place, chosen.token_env) if chosen.token_env else None
+    turns = _turns(place) if chosen.agents else None
+    desk = _desk(place, chosen.token_env, turns) if chosen.token_env else None
     log = _logger(as_json=chosen.json_logs)
-    served = app.make_app(behind, asked, access=access, log=log, desk=desk)
+    served = app.make_app(behind, asked, access=access, log=log, desk=desk, turns=turns)
     own = server.address_of(sock)
     asks = behind.url if behind else name
     typer.echo(f"Put {own}/v1 into your client ({own} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
@@ -133,7 +140,14 @@ def _asked(place: ProjectFolder, model: str, key: str) -> ChatModel:
     )
 
 
-def _desk(place: ProjectFolder, tokens: Iterable[str]) -> "approvals.Desk":
+def _turns(place: ProjectFolder) -> "turn_service.TurnService":
+    """What runs agents for clients. Raises SettingsError where anyone could, and where turns would not be kept."""
+    if not place.settings.serve.token_env:
+        raise SettingsError("agents over HTTP need a token: give --token-env NAME, or set serve.token_env")
+    return turn_service.TurnService(place)
+
+
+def _desk(place: ProjectFolder, tokens: Iterable[str], turns: "turn_service.TurnService | None") -> "approvals.Desk":
     """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
     people = frozenset(place.settings.approval.people)
     if unknown := sorted(people.difference(tokens)):
@@ -143,6 +157,8 @@ def _desk(place: ProjectFolder, tokens: Iterable[str]) -> "approvals.Desk":
     if place.has_home:
         run_sync(require_own_state(place))
 
+    if turns is not None:
+        return approvals.Desk(turns.use_store, people, answered=turns.wake)
     kept = KeptStore(place)
     return approvals.Desk(kept.use, people, kept.close)
 

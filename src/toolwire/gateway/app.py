@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from toolwire.assemble.turn_service import TurnService
 from toolwire.errors import SettingsError
 from toolwire.gateway.approvals import Approvals, Desk
 from toolwire.gateway.asked import Asked, ToolLists, read_asked
@@ -28,6 +29,7 @@ from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
 from toolwire.gateway.translate import Envelope
+from toolwire.gateway.turns import Turns
 from toolwire.gateway.upstream import UpstreamClient
 from toolwire.protocol.chat import ChatModel
 
@@ -48,10 +50,12 @@ def make_app(
     bounds: Bounds = USUAL_BOUNDS,
     log: Log = silent,
     desk: Desk | None = None,
+    turns: TurnService | None = None,
 ) -> Starlette:
     """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either.
 
-    With a `desk`, people with a token can answer there what calls wait for.
+    With a `desk`, people with a token can answer there what calls wait for; with `turns`, they can run the agent of
+    a project.
     """
     if (upstream is None) == (model is None):
         raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
@@ -66,7 +70,8 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
+        async with turns.running() if turns is not None else nullcontext():
+            yield
         await (source.client.close() if isinstance(source, ByUpstream) else source.model.close())
         if desk is not None and desk.close is not None:
             await desk.close()
@@ -80,6 +85,7 @@ def make_app(
         Route("/readyz", listing.ready),
     ]
     routes += Approvals(desk, bounds).routes() if desk is not None else []
+    routes += Turns(turns, bounds).routes() if turns is not None else []
     guarded = Middleware(Door, access=access, log=log, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id)
     return Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan

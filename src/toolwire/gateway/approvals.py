@@ -40,12 +40,14 @@ _SAID = frozenset({"granted", "reason", "arguments", "scope", "digest", "pattern
 class Desk:
     """Where questions are kept, and the names of those who may look at them and answer; empty is every token's.
 
-    What it holds is let go of with `close` when the server ends.
+    What it holds is let go of with `close` when the server ends. `answered` is called after each answer, so that turns
+    which waited for it go on at once.
     """
 
     open_store: OpenStore
     people: frozenset[str] = frozenset()
     close: Callable[[], Awaitable[None]] | None = None
+    answered: Callable[[], None] | None = None
 
 
 class Approvals:
@@ -115,6 +117,8 @@ class Approvals:
                 elif word is not None:
                     _require_fitting(card, word, digest)
                     card = await store.answer(approval_id, word)
+                    if self._desk.answered is not None:
+                        self._desk.answered()
                 return _shown(card, whole=True)
         except NotFound as missing:
             raise Refused(Fault(404, "approval_not_found", str(missing))) from None

@@ -513,6 +513,9 @@ class ServeSettings(Section):
     )
     allow_hosts: Words = Field(default=(), description="Other names by which clients reach it.")
     json_logs: bool = Field(default=False, description="Whether it logs JSON lines.")
+    agents: bool = Field(
+        default=False, description="Whether clients with a token may run this project's agent over HTTP (`/v1/turns`)."
+    )
 
 
 class OutputSettings(Section):

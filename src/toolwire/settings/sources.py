@@ -35,6 +35,7 @@ FLAGS = {
     "serve.token_env": "--token-env",
     "serve.allow_hosts": "--allow-host",
     "serve.json_logs": "--json-logs",
+    "serve.agents": "--agents",
 }
 
 KEY_WORDS = frozenset({"key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials", "auth"})

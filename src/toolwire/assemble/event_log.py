@@ -1,0 +1,115 @@
+"""The newest events of the turns that run here, so that a watcher who comes late, or comes back, misses none of them.
+
+Watchers keep a number and read from it; nothing is kept for any of them, so that one that never reads costs nothing.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from contextlib import suppress
+
+from toolwire.protocol.events import EventEnvelope
+from toolwire.protocol.values import dataclass
+from toolwire.wire.event_json import name_of, write_envelope
+from toolwire.wire.outbound import Json, to_json
+
+Place = tuple[int, int]
+"""Where an event stands in its turn: epoch and sequence."""
+
+MOST_TURNS = 256
+MOST_BYTES = 2 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event as it is sent. One without `id` is about the turn, not a part of it, and is not asked for again."""
+
+    number: int
+    place: Place
+    kind: str
+    body: bytes
+    id: str = ""
+
+
+class _TurnLog:
+    def __init__(self, *, is_whole: bool) -> None:
+        self.events: deque[LoggedEvent] = deque()
+        self.size = 0
+        self.count = 0
+        self.more = asyncio.Event()
+        # The place after which everything is here; None where earlier events happened in another process.
+        self.after: Place | None = (0, 0) if is_whole else None
+
+    def add(self, kind: str, place: Place, body: bytes, event_id: str) -> None:
+        self.events.append(LoggedEvent(self.count, place, kind, body, event_id))
+        self.count += 1
+        self.size += len(body)
+        while self.size > MOST_BYTES and len(self.events) > 1:
+            dropped = self.events.popleft()
+            self.size -= len(dropped.body)
+            self.after = dropped.place
+        self.wake()
+
+    def wake(self) -> None:
+        self.more.set()
+        self.more = asyncio.Event()
+
+
+class EventLog:
+    """A watcher of an `EventHub` that keeps the newest events of each turn, within bounds."""
+
+    def __init__(self, most_turns: int = MOST_TURNS) -> None:
+        self._most = most_turns
+        self._logs: OrderedDict[str, _TurnLog] = OrderedDict()
+
+    def expect(self, turn_id: str) -> None:
+        """A turn begins here: all of its events will be seen."""
+        self._log(turn_id, is_whole=True)
+
+    def add(self, envelope: EventEnvelope) -> None:
+        """Keep an event."""
+        place = (envelope.epoch, envelope.seq)
+        body = to_json(write_envelope(envelope))
+        self._log(envelope.turn_id).add(name_of(envelope.event), place, body, envelope.id)
+
+    def note(self, turn_id: str, kind: str, data: Json) -> None:
+        """Tell those who watch now something about the turn."""
+        log = self._log(turn_id)
+        place = log.events[-1].place if log.events else log.after or (0, 0)
+        log.add(kind, place, to_json(data), "")
+
+    def start(self, turn_id: str, last: Place | None) -> tuple[int, bool]:
+        """The number from which to read after the `last` event that was seen, and whether all since then is here."""
+        log = self._logs.get(turn_id)
+        if log is None:
+            return 0, False
+        wanted = last or (0, 0)
+        later = [event.number for event in log.events if event.place > wanted]
+        number = later[0] if later else log.count
+        is_known = wanted == log.after or any(event.place == wanted for event in log.events)
+        return number, is_known
+
+    def read(self, turn_id: str, number: int) -> tuple[list[LoggedEvent], bool]:
+        """The events from a number on, and whether some before them were dropped meanwhile."""
+        log = self._logs.get(turn_id)
+        if log is None or not log.events:
+            return [], False
+        return [event for event in log.events if event.number >= number], log.events[0].number > number
+
+    async def wait(self, turn_id: str, number: int, timeout_s: float) -> None:
+        """Until there is an event of this number, or so many seconds have passed."""
+        log = self._log(turn_id)
+        if log.count > number:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await log.more.wait()
+
+    def _log(self, turn_id: str, *, is_whole: bool = False) -> _TurnLog:
+        log = self._logs.get(turn_id)
+        if log is None:
+            log = self._logs[turn_id] = _TurnLog(is_whole=is_whole)
+            while len(self._logs) > self._most:
+                _, oldest = self._logs.popitem(last=False)
+                oldest.wake()
+        self._logs.move_to_end(turn_id)
+        return log

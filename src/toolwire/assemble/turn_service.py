@@ -1,0 +1,185 @@
+"""Turns of a project, begun, watched, resumed and canceled by others than a terminal: what a server offers.
+
+Nothing runs in a request: a turn is kept as ready, and the runner in this process takes it up. Whatever happens to the
+process, the next runner goes on with it.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from toolwire.agent import Agent
+from toolwire.assemble.agents import Unattended
+from toolwire.assemble.event_log import EventLog
+from toolwire.assemble.grants import GrantFlags
+from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
+from toolwire.assemble.turn_runner import RanTurn, TurnRunner
+from toolwire.assemble.turns import open_agent, open_agent_of
+from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
+from toolwire.hub.canceling import CANCELED, cancel_turn
+from toolwire.hub.event_hub import EventHub
+from toolwire.protocol.events import EventEnvelope, TurnEnded
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.values import changed, dataclass
+from toolwire.record.contract import KeptTurn, Store
+
+_KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
+_MOST_ERRORS = 1_000
+FAILED = "turn_failed"
+
+
+class UnknownTool(SettingsError):
+    """A request names a tool that the settings do not give."""
+
+
+class OtherRequest(StoreError):
+    """An idempotency key was used for another request before."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """What a turn is begun with. Of the project's tools it has all, or only the named ones."""
+
+    question: str
+    thread: str = ""
+    system: str = ""
+    tools: tuple[str, ...] | None = None
+
+
+class TurnService:
+    """The turns of one project. Use it in an `async with` block: within it, ready turns run."""
+
+    def __init__(self, project: ProjectFolder) -> None:
+        if not project.settings.store.lasts:
+            raise SettingsError("agents over HTTP need a store that lasts; set store.kind to sqlite or libsql")
+        self.project = project
+        self.log = EventLog()
+        self._events = EventHub()
+        self._errors: dict[str, str] = {}
+        self._store: Store | None = None
+        self._runner: TurnRunner | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Within the block the store is open and turns run; what still runs at its end stays ready for the next one."""
+        stop_watching = self._events.watch(self.log.add, deltas=True)
+        async with store_of(self.project) as store:
+            opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events)
+            self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran)
+            running = asyncio.create_task(self._runner.run_forever(), name="toolwire-turns")
+            try:
+                yield
+            finally:
+                running.cancel()
+                await asyncio.wait((running,))
+                stop_watching()
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "used outside of its block"
+        return self._store
+
+    @asynccontextmanager
+    async def use_store(self) -> AsyncIterator[Store]:
+        """The store for one request."""
+        yield self.store
+
+    def wake(self) -> None:
+        """Something has come that a turn may wait for."""
+        if self._runner is not None:
+            self._runner.wake()
+
+    def error_of(self, turn_id: str) -> str:
+        """Why the last attempt to go on with a turn failed; empty where it did not."""
+        return self._errors.get(turn_id, "")
+
+    async def begin(self, new: NewTurn, key: str = "") -> str:
+        """Keep a new turn and let it run; gives its id. The same `key` gives the first one's id again.
+
+        Raises `OtherRequest` where the key was used for something else, and as `Agent.begin` does.
+        """
+        turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
+        if turn_id and await self._is_kept(turn_id, new):
+            return turn_id
+        choice = self.project.settings.chosen()
+        parts = (self.project, self.store, Unattended(), choice, GrantFlags(), ModelFlags())
+        async with open_agent(*parts, system=new.system) as agent:
+            _restrict(agent, new.tools)
+            turn_id = turn_id or agent.runtime.new_id()
+            self.log.expect(turn_id)  # before it can begin to run
+            try:
+                await agent.begin(new.question, thread=new.thread, turn_id=turn_id)
+            except StoreError:
+                if not await self._is_kept(turn_id, new):  # else the same request came twice at the same moment
+                    raise
+        self.wake()
+        return turn_id
+
+    async def resume(self, turn_id: str) -> KeptTurn:
+        """Let a turn go on that was interrupted. Raises `NotFound`, and `Fenced` for one that has ended."""
+        kept = await self.store.turn(turn_id)
+        if kept.state == "ended":
+            raise Fenced(f"turn {turn_id} has ended; begin a new one, in the same thread if it is to know of this one")
+        if kept.state != "running":
+            assert self._runner is not None
+            self._runner.request(turn_id)
+        return kept
+
+    async def cancel(self, turn_id: str) -> None:
+        """End a turn. Ending one that has ended changes nothing.
+
+        Raises `NotFound` for an unknown turn and `Fenced` for one that another process runs.
+        """
+        if (await self.store.turn(turn_id)).state == "ended":
+            return
+        assert self._runner is not None
+        async with self._runner.without(turn_id):
+            now = time.time()
+            await cancel_turn(self.store, turn_id, now)
+            kept = await self.store.turn(turn_id)
+        ending = kept.ending or Ending(EndReason.CANCELED, CANCELED)
+        ended = TurnEnded(turn_id, ending, kept.ran_s * 1000)
+        self._events.publish(EventEnvelope(self.project.name, turn_id, kept.opening.epoch, 1, now, ended))
+
+    async def _is_kept(self, turn_id: str, new: NewTurn) -> bool:
+        try:
+            before = (await self.store.turn(turn_id)).opening
+        except NotFound:
+            return False
+        if (before.question, before.thread, before.system) != (new.question, new.thread, new.system) or not _has_tools(
+            before, new.tools
+        ):
+            raise OtherRequest("this Idempotency-Key was used for another request; take a new key for a new turn")
+        return True
+
+    def _ran(self, ran: RanTurn) -> None:
+        self._errors.pop(ran.turn_id, None)
+        if ran.error:
+            self._errors[ran.turn_id] = ran.error
+            self.log.note(ran.turn_id, FAILED, {"event": FAILED, "turn": ran.turn_id, "error": ran.error})
+        while len(self._errors) > _MOST_ERRORS:
+            del self._errors[next(iter(self._errors))]
+
+
+def _restrict(agent: Agent, names: tuple[str, ...] | None) -> None:
+    """Leave an agent only the named tools. Raises UnknownTool."""
+    if names is None or agent.spec is None:
+        return
+    for name in names:
+        if name not in agent.toolbox.names:
+            near = nearest(name, agent.toolbox.names)
+            advice = f"did you mean {' or '.join(near)}?" if near else "`toolwire tools` lists those that there are"
+            raise UnknownTool(f"this project has no tool {name[:80]!r}; {advice}")
+    agent.change_tools(Toolbox(*agent.toolbox.only(names)))
+    agent.spec = changed(agent.spec, tools=changed(agent.spec.tools, names=names))
+
+
+def _has_tools(turn: Turn, names: tuple[str, ...] | None) -> bool:
+    return names is None or turn.spec is None or turn.spec.tools.names == names

@@ -1,0 +1,296 @@
+"""Agents over HTTP: `/v1/turns` begins turns, shows them, streams their events, resumes and cancels them."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from toolwire.assemble.event_log import LoggedEvent, Place
+from toolwire.assemble.turn_service import NewTurn, OtherRequest, TurnService, UnknownTool
+from toolwire.define.nearest import nearest
+from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
+from toolwire.gateway.door import Scope
+from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.flow import EventSender, Send, while_connected
+from toolwire.gateway.frames import KEEP_ALIVE, named
+from toolwire.gateway.guard import Receive, read_body
+from toolwire.gateway.settings import Bounds
+from toolwire.protocol.chat import Reply, Usage
+from toolwire.record.contract import KeptTurn, TurnSummary
+from toolwire.wire.arguments import read_json
+from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.stored import write_wait
+
+PATH = "/v1/turns"
+STATE = "turn_state"
+MOST_LISTED = 200
+_BODY_BYTES = 2 * 1024 * 1024
+_LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000}
+_FIELDS = (*_LONGEST, "tools")
+_MOST_TOOLS = 1_000
+_LONGEST_KEY = 200
+_ENDS = frozenset({"turn_ended", "turn_waiting"})
+
+
+class Turns:
+    """The routes. Nothing runs inside a request, so a client that goes away stops nothing."""
+
+    def __init__(self, service: TurnService, bounds: Bounds) -> None:
+        self._service = service
+        self._bounds = replace(bounds, body_bytes=min(bounds.body_bytes, _BODY_BYTES))
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(PATH, self.begin, methods=["POST"]),
+            Route(PATH, self.listed, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self.one, methods=["GET"]),
+            Route(f"{PATH}/{{id}}/events", self.events, methods=["GET"]),
+            Route(f"{PATH}/{{id}}/resume", self.resume, methods=["POST"]),
+            Route(f"{PATH}/{{id}}/cancel", self.cancel, methods=["POST"]),
+        ]
+
+    async def begin(self, request: Request) -> Response:
+        """Begin a turn. With an `Idempotency-Key`, sending the same request again gives the same turn."""
+        caller = _require_caller(request)
+        key = request.headers.get("idempotency-key", "")
+        if len(key) > _LONGEST_KEY:
+            raise Refused(_wrong(f"an Idempotency-Key has at most {_LONGEST_KEY} characters"))
+        new = read_new_turn(await read_body(request.receive, request.headers, self._bounds))
+        with _faults():
+            turn_id = await self._service.begin(new, f"{caller}\0{key}" if key else "")
+            return await self._answer(turn_id, 202, location=f"{PATH}/{turn_id}")
+
+    async def listed(self, request: Request) -> Response:
+        """The newest turns first; with `after=N` those that began after that cursor, in the order in which they began.
+
+        `next` is the cursor for the next request with `after`.
+        """
+        _require_caller(request)
+        limit, after = _number(request, "limit", 50, MOST_LISTED), _number(request, "after", -1, 2**53)
+        with _faults():
+            if after < 0:
+                return JSONResponse({"data": [_row(turn) for turn in await self._service.store.turns(limit=limit)]})
+            rows = await self._service.store.turns_after(after, limit=limit)
+        body = {"data": [_row(row.value) for row in rows], "next": rows[-1].cursor if rows else after}
+        return JSONResponse(body)
+
+    async def one(self, request: Request) -> Response:
+        """How a turn stands: its state, what it waits for, its answer, and what it used."""
+        _require_caller(request)
+        with _faults():
+            return await self._answer(request.path_params["id"])
+
+    async def resume(self, request: Request) -> Response:
+        """Let a turn go on that was interrupted, or whose last attempt failed."""
+        _require_caller(request)
+        with _faults():
+            kept = await self._service.resume(request.path_params["id"])
+            return JSONResponse(self._view(kept), 202)
+
+    async def cancel(self, request: Request) -> Response:
+        """End a turn; what it had not run yet never runs. Canceling an ended one changes nothing."""
+        _require_caller(request)
+        with _faults():
+            await self._service.cancel(request.path_params["id"])
+            return await self._answer(request.path_params["id"])
+
+    async def events(self, request: Request) -> Response:
+        """The events of a turn as server-sent events, up to where it ends or waits. `Last-Event-ID` resumes a stream.
+
+        A client that has seen the end gets 204, which tells an `EventSource` not to come back.
+        """
+        _require_caller(request)
+        turn_id, last = request.path_params["id"], _last_event(request)
+        with _faults():
+            state = (await self._service.store.turn(turn_id)).state
+        number, is_known = self._service.log.start(turn_id, last)
+        if state == "ended" and is_known and not self._service.log.read(turn_id, number)[0]:
+            return Response(status_code=204)
+        return _EventsResponse(lambda: self._frames(turn_id, number, is_known=is_known))
+
+    async def _frames(self, turn_id: str, number: int, *, is_known: bool) -> AsyncIterator[bytes]:
+        log, missed = self._service.log, not is_known
+        while True:
+            events, dropped = log.read(turn_id, number)
+            if missed or dropped:
+                missed = False
+                view = await self._state(turn_id)
+                yield _state_frame(view)
+                if view["state"] == "ended" and not events:
+                    return
+            for event in events:
+                yield _frame(event)
+                number = event.number + 1
+                if event.kind in _ENDS:
+                    return
+            if events:
+                continue
+            await log.wait(turn_id, number, self._bounds.keep_alive_s)
+            if not log.read(turn_id, number)[0]:
+                yield KEEP_ALIVE
+                view = await self._state(turn_id)
+                if view["state"] == "ended":  # in another process, which tells its events to its own watchers
+                    yield _state_frame(view)
+                    return
+
+    async def _state(self, turn_id: str) -> Json:
+        with _faults():
+            return self._view(await self._service.store.turn(turn_id))
+
+    async def _answer(self, turn_id: str, status: int = 200, **headers: str) -> Response:
+        return JSONResponse(await self._state(turn_id), status, headers)
+
+    def _view(self, kept: KeptTurn) -> Json:
+        turn, ending = kept.opening, kept.ending
+        usage = sum((said.usage for said in kept.events if isinstance(said, Reply)), Usage())
+        waits = turn.waits if kept.state == "interrupted" else ()
+        return {
+            "id": turn.id,
+            "project": turn.project,
+            "thread": turn.thread,
+            "model": turn.model,
+            "question": turn.question,
+            "state": "waiting" if waits else kept.state,
+            "waits": [write_wait(wait) for wait in waits],
+            "reason": ending.reason.value if ending else None,
+            "answer": ending.answer if ending else None,
+            "error": self._service.error_of(turn.id) or None,
+            "usage": asdict(usage),
+            "calls": kept.calls,
+            "started_at": turn.started_at,
+        }
+
+
+class _EventsResponse(Response):
+    """A stream that ends when its reader leaves."""
+
+    def __init__(self, frames: Callable[[], AsyncIterator[bytes]]) -> None:
+        super().__init__()
+        self._frames = frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        entry = scope["toolwire.entry"]
+        await while_connected(self._sent(EventSender(send)), receive, lambda: entry.answered)
+
+    async def _sent(self, sender: EventSender) -> None:
+        await sender.frame(b": \n\n")  # the headers go at once, however long the first event takes
+        async for frame in self._frames():
+            await sender.frame(frame)
+        await sender.end()
+
+
+def read_new_turn(body: bytes) -> NewTurn:
+    """What a turn is begun with, every field checked. Raises Refused."""
+    try:
+        said = read_json(body.decode())
+    except (ValueError, RecursionError):
+        raise Refused(_wrong("the body is not JSON")) from None
+    if not isinstance(said, dict):
+        raise Refused(_wrong('the body must be an object such as {"question": "What is 23 * 19?"}'))
+    for name in said:
+        if name not in _FIELDS:
+            near = nearest(name, _FIELDS)
+            advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(_FIELDS)}"
+            raise Refused(_wrong(f"there is no field {name[:40]!r}; {advice}"))
+    question, thread, system = (_text(said, name) for name in _LONGEST)
+    if not question.strip():
+        raise Refused(_wrong("question must be text that is not empty"))
+    return NewTurn(question, thread, system, _tools(said))
+
+
+def _text(said: Mapping[str, Any], name: str) -> str:
+    text = said.get(name, "")
+    if not isinstance(text, str) or len(text) > _LONGEST[name]:
+        raise Refused(_wrong(f"{name} must be text of at most {_LONGEST[name]} characters"))
+    return text
+
+
+def _tools(said: Mapping[str, Any]) -> tuple[str, ...] | None:
+    names = said.get("tools")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not 0 < len(names) <= _MOST_TOOLS or not all(isinstance(n, str) for n in names):
+        raise Refused(_wrong("tools must be a list of names of this project's tools; leave it out for all of them"))
+    return tuple(dict.fromkeys(names))
+
+
+def _require_caller(request: Request) -> str:
+    caller: str = request.scope.get("toolwire.caller") or ""
+    if not caller:
+        raise Refused(Fault(403, "agents_off", "agents run for clients with a token; start with --token-env NAME"))
+    return caller
+
+
+def _last_event(request: Request) -> Place | None:
+    text = request.headers.get("last-event-id", "")
+    if not text:
+        return None
+    parts = text.split(".")
+    if len(parts) != 2 or not all(part.isascii() and part.isdecimal() and len(part) <= 15 for part in parts):
+        raise Refused(_wrong('Last-Event-ID is the id of an event of this turn, such as "2.7"'))
+    return int(parts[0]), int(parts[1])
+
+
+def _number(request: Request, name: str, usual: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return usual
+    least = 1 if name == "limit" else 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most):
+        raise Refused(_wrong(f"{name} is a number from {least} to {most}"))
+    return int(text)
+
+
+def _row(turn: TurnSummary) -> Json:
+    waits = turn.waits if turn.state == "interrupted" else ()
+    return {
+        "id": turn.id,
+        "thread": turn.thread,
+        "model": turn.model,
+        "question": turn.question,
+        "state": "waiting" if waits else turn.state,
+        "reason": turn.reason or None,
+        "answer": turn.answer if turn.state == "ended" else None,
+        "calls": turn.calls,
+        "started_at": turn.started_at,
+        "updated_at": turn.updated_at,
+    }
+
+
+def _frame(event: LoggedEvent) -> bytes:
+    line = f"id: {event.id}\n".encode() if event.id else b""
+    return line + named(event.kind, event.body)
+
+
+def _state_frame(view: Json) -> bytes:
+    """How the turn stands, where events before the next one cannot be shown any more."""
+    return named(STATE, to_json({"event": STATE, "turn": view["id"], "missed": True, **view}))
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """Errors in HTTP's words."""
+    try:
+        yield
+    except NotFound as missing:
+        raise Refused(Fault(404, "turn_not_found", str(missing))) from None
+    except OtherRequest as other:
+        raise Refused(Fault(409, "idempotency_conflict", str(other))) from None
+    except Fenced as fenced:
+        raise Refused(Fault(409, "turn_not_free", str(fenced))) from None
+    except StoreUnavailable as lost:
+        raise Refused(Fault(503, "store_unavailable", str(lost))) from None
+    except BudgetSpent as spent:
+        raise Refused(Fault(429, "budget_spent", str(spent))) from None
+    except (UnknownTool, ModelRefused) as wrong:
+        raise Refused(_wrong(str(wrong))) from None
+    except ToolwireError as error:
+        raise Refused(Fault(503, "agent_unavailable", str(error))) from None
+
+
+def _wrong(why: str) -> Fault:
+    return Fault(400, "bad_request", why)

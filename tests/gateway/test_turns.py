@@ -1,0 +1,372 @@
+"""`toolwire serve --agents`: turns are begun, watched, resumed and canceled over HTTP."""
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.cli.stage import LIMIT_S, Script, Stage, scripted
+from tests.cli.test_taken_back import TOOLS
+from tests.gateway.test_serve import address, first_line
+from toolwire.cli.exits import Exit
+
+TOKEN = "a-long-token"
+SETTINGS = """
+profile = "small"
+[profiles.small]
+provider = "openai-compatible"
+model = "scripted"
+url = "{url}"
+[tools]
+modules = ["brushwork:paint"]
+groups = ["read_only"]
+[grant]
+tier = "run"
+permissions = ["file_read", "brushes"]
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    stage.module("brushwork", TOOLS)
+    yield stage
+    stage.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A gateway that runs agents, and a client with its token."""
+
+    process: Any
+    http: httpx2.Client
+
+    def post(self, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        return self.http.post(path, json=body, headers=headers)
+
+    def get(self, path: str) -> Any:
+        return self.http.get(path).json()
+
+    def begin(self, question: str = "Paint", **more: Any) -> str:
+        begun = self.post("/v1/turns", {"question": question, **more})
+        assert begun.status_code == 202, begun.text
+        return str(begun.json()["id"])
+
+    def events(self, turn: str, last: str = "") -> list[dict[str, Any]]:
+        """All events up to where the stream ends by itself; each with the id that it was sent with."""
+        told: list[dict[str, Any]] = []
+        with self.http.stream("GET", f"/v1/turns/{turn}/events", headers={"last-event-id": last}) as answer:
+            assert answer.status_code == 200
+            event_id = ""
+            for line in answer.iter_lines():
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    event_id = value
+                elif name == "data":
+                    told.append({**json.loads(value), "id": event_id})
+                    event_id = ""
+        return told
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=LIMIT_S)
+
+
+@contextmanager
+def served(stage: Stage, model: Script, *flags: str) -> Iterator[Served]:
+    stage.settings(SETTINGS.format(url=model.url))
+    process = stage.start(
+        "serve", "--upstream", model.url, "--port", "0", "--token-env", "ANN", "--agents", *flags, ANN=TOKEN
+    )
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    url = address(first_line(process))
+    with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as http:
+        yield Served(process, http)
+
+
+def names(events: list[dict[str, Any]]) -> list[str]:
+    return [event["event"] for event in events]
+
+
+def test_a_turn_is_begun_watched_and_shown_over_http(stage: Stage) -> None:
+    with scripted("It is 437.") as model, served(stage, model) as server:
+        turn = server.begin("What is 23 * 19?", thread="sums", system="Be short.")
+        told = server.events(turn)
+        shown = server.get(f"/v1/turns/{turn}")
+        [row] = server.get("/v1/turns")["data"]
+        followed = server.get("/v1/turns?after=0")
+
+    assert names(told)[0] == "turn_started"
+    assert names(told)[-1] == "turn_ended"
+    assert "text" in names(told)
+    assert "".join(event["text"] for event in told if event["event"] == "text") == "It is 437."
+    places = [tuple(map(int, event["id"].split("."))) for event in told]
+    assert places == sorted(set(places))
+    assert (shown["state"], shown["answer"], shown["reason"]) == ("ended", "It is 437.", "answered")
+    assert (shown["thread"], shown["waits"], shown["error"]) == ("sums", [], None)
+    assert shown["usage"]["input_tokens"] > 0
+    assert (row["id"], row["state"], row["answer"]) == (turn, "ended", "It is 437.")
+    assert [each["id"] for each in followed["data"]] == [turn]
+    assert model.requests[0]["messages"][0] == {"role": "system", "content": "Be short."}
+
+
+def test_an_approval_over_http_is_enough_for_the_turn_to_go_on(stage: Stage) -> None:
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model, served(stage, model) as server:
+        turn = server.begin("Paint the door red")
+        first = server.events(turn)
+        waiting = server.get(f"/v1/turns/{turn}")
+        [asked] = server.get("/v1/approvals")["data"]
+        assert not (stage.folder / "painted").exists()
+        assert server.post(f"/v1/approvals/{asked['id']}", {"granted": True}).status_code == 200
+        then = server.events(turn, first[-1]["id"])
+        shown = server.get(f"/v1/turns/{turn}")
+
+    assert names(first)[-1] == "turn_waiting"
+    assert (waiting["state"], waiting["answer"]) == ("waiting", None)
+    assert waiting["waits"] == first[-1]["waits"]
+    assert asked["id"] in json.dumps(waiting["waits"])
+    assert then[0]["event"] == "turn_started"
+    assert then[0]["resumed"]
+    assert then[-1]["event"] == "turn_ended"
+    assert then[-1]["answer"] == shown["answer"] == "It is red."
+    assert (stage.folder / "painted").read_text() == "red\n"
+
+
+def test_a_stream_is_resumed_after_the_last_event_and_none_comes_twice(stage: Stage) -> None:
+    with scripted("Hello.") as model, served(stage, model) as server:
+        turn = server.begin("Hi")
+        told = server.events(turn)
+        again = [server.events(turn, event["id"]) for event in told[:-1]]
+        over = server.http.get(f"/v1/turns/{turn}/events", headers={"last-event-id": told[-1]["id"]})
+
+    assert again == [told[place + 1 :] for place in range(len(told) - 1)]
+    assert over.status_code == 204
+
+
+def test_events_that_are_gone_are_said_to_be_with_the_state_of_the_turn(stage: Stage) -> None:
+    with scripted("Hello.") as model:
+        with served(stage, model) as server:
+            turn = server.begin("Hi")
+            told = server.events(turn)
+            server.stop()
+        with served(stage, model) as server:
+            [gone] = server.events(turn, told[0]["id"])
+            [new] = server.events(turn)
+
+    assert gone == new
+    assert (gone["event"], gone["missed"], gone["state"], gone["answer"]) == ("turn_state", True, "ended", "Hello.")
+
+
+def test_the_same_idempotency_key_gives_the_same_turn(stage: Stage) -> None:
+    body = {"question": "Hi"}
+    with scripted("Hello.", "Another.") as model, served(stage, model) as server:
+        first = server.post("/v1/turns", body, **{"idempotency-key": "k1"})
+        server.events(first.json()["id"])
+        again = server.post("/v1/turns", body, **{"idempotency-key": "k1"})
+        other = server.post("/v1/turns", {"question": "Bye"}, **{"idempotency-key": "k1"})
+        listed = server.get("/v1/turns")["data"]
+
+    assert (first.status_code, again.status_code, again.json()["id"]) == (202, 202, first.json()["id"])
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_conflict")
+    assert len(listed) == len(model.requests) == 1
+
+
+def test_a_running_turn_is_canceled_once_and_for_all(stage: Stage) -> None:
+    with scripted([("paint", {"colour": "red"})]) as model, served(stage, model) as server:
+        model.gates[1] = gate = threading.Event()
+        turn = server.begin()
+        model.wait_for_request(server.process)
+        running = server.get(f"/v1/turns/{turn}")
+        answers = [server.post(f"/v1/turns/{turn}/cancel") for _ in range(2)]
+        gate.set()
+        told = server.events(turn)
+        resumed = server.post(f"/v1/turns/{turn}/resume")
+
+    assert running["state"] == "running"
+    assert [(each.status_code, each.json()["state"]) for each in answers] == [(200, "ended")] * 2
+    assert answers[0].json()["reason"] == told[-1]["reason"] == "canceled"
+    assert names(told)[-1] == "turn_ended"
+    assert (resumed.status_code, resumed.json()["error"]["code"]) == (409, "turn_not_free")
+    assert not (stage.folder / "painted").exists()
+
+
+def test_a_waiting_turn_that_is_canceled_cannot_be_approved_any_more(stage: Stage) -> None:
+    with scripted([("paint", {"colour": "red"})]) as model, served(stage, model) as server:
+        turn = server.begin()
+        server.events(turn)
+        [asked] = server.get("/v1/approvals")["data"]
+        canceled = server.post(f"/v1/turns/{turn}/cancel")
+        late = server.post(f"/v1/approvals/{asked['id']}", {"granted": True})
+
+    assert (canceled.json()["state"], late.status_code) == ("ended", 409)
+    assert not (stage.folder / "painted").exists()
+
+
+def test_a_client_that_goes_away_stops_nothing(stage: Stage) -> None:
+    with scripted("Hello.") as model, served(stage, model) as server:
+        model.gates[1] = gate = threading.Event()
+        turn = server.begin()
+        model.wait_for_request(server.process)
+        with server.http.stream("GET", f"/v1/turns/{turn}/events") as answer:
+            next(answer.iter_lines())
+        gate.set()
+        told = server.events(turn)
+
+    assert told[-1]["answer"] == "Hello."
+
+
+def test_a_turn_that_runs_when_the_server_stops_goes_on_with_the_next_one(stage: Stage) -> None:
+    with scripted("never sent", "Hello.") as model:
+        with served(stage, model) as server:
+            model.gates[1] = threading.Event()
+            turn = server.begin()
+            model.wait_for_request(server.process)
+            server.stop()
+            assert server.process.returncode == Exit.DONE
+        with served(stage, model) as server:
+            told = server.events(turn)
+
+    assert told[-1]["answer"] == "Hello."
+
+
+def test_a_turn_whose_server_was_killed_goes_on_with_toolwire_run(stage: Stage) -> None:
+    with scripted("never sent", "Hello.") as model, served(stage, model) as server:
+        model.gates[1] = threading.Event()
+        turn = server.begin()
+        model.wait_for_request(server.process)
+        server.process.kill()
+        server.process.communicate(timeout=LIMIT_S)
+        ran = stage.run("run", "--once", "--json")
+
+    assert (ran.json["turn_id"], ran.json["answer"]) == (turn, "Hello.")
+
+
+def test_why_a_turn_cannot_go_on_is_told_and_resuming_tries_again_at_once(stage: Stage) -> None:
+    with scripted(400, "Hello.") as model, served(stage, model) as server:
+        turn = server.begin()
+        with server.http.stream("GET", f"/v1/turns/{turn}/events") as answer:
+            failed = next(line for line in answer.iter_lines() if '"turn_failed"' in line)
+        shown = server.get(f"/v1/turns/{turn}")
+        assert server.post(f"/v1/turns/{turn}/resume").status_code == 202
+        told = server.events(turn)
+
+    assert "as the script says" in json.loads(failed.removeprefix("data: "))["error"]
+    assert (shown["state"], "as the script says" in shown["error"]) == ("waiting", True)
+    assert told[-1]["answer"] == "Hello."
+
+
+def test_a_turn_has_only_the_tools_that_the_request_names(stage: Stage) -> None:
+    with scripted("Done.", "Done.") as model, served(stage, model) as server:
+        server.events(server.begin(tools=["paint"]))
+        server.events(server.begin())
+
+    few, all_tools = ([tool["function"]["name"] for tool in sent["tools"]] for sent in model.requests)
+    assert few == ["paint"]
+    assert {"paint"} < set(all_tools)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        (b"{", 400, "not JSON"),
+        (b"[]", 400, "must be an object"),
+        (b"{}", 400, "question"),
+        (b'{"question": " "}', 400, "question"),
+        (b'{"question": 5}', 400, "question"),
+        (b'{"question": "Hi", "tread": "a"}', 400, "did you mean thread?"),
+        (b'{"question": "Hi", "grant": "*"}', 400, "there is no field 'grant'"),
+        (b'{"question": "Hi", "tools": []}', 400, "tools"),
+        (b'{"question": "Hi", "tools": ["pant"]}', 400, "did you mean paint"),
+        (b'{"question": "' + b"a" * 3_000_000 + b'"}', 413, "at most"),
+    ],
+)
+def test_a_request_that_is_wrong_is_told_what_and_begins_nothing(
+    stage: Stage, body: bytes, status: int, told: str
+) -> None:
+    with scripted() as model, served(stage, model) as server:
+        answer = server.http.post("/v1/turns", content=body)
+        listed = server.get("/v1/turns")["data"]
+
+    assert (answer.status_code, told in answer.json()["error"]["message"]) == (status, True), answer.text
+    assert (listed, model.requests) == ([], [])
+
+
+def test_turns_that_are_not_there_and_wrong_questions_about_them_are_told(stage: Stage) -> None:
+    with scripted("Hello.") as model, served(stage, model) as server:
+        turn = server.begin()
+        server.events(turn)
+        unknown = [
+            server.http.get("/v1/turns/none").status_code,
+            server.http.get("/v1/turns/none/events").status_code,
+            server.post("/v1/turns/none/resume").status_code,
+            server.post("/v1/turns/none/cancel").status_code,
+        ]
+        bad = [
+            server.http.get("/v1/turns?limit=0").status_code,
+            server.http.get("/v1/turns?after=x").status_code,
+            server.http.get(f"/v1/turns/{turn}/events", headers={"last-event-id": "one"}).status_code,
+        ]
+
+    assert (unknown, bad) == ([404] * 4, [400] * 3)
+
+
+def test_T62_turns_of_another_project_are_not_found(stage: Stage) -> None:
+    with scripted("Hello.") as model:
+        with served(stage, model) as server:
+            turn = server.begin()
+            server.events(turn)
+        with served(stage, model, "--project", "tenant-b") as server:
+            found = [
+                server.http.get(f"/v1/turns/{turn}").status_code,
+                server.http.get(f"/v1/turns/{turn}/events").status_code,
+                server.post(f"/v1/turns/{turn}/cancel").status_code,
+                server.post(f"/v1/turns/{turn}/resume").status_code,
+            ]
+            listed = server.get("/v1/turns")["data"]
+
+    assert (found, listed) == ([404] * 4, [])
+
+
+def test_T60_without_a_token_no_turn_is_begun_or_shown(stage: Stage) -> None:
+    with scripted() as model, served(stage, model) as server:
+        bare = {"authorization": "Bearer wrong-token"}
+        told = [
+            server.http.post("/v1/turns", json={"question": "Hi"}, headers=bare).status_code,
+            *(server.http.get(f"/v1/turns{path}", headers=bare).status_code for path in ("", "/a", "/a/events")),
+            *(server.http.post(f"/v1/turns/a/{verb}", headers=bare).status_code for verb in ("resume", "cancel")),
+        ]
+
+    assert (told, model.requests) == ([401] * 6, [])
+
+
+def test_agents_are_off_unless_they_are_switched_on(stage: Stage) -> None:
+    stage.settings("")
+    process = stage.start("serve", "--upstream", "http://127.0.0.1:9", "--port", "0", "--token-env", "ANN", ANN=TOKEN)
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    url = address(first_line(process))
+    told = httpx2.post(f"{url}/v1/turns", json={"question": "Hi"}, headers=headers, trust_env=False)
+
+    assert told.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags", "told"),
+    [
+        ("[serve]\nagents = true\n", (), "need a token"),
+        ('[store]\nkind = "memory"\n', ("--agents", "--token-env", "ANN"), "a store that lasts"),
+    ],
+)
+def test_agents_that_could_not_be_guarded_or_kept_are_refused(
+    stage: Stage, settings: str, flags: tuple[str, ...], told: str
+) -> None:
+    stage.settings(settings)
+    ran = stage.run("serve", "--upstream", "http://127.0.0.1:9", "--port", "0", *flags, ANN=TOKEN)
+
+    assert (ran.code, told in ran.err) == (Exit.USAGE, True), ran.err
