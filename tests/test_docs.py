@@ -45,3 +45,11 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [*PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_decision_has_a_number_of_its_own() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    titles = [page.read_text(encoding="utf-8").split("\n", 1)[0] for page in pages]
+
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    assert [title.split(".")[0] for title in titles] == [f"# {number}" for number in range(1, len(pages) + 1)]
