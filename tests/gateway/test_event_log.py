@@ -1,8 +1,9 @@
 """The newest events of turns, within bounds: whoever reads late is told that something is missing."""
 
 import asyncio
+import json
 
-from toolwire.assemble.event_log import MOST_BYTES, EventLog
+from toolwire.assemble.event_log import MOST_BYTES, MOST_IN_ALL, EventLog
 from toolwire.protocol.chat import TextDelta
 from toolwire.protocol.events import EventEnvelope
 
@@ -45,12 +46,26 @@ def test_what_no_one_reads_is_dropped_and_that_is_told() -> None:
     assert log.read("t", kept[0].number)[1] is False
 
 
-def test_one_event_beyond_the_bound_is_still_told() -> None:
+def test_an_event_beyond_the_bound_is_told_without_what_it_says() -> None:
     log = EventLog()
     log.add(event(1, LONG * 20))
-    assert ids(log) == ["2.1"]
     log.add(event(2))
-    assert ids(log) == ["2.2"]
+    assert ids(log) == ["2.1", "2.2"]
+    told = json.loads(log.read("t", 0)[0][0].body)
+    assert (told["event"], told["turn"], told["seq"], "text" in told) == ("text", "t", 1, False)
+    assert told["left_out_bytes"] > MOST_BYTES
+
+
+def test_all_turns_together_are_bounded_too() -> None:
+    log = EventLog()
+    turns = [f"turn {number}" for number in range(40)]
+    for turn in turns:
+        for seq in range(1, 10):
+            log.add(event(seq, LONG, turn))
+    kept = {turn: sum(len(each.body) for each in log.read(turn, 0)[0]) for turn in turns}
+    assert 0 < sum(kept.values()) <= MOST_IN_ALL
+    assert kept["turn 39"] > 0
+    assert kept["turn 0"] == 0
 
 
 def test_events_of_before_this_process_are_missing() -> None:

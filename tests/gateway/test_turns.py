@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ class Served:
         with self.http.stream("GET", f"/v1/turns/{turn}/events", headers={"last-event-id": last}) as answer:
             assert answer.status_code == 200
             event_id = ""
-            for line in answer.iter_lines():
+            for line in answer.read().decode().split("\n"):  # other line ends than this may stand in the data
                 name, _, value = line.partition(": ")
                 if name == "id":
                     event_id = value
@@ -178,6 +179,41 @@ def test_the_same_idempotency_key_gives_the_same_turn(stage: Stage) -> None:
     assert len(listed) == len(model.requests) == 1
 
 
+def test_requests_at_the_same_moment_begin_and_end_one_turn(stage: Stage) -> None:
+    with (
+        scripted([("paint", {"colour": "red"})]) as model,
+        served(stage, model) as server,
+        ThreadPoolExecutor() as pool,
+    ):
+        model.gates[1] = threading.Event()
+        key = {"idempotency-key": "k"}
+        begun = [pool.submit(server.post, "/v1/turns", {"question": "Hi"}, **key) for _ in range(4)]
+        [turn] = {each.result().json()["id"] for each in begun}
+        model.wait_for_request(server.process)
+        ended = [pool.submit(server.post, f"/v1/turns/{turn}/cancel") for _ in range(4)]
+        states = [(each.result().status_code, each.result().json()["state"]) for each in ended]
+        told = server.events(turn)
+
+    assert states == [(200, "ended")] * 4
+    assert names(told).count("turn_ended") == 1
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "\\r\\ndata: {}", "\\u2028"])
+def test_any_text_of_a_question_and_its_thread_comes_back_as_one_event(stage: Stage, text: str) -> None:
+    with scripted("Hello.") as model, served(stage, model) as server:
+        body = f'{{"question": "Hi {text}", "thread": "a{text}"}}'.encode()
+        begun = server.http.post("/v1/turns", content=body)
+        assert begun.status_code == 202, begun.text
+        told = server.events(begun.json()["id"])
+        listed = server.http.get("/v1/turns")
+
+    assert names(told)[0] == "turn_started"
+    assert told[0]["question"].startswith("Hi ")
+    assert told[-1]["answer"] == "Hello."
+    assert listed.json()["data"][0]["state"] == "ended"
+
+
 def test_a_running_turn_is_canceled_once_and_for_all(stage: Stage) -> None:
     with scripted([("paint", {"colour": "red"})]) as model, served(stage, model) as server:
         model.gates[1] = gate = threading.Event()
@@ -276,6 +312,7 @@ def test_a_turn_has_only_the_tools_that_the_request_names(stage: Stage) -> None:
     ("body", "status", "told"),
     [
         (b"{", 400, "not JSON"),
+        (b'{"question": "\\ud800"}', 400, "not JSON"),
         (b"[]", 400, "must be an object"),
         (b"{}", 400, "question"),
         (b'{"question": " "}', 400, "question"),

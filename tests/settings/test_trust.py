@@ -56,6 +56,7 @@ HARMFUL = {
     "agents.cli.autonomy": '[agents.cli]\nautonomy = "supervised"',
     "agents.cli.tier": '[agents.cli]\ntier = "run"',
     "agents.cli.permissions": '[agents.cli]\npermissions = ["shell"]',
+    "serve.agents": "[serve]\nagents = true",
     "approval.people": '[approval]\npeople = ["EVIL_TOKEN"]',
     "approval.webhook": '[approval]\nwebhook = "https://evil.example"',
     "approval.webhook_arguments": "[approval]\nwebhook_arguments = true",

@@ -6,17 +6,23 @@ Watchers keep a number and read from it; nothing is kept for any of them, so tha
 import asyncio
 from collections import OrderedDict, deque
 from contextlib import suppress
+from itertools import islice
 
 from toolwire.protocol.events import EventEnvelope
 from toolwire.protocol.values import dataclass
 from toolwire.wire.event_json import name_of, write_envelope
 from toolwire.wire.outbound import Json, to_json
 
+_HEADER = ("project", "turn", "epoch", "seq", "at", "event")
+
 Place = tuple[int, int]
 """Where an event stands in its turn: epoch and sequence."""
 
 MOST_TURNS = 256
 MOST_BYTES = 2 * 1024 * 1024
+"""Of one turn. An event beyond it is told without what it says."""
+MOST_IN_ALL = 64 * 1024 * 1024
+_OVERHEAD = 256  # bytes that an event takes beside its text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,10 @@ class _TurnLog:
     def add(self, kind: str, place: Place, body: bytes, event_id: str) -> None:
         self.events.append(LoggedEvent(self.count, place, kind, body, event_id))
         self.count += 1
-        self.size += len(body)
+        self.size += len(body) + _OVERHEAD
         while self.size > MOST_BYTES and len(self.events) > 1:
             dropped = self.events.popleft()
-            self.size -= len(dropped.body)
+            self.size -= len(dropped.body) + _OVERHEAD
             self.after = dropped.place
         self.wake()
 
@@ -60,6 +66,7 @@ class EventLog:
     def __init__(self, most_turns: int = MOST_TURNS) -> None:
         self._most = most_turns
         self._logs: OrderedDict[str, _TurnLog] = OrderedDict()
+        self._size = 0
 
     def expect(self, turn_id: str) -> None:
         """A turn begins here: all of its events will be seen."""
@@ -68,14 +75,17 @@ class EventLog:
     def add(self, envelope: EventEnvelope) -> None:
         """Keep an event."""
         place = (envelope.epoch, envelope.seq)
-        body = to_json(write_envelope(envelope))
-        self._log(envelope.turn_id).add(name_of(envelope.event), place, body, envelope.id)
+        written = write_envelope(envelope)
+        body = to_json(written)
+        if len(body) > MOST_BYTES:
+            body = to_json({name: written[name] for name in _HEADER} | {"left_out_bytes": len(body)})
+        self._add(envelope.turn_id, name_of(envelope.event), place, body, envelope.id)
 
     def note(self, turn_id: str, kind: str, data: Json) -> None:
         """Tell those who watch now something about the turn."""
         log = self._log(turn_id)
         place = log.events[-1].place if log.events else log.after or (0, 0)
-        log.add(kind, place, to_json(data), "")
+        self._add(turn_id, kind, place, to_json(data), "")
 
     def start(self, turn_id: str, last: Place | None) -> tuple[int, bool]:
         """The number from which to read after the `last` event that was seen, and whether all since then is here."""
@@ -93,7 +103,8 @@ class EventLog:
         log = self._logs.get(turn_id)
         if log is None or not log.events:
             return [], False
-        return [event for event in log.events if event.number >= number], log.events[0].number > number
+        first = log.events[0].number
+        return list(islice(log.events, max(0, number - first), None)), first > number
 
     async def wait(self, turn_id: str, number: int, timeout_s: float) -> None:
         """Until there is an event of this number, or so many seconds have passed."""
@@ -104,12 +115,23 @@ class EventLog:
             async with asyncio.timeout(timeout_s):
                 await log.more.wait()
 
+    def _add(self, turn_id: str, kind: str, place: Place, body: bytes, event_id: str) -> None:
+        log = self._log(turn_id)
+        before = log.size
+        log.add(kind, place, body, event_id)
+        self._size += log.size - before
+        self._drop_oldest()
+
     def _log(self, turn_id: str, *, is_whole: bool = False) -> _TurnLog:
         log = self._logs.get(turn_id)
         if log is None:
             log = self._logs[turn_id] = _TurnLog(is_whole=is_whole)
-            while len(self._logs) > self._most:
-                _, oldest = self._logs.popitem(last=False)
-                oldest.wake()
+            self._drop_oldest()
         self._logs.move_to_end(turn_id)
         return log
+
+    def _drop_oldest(self) -> None:
+        while len(self._logs) > self._most or self._size > MOST_IN_ALL:
+            _, oldest = self._logs.popitem(last=False)
+            self._size -= oldest.size
+            oldest.wake()

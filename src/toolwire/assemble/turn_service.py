@@ -23,10 +23,10 @@ from toolwire.assemble.turns import open_agent, open_agent_of
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
-from toolwire.hub.canceling import CANCELED, cancel_turn
+from toolwire.hub.canceling import cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.events import EventEnvelope, TurnEnded
-from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import KeptTurn, Store
 
@@ -63,6 +63,7 @@ class TurnService:
         self.log = EventLog()
         self._events = EventHub()
         self._errors: dict[str, str] = {}
+        self._canceling = asyncio.Lock()
         self._store: Store | None = None
         self._runner: TurnRunner | None = None
 
@@ -137,16 +138,25 @@ class TurnService:
 
         Raises `NotFound` for an unknown turn and `Fenced` for one that another process runs.
         """
-        if (await self.store.turn(turn_id)).state == "ended":
-            return
         assert self._runner is not None
-        async with self._runner.without(turn_id):
-            now = time.time()
+        async with self._canceling:
+            if (await self.store.turn(turn_id)).state == "ended":
+                return
+            async with self._runner.without(turn_id):
+                await self._end(turn_id)
+
+    async def _end(self, turn_id: str) -> None:
+        """End a turn that does not run here, and tell its watchers: no agent is there to do so."""
+        before, now = (await self.store.turn(turn_id)).opening, time.time()
+        try:
             await cancel_turn(self.store, turn_id, now)
-            kept = await self.store.turn(turn_id)
-        ending = kept.ending or Ending(EndReason.CANCELED, CANCELED)
-        ended = TurnEnded(turn_id, ending, kept.ran_s * 1000)
-        self._events.publish(EventEnvelope(self.project.name, turn_id, kept.opening.epoch, 1, now, ended))
+        except Fenced:
+            if (await self.store.turn(turn_id)).state != "ended":  # else its end came first
+                raise
+        kept = await self.store.turn(turn_id)
+        if kept.ending is not None and kept.opening.epoch > before.epoch:
+            ended = TurnEnded(turn_id, kept.ending, kept.ran_s * 1000)
+            self._events.publish(EventEnvelope(self.project.name, turn_id, kept.opening.epoch, 1, now, ended))
 
     async def _is_kept(self, turn_id: str, new: NewTurn) -> bool:
         try:

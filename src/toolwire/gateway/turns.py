@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from toolwire.assemble.event_log import LoggedEvent, Place
@@ -73,10 +73,10 @@ class Turns:
         limit, after = _number(request, "limit", 50, MOST_LISTED), _number(request, "after", -1, 2**53)
         with _faults():
             if after < 0:
-                return JSONResponse({"data": [_row(turn) for turn in await self._service.store.turns(limit=limit)]})
+                return _json({"data": [_row(turn) for turn in await self._service.store.turns(limit=limit)]})
             rows = await self._service.store.turns_after(after, limit=limit)
         body = {"data": [_row(row.value) for row in rows], "next": rows[-1].cursor if rows else after}
-        return JSONResponse(body)
+        return _json(body)
 
     async def one(self, request: Request) -> Response:
         """How a turn stands: its state, what it waits for, its answer, and what it used."""
@@ -89,7 +89,7 @@ class Turns:
         _require_caller(request)
         with _faults():
             kept = await self._service.resume(request.path_params["id"])
-            return JSONResponse(self._view(kept), 202)
+            return _json(self._view(kept), 202)
 
     async def cancel(self, request: Request) -> Response:
         """End a turn; what it had not run yet never runs. Canceling an ended one changes nothing."""
@@ -142,7 +142,7 @@ class Turns:
             return self._view(await self._service.store.turn(turn_id))
 
     async def _answer(self, turn_id: str, status: int = 200, **headers: str) -> Response:
-        return JSONResponse(await self._state(turn_id), status, headers)
+        return _json(await self._state(turn_id), status, headers)
 
     def _view(self, kept: KeptTurn) -> Json:
         turn, ending = kept.opening, kept.ending
@@ -259,6 +259,11 @@ def _row(turn: TurnSummary) -> Json:
         "started_at": turn.started_at,
         "updated_at": turn.updated_at,
     }
+
+
+def _json(body: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Any text can be written so; what UTF-8 cannot carry is replaced."""
+    return Response(to_json(body), status, headers, "application/json")
 
 
 def _frame(event: LoggedEvent) -> bytes:
