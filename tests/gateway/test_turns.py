@@ -272,6 +272,27 @@ def test_a_turn_that_runs_when_the_server_stops_goes_on_with_the_next_one(stage:
     assert told[-1]["answer"] == "Hello."
 
 
+def test_a_watcher_of_a_server_that_stops_gets_an_end_and_comes_back_to_the_next_one(stage: Stage) -> None:
+    with scripted("never sent", "Hello.") as model:
+        with served(stage, model) as server:
+            model.gates[1] = threading.Event()
+            turn = server.begin()
+            model.wait_for_request(server.process)
+            with server.http.stream("GET", f"/v1/turns/{turn}/events") as answer:
+                pieces = answer.iter_bytes()
+                first = next(pieces)
+                server.process.send_signal(signal.SIGTERM)
+                told = first + b"".join(pieces)
+            _, err = server.process.communicate(timeout=LIMIT_S)
+        with served(stage, model) as server:
+            then = server.events(turn, "2.2")
+
+    assert b"id: 2.2\nevent: model_asked\n" in told
+    assert b"Traceback" not in err
+    assert b"ERROR" not in err
+    assert (then[0]["event"], then[-1]["answer"]) == ("turn_state", "Hello.")
+
+
 def test_a_turn_whose_server_was_killed_goes_on_with_toolwire_run(stage: Stage) -> None:
     with scripted("never sent", "Hello.") as model, served(stage, model) as server:
         model.gates[1] = threading.Event()

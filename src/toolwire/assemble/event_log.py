@@ -67,6 +67,13 @@ class EventLog:
         self._most = most_turns
         self._logs: OrderedDict[str, _TurnLog] = OrderedDict()
         self._size = 0
+        self.is_closed = False
+
+    def close(self) -> None:
+        """No more events will come: whoever waits for one goes home."""
+        self.is_closed = True
+        for log in self._logs.values():
+            log.wake()
 
     def expect(self, turn_id: str) -> None:
         """A turn begins here: all of its events will be seen."""
@@ -109,7 +116,7 @@ class EventLog:
     async def wait(self, turn_id: str, number: int, timeout_s: float) -> None:
         """Until there is an event of this number, or so many seconds have passed."""
         log = self._log(turn_id)
-        if log.count > number:
+        if self.is_closed or log.count > number:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):

@@ -87,9 +87,11 @@ def make_app(
     routes += Approvals(desk, bounds).routes() if desk is not None else []
     routes += Turns(turns, bounds).routes() if turns is not None else []
     guarded = Middleware(Door, access=access, log=log, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id)
-    return Starlette(
+    served = Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
     )
+    served.state.end_streams = turns.log.close if turns is not None else None
+    return served
 
 
 def new_request_id() -> str:

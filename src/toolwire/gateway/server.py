@@ -4,6 +4,7 @@ import asyncio
 import errno
 import signal
 import socket
+from collections.abc import Callable
 
 import sniffio
 import uvicorn
@@ -40,9 +41,22 @@ def address_of(sock: socket.socket) -> str:
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
+class _Server(uvicorn.Server):
+    """Ends streams that would never end by themselves before it waits for open answers."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+        super().__init__(config)
+        self._end_streams: Callable[[], None] | None = getattr(app.state, "end_streams", None)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._end_streams is not None:
+            self._end_streams()
+        await super().shutdown(sockets)
+
+
 def server_of(app: Starlette, places: Places = USUAL_PLACES) -> uvicorn.Server:
     """The HTTP server for an app: quiet, bounded, without WebSockets."""
-    return uvicorn.Server(
+    return _Server(
         uvicorn.Config(
             app,
             http=protocol_for(affordable(places)),
@@ -54,7 +68,8 @@ def server_of(app: Starlette, places: Places = USUAL_PLACES) -> uvicorn.Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE_S,
-        )
+        ),
+        app,
     )
 
 

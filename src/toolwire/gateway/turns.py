@@ -130,6 +130,8 @@ class Turns:
             if events:
                 continue
             await log.wait(turn_id, number, self._bounds.keep_alive_s)
+            if log.is_closed:
+                return
             if not log.read(turn_id, number)[0]:
                 yield KEEP_ALIVE
                 view = await self._state(turn_id)
