@@ -319,6 +319,23 @@ def test_why_a_turn_cannot_go_on_is_told_and_resuming_tries_again_at_once(stage:
     assert told[-1]["answer"] == "Hello."
 
 
+def test_a_turn_that_was_interrupted_at_the_terminal_goes_on_when_it_is_resumed_over_http(stage: Stage) -> None:
+    with scripted("never sent", "Hello.") as model, served(stage, model) as server:
+        model.gates[1] = threading.Event()
+        terminal = stage.start("ask", "Hi")
+        model.wait_for_request(terminal)
+        [row] = server.get("/v1/turns")["data"]
+        held = server.post(f"/v1/turns/{row['id']}/cancel")
+        terminal.send_signal(signal.SIGINT)
+        terminal.communicate(timeout=LIMIT_S)
+        before = server.get(f"/v1/turns/{row['id']}")
+        resumed = server.post(f"/v1/turns/{row['id']}/resume")
+        told = server.events(row["id"])
+
+    assert (row["state"], held.status_code, before["state"]) == ("running", 409, "interrupted")
+    assert (resumed.status_code, told[-1]["answer"]) == (202, "Hello.")
+
+
 def test_a_turn_has_only_the_tools_that_the_request_names(stage: Stage) -> None:
     with scripted("Done.", "Done.") as model, served(stage, model) as server:
         server.events(server.begin(tools=["paint"]))
@@ -419,9 +436,11 @@ def test_agents_are_off_unless_they_are_switched_on(stage: Stage) -> None:
     [
         ("[serve]\nagents = true\n", (), "need a token"),
         ('[store]\nkind = "memory"\n', ("--agents", "--token-env", "ANN"), "a store that lasts"),
+        ('[tools]\ngroups = ["nonsense"]\n', ("--agents", "--token-env", "ANN"), "nonsense"),
+        ('[tools]\nmodules = ["not_there:x"]\n', ("--agents", "--token-env", "ANN"), "not_there"),
     ],
 )
-def test_agents_that_could_not_be_guarded_or_kept_are_refused(
+def test_agents_that_could_not_be_guarded_kept_or_made_are_refused(
     stage: Stage, settings: str, flags: tuple[str, ...], told: str
 ) -> None:
     stage.settings(settings)

@@ -18,6 +18,7 @@ from toolwire.assemble.grants import GrantFlags
 from toolwire.assemble.models import ModelFlags
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
+from toolwire.assemble.tools import toolbox_of
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
 from toolwire.assemble.turns import open_agent, open_agent_of
 from toolwire.define.nearest import nearest
@@ -66,6 +67,11 @@ class TurnService:
         self._canceling = asyncio.Lock()
         self._store: Store | None = None
         self._runner: TurnRunner | None = None
+
+    def require_agent(self) -> None:
+        """Raise SettingsError where the settings give no agent: better at the start than with each request."""
+        self.project.settings.chosen()
+        toolbox_of(self.project)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

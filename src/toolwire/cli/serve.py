@@ -144,7 +144,9 @@ def _turns(place: ProjectFolder) -> "turn_service.TurnService":
     """What runs agents for clients. Raises SettingsError where anyone could, and where turns would not be kept."""
     if not place.settings.serve.token_env:
         raise SettingsError("agents over HTTP need a token: give --token-env NAME, or set serve.token_env")
-    return turn_service.TurnService(place)
+    service = turn_service.TurnService(place)
+    service.require_agent()
+    return service
 
 
 def _desk(place: ProjectFolder, tokens: Iterable[str], turns: "turn_service.TurnService | None") -> "approvals.Desk":
