@@ -10,7 +10,7 @@ import pytest
 
 from toolwire import Agent, Approval, Grant, MemoryStore, SqliteStore, Tier, Toolbox, tool
 from toolwire.assemble.turn_runner import FIRST_PAUSE_S, RanTurn, TurnRunner
-from toolwire.errors import Suspended
+from toolwire.errors import StoreError, Suspended
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
@@ -204,3 +204,28 @@ async def test_what_runs_when_a_runner_is_stopped_goes_on_with_the_next_one(door
     await doors.runner().run_until_idle()
 
     assert ([ran.state for ran in doors.ran], doors.opened) == (["ended"], [7])
+
+
+async def test_a_turn_that_was_only_begun_is_run_by_the_next_runner(doors: Doors) -> None:
+    begun = await doors.agent().begin("Hello?", thread="hall", turn_id="mine")
+    assert (begun.id, (await doors.store.turn("mine")).state) == ("mine", "interrupted")
+    with pytest.raises(StoreError, match="already kept"):
+        await doors.agent().begin("Hello?", turn_id="mine")
+
+    await doors.runner().run_until_idle()
+
+    assert [(ran.turn_id, ran.state) for ran in doors.ran] == [("mine", "ended")]
+    assert len(await doors.store.thread("hall")) == 2
+
+
+async def test_a_turn_that_does_not_say_that_it_is_ready_runs_when_it_is_requested(doors: Doors) -> None:
+    waits = await doors.wait_for(7)
+    runner = doors.runner()
+    async with runner.without(waits.turn_id):
+        runner.request(waits.turn_id)
+        await runner.run_until_idle()
+        assert doors.ran == []
+    await runner.run_until_idle()
+
+    assert [(ran.turn_id, ran.state) for ran in doors.ran] == [(waits.turn_id, "waiting")]
+    assert doors.opened == []

@@ -63,6 +63,14 @@ async def test_a_turn_carries_how_to_build_its_agent(store: Store) -> None:
         assert (await store.turn(turn.id)).opening == turn
 
 
+async def test_a_turn_that_has_ended_says_how(store: Store) -> None:
+    turn = a_turn()
+    await store.begin(turn)
+    assert (await store.turn(turn.id)).ending is None
+    await store.end(ended(turn, "too late", EndReason.DEADLINE), TurnStats())
+    assert (await store.turn(turn.id)).ending == Ending(EndReason.DEADLINE, "too late")
+
+
 async def test_a_turn_cannot_begin_twice(store: Store) -> None:
     await store.begin(a_turn())
 
