@@ -20,8 +20,11 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 ANSWERS = _lines("shown_or_meant.jsonl") + _lines("shown_or_meant_second.jsonl")
 THIRD = _lines("shown_or_meant_third.jsonl")
-FOURTH = _lines("shown_or_meant_fourth.jsonl")
-"""Answers that the model of `wire.text.intent` was not trained on."""
+BY_WRITER = {
+    name: _lines(f"shown_or_meant_{name}.jsonl")
+    for name in ("fourth", "chatty", "coding", "european", "scripts", "unseen")
+}
+"""Sets of independent writers, all with the tools of the fourth. `wire.text.intent` was not trained on the last."""
 LEAKS = _lines("leaks_unseen.jsonl")
 
 

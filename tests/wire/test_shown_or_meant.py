@@ -7,9 +7,19 @@ import pytest
 from toolwire.protocol.chat import Reply
 from toolwire.wire.reply import parse_reply
 
-from .sets import ANSWERS, FOURTH, FOURTH_TOOLS, THIRD, TOOLS, bare, calls_in, stream
+from .sets import ANSWERS, BY_WRITER, FOURTH_TOOLS, THIRD, TOOLS, bare, calls_in, stream
 
 MOST_LOST, MOST_RUN = 0.02, 0.01
+# Wrong answers of sets by independent writers, which may only become fewer: meant and not run, shown and run. The model
+# was trained on all but the last, whose figures are those of its first reading.
+RATCHETS = [
+    ("fourth", 10, 4),
+    ("chatty", 0, 0),
+    ("coding", 0, 0),
+    ("european", 0, 0),
+    ("scripts", 0, 0),
+    ("unseen", 0, 0),
+]
 # What a dialect marks as thinking or addresses to somebody is not the answer, so it leaves the text.
 MARKUP = ("<|channel|>", "<|message|>", "[THINK]", "<think", "Thought:", "Final Answer:")
 
@@ -56,15 +66,15 @@ def test_B3_the_third_set_is_read_like_the_others() -> None:
     assert len(run) <= MOST_RUN * len(shown), run
 
 
-def test_B3_answers_that_the_model_was_not_trained_on_show_how_well_it_does() -> None:
-    """At first sight 38 were lost and 4 were run. What is allowed here may only go down."""
-    meant, shown = ([one for one in FOURTH if one["kind"] == kind] for kind in ("meant", "shown"))
+@pytest.mark.parametrize(("name", "most_lost", "most_run"), RATCHETS)
+def test_B3_sets_of_independent_writers_are_read_no_worse_than_before(name: str, most_lost: int, most_run: int) -> None:
+    meant, shown = ([one for one in BY_WRITER[name] if one["kind"] == kind] for kind in ("meant", "shown"))
     lost = [one["id"] for one in meant if calls_in(parse_reply(one["text"], FOURTH_TOOLS)) != one["calls"]]
     run = [one["id"] for one in shown if calls_in(parse_reply(one["text"], FOURTH_TOOLS))]
 
-    assert (len(meant), len(shown)) == (220, 220)
-    assert len(lost) <= 10, lost
-    assert len(run) <= 4, run
+    assert min(len(meant), len(shown)) >= 130
+    assert len(lost) <= most_lost, lost
+    assert len(run) <= most_run, run
 
 
 def test_B3_what_stays_unclear_is_not_run_and_the_model_is_told() -> None:

@@ -1,8 +1,8 @@
 """How likely a call in a text is meant, by the words around it: a small trained model, for what structure leaves open.
 
 It looks at the last two sentences before a call, at the first three behind it and at how the call stands there. Each
-word, each pair of words, how sentences begin and end, and the endings of words that were never seen are features;
-the sum of their weights is the score. The weights are in `intent_weights`, found by a hash of the feature, and
+word, each pair of words, four letters each in a row, how sentences begin and end, and the endings of words that were
+never seen are features, and so are the words of all sentences nearby; the sum of their weights is the score. The weights are in `intent_weights`, found by a hash of the feature, and
 `training.intent` makes them. The work is linear in a few hundred characters, whatever comes.
 """
 
@@ -18,6 +18,7 @@ from toolwire.wire.text.intent_weights import BUCKETS, PACKED, SCALE
 _LONGEST = 360
 _WORDS = 40
 _SENTENCES_BEHIND = 3
+_LETTERS, _LETTERED = 4, 200
 _SURE = 30.0
 _CONTRACTED = re.compile(r"(?:\b(?:wo|ca)n't|n't|'(?:ll|m|re|ve|d|s))(?!\w)|\bcannot\b")
 _SPELLED_OUT = {
@@ -32,8 +33,10 @@ _END = re.compile(r"[.!?…]++[\"')]*+(?=\s|$)|[。！？؟।]|\n++")
 _CLAUSE = re.compile(r"[,;—–،、，；]|\s-\s|:\s|\s(?=(?:but|so|and|then|therefore|aber|also|mais|donc|pero|así)\s)")
 _WORD = re.compile(r"\w++(?:'\w++)?")
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u2e80-\u9fff\uac00-\ud7af]++")
-_ITEM = r"[ \t]*(?:[-*+•–]|\d{1,3}[.)])[ \t][^\n]*+"
+_ITEM = r"[ \t]*(?:(?:[-*+•–]|\d{1,3}[.)])[ \t]|[・·])[^\n]*+"
 _LIST = re.compile(rf"(?:\A|\n){_ITEM}(?:\n++{_ITEM})++\Z")
+_HEADING = re.compile(r"[ \t]*(?:#{1,6} |\*\*[^*\n]++\*\*:?[ \t]*\Z|(?:\*\*)?\w{0,12} ?\d{1,2}(?: ?/ ?\d{1,2})?[.:)：])")
+_ASIDE = re.compile(r"[*_]*+[(（\[]([^()（）\[\]\n]{1,200}+)[)）\]][*_]*+\Z")
 _VERDICTS = frozenset("❌✅🚫⛔👎👍✔✗✘✓❎☑")
 _FREQUENT = frozenset(
     "will would could should might have this that these here what when then than with your they them been being were "
@@ -69,9 +72,9 @@ def likelihood(score: float) -> float:
     return 1 / (1 + exp(-max(-_SURE, min(_SURE, score))))
 
 
-def buckets(surroundings: Surroundings) -> set[int]:
+def buckets(surroundings: Surroundings, count: int = BUCKETS) -> set[int]:
     """Where the weights of all features are."""
-    return {crc32(feature.encode()) % BUCKETS for feature in features(surroundings)}
+    return {crc32(feature.encode()) % count for feature in features(surroundings)}
 
 
 def features(surroundings: Surroundings) -> set[str]:
@@ -93,11 +96,16 @@ def _see_before(around: Surroundings, out: set[str]) -> None:
     end = ending(text)
     line = "" if around.before.rstrip(" \t").endswith("\n") else "line "
     out.update((f"end {end}", f"end {end} {around.form}", f"end {line}{end}"))
-    if text[text.rfind("\n") + 1 :].lstrip(" *_#>-")[:1] in _VERDICTS:
+    last = text[text.rfind("\n") + 1 :]
+    if last.lstrip(" *_#>-")[:1] in _VERDICTS:
         out.add("verdict")
+    if _HEADING.match(last):
+        out.add("heading")
     sentences = _sentences(text)
     if not sentences:
         return
+    _see_all("B", sentences, out)
+    _see_letters("G", sentences[-1], out)
     _see_last(sentences[-1], end, out)
     if len(sentences) > 1:
         out.add("before many")
@@ -123,7 +131,11 @@ def _see_behind(around: Surroundings, out: set[str]) -> None:
     if not text:
         out.update(("behind none", f"behind none {around.form}"))
         return
-    sentences = [_words(sentence) for sentence in _sentences(text)[:_SENTENCES_BEHIND]]
+    if (aside := _ASIDE.match(text)) is not None:
+        out.add("behind aside")
+        text = aside[1]
+    near = _sentences(text)
+    sentences = [_words(sentence) for sentence in near[:_SENTENCES_BEHIND]]
     if around.leads_on:
         out.add("leads on")
         for words in sentences[-1:]:
@@ -134,8 +146,21 @@ def _see_behind(around: Surroundings, out: set[str]) -> None:
     out.update((f"behind {goes_on}", f"behind {goes_on} {around.form}", f"behind length {min(len(text) // 40, 5)}"))
     if any(mark in text for mark in "?？؟"):
         out.add("behind asks")
+    _see_all("A", near, out)
+    _see_letters("H", " ".join(near[:_SENTENCES_BEHIND])[:_LETTERED], out)
     for place, words in zip("fgg", sentences, strict=False):
         _see_sentence(place, words, out)
+
+
+def _see_all(place: str, sentences: list[str], out: set[str]) -> None:
+    """The words, wherever they stand."""
+    out.update(f"{place} {word}" for sentence in sentences for word in _words(sentence))
+
+
+def _see_letters(place: str, text: str, out: set[str]) -> None:
+    """Letters in a row, which words of one root have in common."""
+    row = f" {' '.join(_WORD.findall(text))} "[-_LETTERED:]
+    out.update(place + row[at : at + _LETTERS] for at in range(len(row) - _LETTERS + 1))
 
 
 def _see_sentence(place: str, words: list[str], out: set[str]) -> None:

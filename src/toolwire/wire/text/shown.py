@@ -2,7 +2,7 @@
 
 1. In quotation marks, inline code, a block quote, a table, a comment or an element for code it is shown.
 2. Indented like code, as a line of a log or of a dialogue, or with a placeholder for an argument it is shown.
-3. Alone it is made; right behind a question it is not.
+3. Alone it is made; right behind a question only where the words leave no doubt.
 4. What that leaves open `intent` weighs: it says how likely the call is meant, by the words before and behind it.
 
 Where that stays unclear, nothing is run and the model is told what to do. Everything looked at is bounded.
@@ -19,8 +19,9 @@ from toolwire.wire.text.tags import LOOKED_BEHIND
 from toolwire.wire.text.triggers import triggers
 
 # A call is run if it is meant this likely, and the model is told of one that is not run from the second figure on.
-_RUN, _TELL = 0.65, 0.06
+_RUN, _TELL = 0.55, 0.06
 _RUN_LABELS = 0.9  # labels behind a colon are mostly a description of labels
+_RUN_QUESTION = 0.8  # what stands right behind a question mostly asks for permission
 _LINE = 400
 ALONE = "lead alone"
 _PAIRS = {
@@ -225,7 +226,7 @@ def _weighed(place: CallSite, line: str, following: str) -> Verdict:
         return Verdict.UNCLEAR if run else Verdict.SHOWN
     if _set_apart(place, line):
         return Verdict.UNCLEAR if run or place.form is Form.LABEL else Verdict.SHOWN
-    if run and not (place.before.strip() and ending(place.before) == "?"):
+    if run and (likely >= _RUN_QUESTION or not (place.before.strip() and ending(place.before) == "?")):
         return Verdict.MADE
     return Verdict.UNCLEAR if likely >= _TELL else Verdict.SHOWN
 
@@ -242,9 +243,15 @@ def _surroundings(place: CallSite, line: str, following: str) -> Surroundings:
         "same again": same,
         "several": len(place.found) > 1,
         "item": _BULLET.match(line) is not None,
+        "in line": bool(line.strip() and following) and _goes_on(place),
     }
     kept = tuple(name for name, present in traits.items() if present)
     return Surroundings(place.before, following, place.form.value, bool(rest) and not same, kept)
+
+
+def _goes_on(place: CallSite) -> bool:
+    """Whether the line goes on with words behind the call."""
+    return bool(_behind(place, to_line_end=True).strip())
 
 
 def _same_call(place: CallSite, text: str) -> bool:
