@@ -189,7 +189,9 @@ def examples(sets: Iterable[str], seed: int, count: int) -> list[Example]:
         for answer, asked in recorded(name)
         for around in dict.fromkeys(asked)
     ]
-    out += [Example(tuple(sorted(buckets(around, BUCKETS))), target, COMPOSED) for around, target in composed(seed, count)]
+    out += [
+        Example(tuple(sorted(buckets(around, BUCKETS))), target, COMPOSED) for around, target in composed(seed, count)
+    ]
     return out
 
 

@@ -2,8 +2,9 @@
 
 It looks at the last two sentences before a call, at the first three behind it and at how the call stands there. Each
 word, each pair of words, four letters each in a row, how sentences begin and end, and the endings of words that were
-never seen are features, and so are the words of all sentences nearby; the sum of their weights is the score. The weights are in `intent_weights`, found by a hash of the feature, and
-`training.intent` makes them. The work is linear in a few hundred characters, whatever comes.
+never seen are features, and so are the words of all sentences nearby; the sum of their weights is the score. The weights
+are in `intent_weights`, found by a hash of the feature, and `training.intent` makes them. The work is linear in a few
+hundred characters, whatever comes.
 """
 
 import re
@@ -35,7 +36,9 @@ _WORD = re.compile(r"\w++(?:'\w++)?")
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u2e80-\u9fff\uac00-\ud7af]++")
 _ITEM = r"[ \t]*(?:(?:[-*+•–]|\d{1,3}[.)])[ \t]|[・·])[^\n]*+"
 _LIST = re.compile(rf"(?:\A|\n){_ITEM}(?:\n++{_ITEM})++\Z")
-_HEADING = re.compile(r"[ \t]*(?:#{1,6} |\*\*[^*\n]++\*\*:?[ \t]*\Z|(?:\*\*)?\w{0,12} ?\d{1,2}(?: ?/ ?\d{1,2})?[.:)：])")
+_HEADING = re.compile(
+    r"[ \t]*(?:#{1,6} |\*\*[^*\n]++\*\*:?[ \t]*\Z|(?:\*\*)?\w{0,12} ?\d{1,2}(?: ?/ ?\d{1,2})?[.:)：])"
+)
 _ASIDE = re.compile(r"[*_]*+[(（\[]([^()（）\[\]\n]{1,200}+)[)）\]][*_]*+\Z")
 _VERDICTS = frozenset("❌✅🚫⛔👎👍✔✗✘✓❎☑")
 _FREQUENT = frozenset(
