@@ -2,9 +2,9 @@
 
 It looks at the last two sentences before a call, at the first three behind it and at how the call stands there. Each
 word, each pair of words, four letters each in a row, how sentences begin and end, and the endings of words that were
-never seen are features, and so are the words of all sentences nearby; the sum of their weights is the score. The weights
-are in `intent_weights`, found by a hash of the feature, and `training.intent` makes them. The work is linear in a few
-hundred characters, whatever comes.
+never seen are features, and so are the words of all sentences nearby; the sum of their weights is the score. The
+weights are in `intent_weights`, found by a hash of the feature, and `training.intent` makes them. The work is linear
+in a few hundred characters, whatever comes.
 """
 
 import re
