@@ -300,3 +300,16 @@ async def test_A3_a_turn_that_was_left_alone_in_its_thread_is_told_to_the_next(s
     await store.begin(following)
     assert (await store.turn("two")).opening.messages == following.messages
     assert await store.thread("house", project="other") == ()
+
+
+async def test_a_turn_that_runs_keeps_running_when_its_id_is_used_again(store: Store) -> None:
+    turn = a_turn()
+    await store.begin(turn)
+    with pytest.raises(StoreError):
+        await store.begin(turn)
+
+    await store.append_reply(turn, Reply("21 degrees"), [], [])
+
+    assert (await store.turn(turn.id)).state == "running"
+    with pytest.raises(Fenced):
+        await store.resume(turn.id)

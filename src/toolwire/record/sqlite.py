@@ -158,12 +158,16 @@ class SqliteStore:
         await self.close_store()
 
     async def begin(self, turn: Turn) -> None:
-        row = await self._opening_row(turn)
-        self._runs[column(turn.id)] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
+        row, key = await self._opening_row(turn), column(turn.id)
+        run_already = self._runs.get(key)
+        self._runs[key] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
-            await self._writer.write(partial(changes.begin, turn_id=column(turn.id), row=row), _whose(turn))
+            await self._writer.write(partial(changes.begin, turn_id=key, row=row), _whose(turn))
         except BaseException:
-            self._let_go(turn)
+            if run_already is None:
+                self._let_go(turn)
+            else:  # the id is taken, by a turn that runs on
+                self._runs[key] = run_already
             raise
 
     async def resume(self, turn_id: str) -> KeptTurn:
