@@ -509,7 +509,7 @@ def test_T75_pages_and_plans_are_kept_nowhere_that_another_maker_chose(victim: V
     assert victim.run("trust").code == Exit.DONE
     assert victim.run(*show).code == Exit.USAGE
     with pytest.raises(ToolFailure, match="link or a special file"):
-        canvas_tool(victim.state / "canvas").target.invoke({"title": "Hi"}, Context())
+        canvas_tool(victim.state / "canvas").in_process.invoke({"title": "Hi"}, Context())
     for work in (
         FileTodos(victim.state / "todos").read,
         lambda name: FileTodos(victim.state / "todos").write(name, []),

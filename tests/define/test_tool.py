@@ -310,11 +310,15 @@ async def test_sync_and_async_functions_say_which_they_are() -> None:
         async def __call__(self, by: int) -> int:
             return by
 
-    assert (now.target.is_async, later.target.is_async, tool(Later()).target.is_async) == (False, True, True)
-    assert tool(functools.partial(Later(), 1)).target.is_async
+    assert (now.in_process.is_async, later.in_process.is_async, tool(Later()).in_process.is_async) == (
+        False,
+        True,
+        True,
+    )
+    assert tool(functools.partial(Later(), 1)).in_process.is_async
 
     @tool
-    @functools.wraps(later.target.function)
+    @functools.wraps(later.in_process.function)
     def wrapped() -> Any:
         return later()
 

@@ -22,7 +22,7 @@ from toolwire.protocol.calls import Allowed, Image, Text, ToolCall, ToolResult
 from toolwire.protocol.context import Context, Trial
 from toolwire.protocol.events import CallProgress, Event
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.protocol.tools import Edge, Grant, InProcess, Service, Tool
+from toolwire.protocol.tools import Edge, Grant, McpServer, Service, Target, Tool
 from toolwire.protocol.values import changed
 from toolwire.testing import ScriptedModel, call
 
@@ -86,7 +86,7 @@ async def bench(request: pytest.FixtureRequest, shared_service: str) -> AsyncIte
         await executor.close()
         return
     service = ServiceExecutor()
-    router = Router((InProcess, InProcessExecutor()), (Service, service))
+    router = Router(InProcessExecutor(), service=service)
     yield Bench(service if request.param == "service" else router, await tools_of(shared_service))
     await router.close()
 
@@ -303,15 +303,51 @@ async def test_a_service_that_does_not_answer_is_a_timeout(tmp_path: Path) -> No
     assert result.status is Status.TIMEOUT
 
 
-async def test_a_target_without_a_route_is_a_result() -> None:
-    tool = changed(served_tools.echo, target=Edge("shed"))
-    agent = Agent(ScriptedModel(), [tool], executor=Router((InProcess, InProcessExecutor())))
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        (Edge("shed"), "of the kind Edge"),
+        (Service("/nowhere"), "of the kind Service"),
+        (McpServer("files"), "of the kind McpServer"),
+        (None, "without a target"),
+    ],
+)
+async def test_a_target_without_an_executor_is_a_result(target: Target | None, kind: str) -> None:
+    tool = changed(served_tools.echo, target=target)
+    agent = Agent(ScriptedModel(), [tool], executor=Router(InProcessExecutor()))
 
     result = await agent.call("echo", {"value": 1})
 
     assert result.error is not None
     assert result.error.code is Code.UNAVAILABLE
-    assert "no way to tools of the kind Edge" in result.text
+    assert f"'echo' was not started: this process cannot run tools {kind}" in result.text
+
+
+class Named:
+    """An executor that says its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
+        return ToolResult(allowed.call.id, self.name, Status.SUCCESS)
+
+    async def close(self) -> None:
+        self.name = "closed"
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [(Service("/s"), "service"), (Edge("shed"), "edge"), (McpServer("files"), "mcp")]
+)
+async def test_a_call_goes_to_the_executor_of_its_target(target: Target, name: str) -> None:
+    service, edge, mcp = Named("service"), Named("edge"), Named("mcp")
+    router = Router(InProcessExecutor(), service=service, edge=edge, mcp=mcp)
+
+    result = await Bench(router, (changed(served_tools.echo, target=target),)).run("echo", value=1)
+    await router.close()
+
+    assert result.name == name
+    assert {service.name, edge.name, mcp.name} == {"closed"}
 
 
 async def test_a_tool_that_has_travelled_is_offered_and_judged_like_the_one_that_stayed(tmp_path: Path) -> None:

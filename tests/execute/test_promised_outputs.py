@@ -121,7 +121,7 @@ async def test_the_model_hears_of_it_and_can_go_on() -> None:
 
 def test_a_function_without_a_promise_is_not_looked_at() -> None:
     def checks(function: Callable[..., Any]) -> Any:
-        return tool(function).target.check
+        return tool(function).in_process.check
 
     def silent():  # type: ignore[no-untyped-def] # it promises nothing
         """Say nothing about it."""

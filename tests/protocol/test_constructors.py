@@ -124,7 +124,7 @@ def test_a_tool_takes_what_is_clearly_meant() -> None:
 )
 def test_a_wrong_option_of_a_tool_is_a_definition_error(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
-        tool(add.target.function, **options)
+        tool(add.in_process.function, **options)
 
 
 @pytest.mark.parametrize(

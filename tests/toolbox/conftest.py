@@ -18,7 +18,7 @@ def call() -> Call:
     def called(tool: Tool, context: Context | None = None, /, **arguments: Any) -> Any:
         checked = Checker(tool).check(arguments)
         assert not checked.faults, checked.faults
-        return tool.target.invoke(checked.arguments, context or Context())
+        return tool.in_process.invoke(checked.arguments, context or Context())
 
     return called
 

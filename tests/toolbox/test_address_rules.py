@@ -129,7 +129,7 @@ async def visit(chromium: Chromium, server: Server, path: str, *rules: str, gran
             ):
                 checked = Checker(tool).check(arguments)
                 assert not checked.faults
-                shown += str(await tool.target.invoke(checked.arguments, context))
+                shown += str(await tool.in_process.invoke(checked.arguments, context))
     except ToolFailure as failure:
         shown += str(failure)
     return shown

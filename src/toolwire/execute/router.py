@@ -8,19 +8,32 @@ from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Target
+from toolwire.protocol.tools import Edge, InProcess, McpServer, Service, Target
 
 
 class Router:
-    """An executor made of several: `Router((InProcess, InProcessExecutor()), (Service, ServiceExecutor()))`."""
+    """An executor made of several: `Router(InProcessExecutor(), service=ServiceExecutor())`.
+
+    A kind of target without an executor gives an ordinary result, `unavailable`.
+    """
 
     notes_begin = True
 
-    def __init__(self, *routes: tuple[type[Target], Executor]) -> None:
-        self._routes: dict[type, Executor] = dict(routes)
+    def __init__(
+        self,
+        in_process: Executor,
+        *,
+        service: Executor | None = None,
+        edge: Executor | None = None,
+        mcp: Executor | None = None,
+    ) -> None:
+        self._in_process = in_process
+        self._service = service
+        self._edge = edge
+        self._mcp = mcp
 
     def execute(self, allowed: Allowed, context: Context) -> Coroutine[Any, Any, ToolResult]:
-        executor = self._routes.get(type(allowed.tool.target))
+        executor = self._executor_of(allowed.tool.target)
         if executor is None:
             return _unavailable(allowed)
         if not getattr(executor, "notes_begin", False):
@@ -36,11 +49,26 @@ class Router:
         for executor in self._executors():
             await executor.close()
 
+    def _executor_of(self, target: Target | None) -> Executor | None:
+        match target:
+            case InProcess():
+                return self._in_process
+            case Service():
+                return self._service
+            case Edge():
+                return self._edge
+            case McpServer():
+                return self._mcp
+            case None:
+                return None
+
     def _executors(self) -> Iterable[Executor]:
-        return dict.fromkeys(self._routes.values())
+        given = (self._in_process, self._service, self._edge, self._mcp)
+        return dict.fromkeys(executor for executor in given if executor is not None)
 
 
 async def _unavailable(allowed: Allowed) -> ToolResult:
-    where = type(allowed.tool.target).__name__
-    message = f"{allowed.call.name!r} was not started: this process has no way to tools of the kind {where}."
-    return ToolResult.failed(allowed.call, Code.UNAVAILABLE, message)
+    call, target = allowed.call, allowed.tool.target
+    kind = "without a target" if target is None else f"of the kind {type(target).__name__}"
+    message = f"{call.name!r} was not started: this process cannot run tools {kind}."
+    return ToolResult.failed(call, Code.UNAVAILABLE, message)

@@ -97,7 +97,7 @@ class McpServer:
 
 
 Target = InProcess | Service | Edge | McpServer
-"""Where a tool lives. Each kind has its executor; see `execute.router`."""
+"""Where a tool lives. Each kind has its executor; see `execute.router`. A tool without a target cannot be run."""
 
 
 @checked(
@@ -143,16 +143,21 @@ class Tool:
     platforms: frozenset[str] = frozenset()
     examples: tuple[JsonObject, ...] = ()
     validator: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
-    target: Any = None  # a `Target`; tests and adapters know which
+    target: Target | None = None
     reading_box: bool = False
     trial_box: bool = False
     must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function behind an in-process tool directly, as if it had never been decorated."""
+    @property
+    def in_process(self) -> InProcess:
+        """Its target, where that is a function of this process. Raises TypeError for any other tool."""
         if not isinstance(self.target, InProcess):
             raise TypeError(f"tool {self.name!r} does not run in this process, so it cannot be called as a function")
-        return self.target.function(*args, **kwargs)
+        return self.target
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function behind an in-process tool directly, as if it had never been decorated."""
+        return self.in_process.function(*args, **kwargs)
 
 
 def _rules(item: Any) -> tuple[Rule, ...]:
