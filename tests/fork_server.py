@@ -30,7 +30,7 @@ LARGEST = 150_000
 """A request takes one packet, and must fit into a socket's buffer."""
 
 # The line editor reads the terminal's name when it is imported, and the embedded engine starts threads.
-_NOT_AHEAD = ("toolwire.cli.chat", "toolwire.models.local")
+_NOT_AHEAD = ("toolwire.cli.commands.chat", "toolwire.models.local")
 
 _STREAMS = ((0, "r", -1, "surrogateescape"), (1, "w", -1, "surrogateescape"), (2, "w", 1, "backslashreplace"))
 

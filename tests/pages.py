@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests import features, threats
 from tests.cli import help_page
-from toolwire.cli import help_pages
+from toolwire.cli.help import stored_pages
 
 DOCS = Path(__file__).parent.parent / "docs"
 SNIPPET = re.compile(r"(<!-- snippet: (\S+) -->\n)(?:```python\n.*?```\n)?", re.DOTALL)
@@ -27,7 +27,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "features.md": features.page,
     DOCS / "threats.md": threats.page,
     DOCS / "cli.md": help_page.page,
-    help_pages.PAGES: help_page.data,
+    stored_pages.PAGES: help_page.data,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
     DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),
     DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),

@@ -12,8 +12,8 @@ from typer._click.formatting import HelpFormatter
 from typer.core import TyperGroup
 
 from toolwire.cli import program
-from toolwire.cli.exits import MEANINGS
-from toolwire.cli.table import COMMANDS, command_at
+from toolwire.cli.entry.exits import MEANINGS
+from toolwire.cli.entry.table import COMMANDS, command_at
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 _WIDTH = 80

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cli.stage import Stage, Terminal
-from toolwire.cli.asked_about import LONGEST, laid_out
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.views.arguments import LONGEST, laid_out
 
 GRANTED = ("--tools", "coding", "--tier", "run", "--allow", "file_write", "--allow", "file_read")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 from .conftest import Inside
 from .stage import scripted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import LIMIT_S, Stage, Terminal
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 TOOLS = '''
 from toolwire import Tier, tool

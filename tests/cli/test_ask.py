@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Stage, Terminal, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 MULTIPLY = [("calculator", {"expression": "23*19"})]
 DANGEROUS = """

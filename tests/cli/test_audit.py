@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 from .conftest import Inside
 

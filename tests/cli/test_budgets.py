@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 SUM = [("calculator", {"expression": "1+1"})]
 

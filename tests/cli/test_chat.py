@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 from tests.cli.stage import Script, Stage, Terminal, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 
 def test_lines_from_a_pipe_are_questions_and_its_end_ends_the_chat(stage: Stage) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, Terminal
-from toolwire.cli.exits import MEANINGS, Exit
-from toolwire.cli.table import COMMANDS, command_at
+from toolwire.cli.entry.exits import MEANINGS, Exit
+from toolwire.cli.entry.table import COMMANDS, command_at
 
 HEAVY = {"pydantic", "httpx2", "rich", "jsonschema_rs", "orjson", "sqlite3", "asyncio", "toolwire.agent"}
 

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from tests.cli.stage import Stage, Terminal
-from toolwire.cli.exits import Exit
-from toolwire.cli.rows import row_line
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.views.audit_line import row_line
 from toolwire.protocol.records import AuditRow
 
 SHOP = """

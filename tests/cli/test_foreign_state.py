@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, scripted
 from toolwire import Agent, Grant, Status, Tier
-from toolwire.cli.door import unexpected
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.command import unexpected
+from toolwire.cli.entry.exits import Exit
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, UntrustedState

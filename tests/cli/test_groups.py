@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.stage import MODEL, scripted
 from tests.toolbox.git_places import git, started
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 DESKTOP = (
     "read write edit glob grep websearch webfetch codesearch bash question todowrite todoread task skill sessions_list "

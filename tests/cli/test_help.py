@@ -9,10 +9,10 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.help_page import contexts
 from tests.cli.stage import LIMIT_S, Stage, Terminal
-from toolwire.cli.exits import Exit
-from toolwire.cli.help import EXAMPLES, help_page
-from toolwire.cli.help_pages import write_page
-from toolwire.cli.table import COMMANDS, command_at
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.table import COMMANDS, command_at
+from toolwire.cli.help.layout import EXAMPLES, help_page
+from toolwire.cli.help.stored_pages import write_page
 
 TYPED = [line for lines in EXAMPLES.values() for line in lines if not line.startswith("eval")]
 

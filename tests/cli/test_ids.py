@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.stage import Stage, Terminal
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 ERASER = """
 from toolwire import tool

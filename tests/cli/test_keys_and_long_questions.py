@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.stage import Stage, Terminal
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 MODEL = ("--model", "openai-compatible:scripted")
 

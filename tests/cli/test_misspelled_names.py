@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Inside
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 from toolwire.toolbox import standard
 from toolwire.toolbox.registry import BUILT_IN, PERMISSIONS, ToolDependencies, built_in_tool, tools_of
 

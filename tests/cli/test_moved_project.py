@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import Ran, Stage
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 ERASER = """
 from toolwire import tool

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.stage import LIMIT_S, Script, Stage, Terminal, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 LOG = "12:00 start\n12:01 disk full\n"
 

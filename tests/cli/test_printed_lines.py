@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import MODEL, Ran, Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import TurnStats
 from toolwire.record.sqlite import SqliteStore

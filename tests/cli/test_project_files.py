@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import MODEL, Script, Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 HELLO = '{"echo":"hello"}\n'
 PROJECT = """

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Stage, scripted
 from toolwire import SqliteStore, run_sync
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 from toolwire.protocol.records import AuditRow
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.stage import Ran, Stage
 from tests.far_exec.conftest import Server, server
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 __all__ = ["server"]
 

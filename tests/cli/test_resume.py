@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 MARKERS = '''
 import time

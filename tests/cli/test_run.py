@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, scripted
 from tests.cli.test_taken_back import GRANTED, LESS, MODULE, TOOLS
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 Trouble = Callable[[Stage, "subprocess.Popen[bytes]"], AbstractContextManager[None]]
 GO_ON = "The turn is kept; go on with: toolwire "

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 TOOLS = '''
 from toolwire import Tier, tool

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.stage import Stage
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 TOOL = '''
 from toolwire import Tier, tool

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.cli.plain import encoded
-from toolwire.cli.text import arguments_line, clean, duration, one_line
+from toolwire.cli.terminal.json_output import encoded
+from toolwire.cli.terminal.text import arguments_line, clean, duration, one_line
 
 
 @given(st.text())

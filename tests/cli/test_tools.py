@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 _SCHEMA = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 ECHO = {"type": "function", "function": {"name": "echo", "description": "Echo.", "parameters": _SCHEMA}}

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.stage import Stage, Terminal
 from toolwire import SqliteStore
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 EVIL = """
 from pathlib import Path

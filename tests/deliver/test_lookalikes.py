@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.cli.asked_about import spelled_out
+from toolwire.cli.views.arguments import spelled_out
 from toolwire.deliver.lookalikes import mark_lookalikes
 
 DISGUISED = [

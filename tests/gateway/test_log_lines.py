@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.stage import LIMIT_S, Stage, scripted
 from tests.gateway.test_serve import address, first_line
-from toolwire.cli.exits import Exit
-from toolwire.cli.streams import LineFormatter
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.streams import LineFormatter
 
 FORGED = "GET /admin - 200 1 ms"
 BREAKS = [

@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from tests.cli.stage import LIMIT_S, Stage, scripted
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 
 @pytest.fixture

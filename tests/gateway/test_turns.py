@@ -16,7 +16,7 @@ import pytest
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
 from tests.cli.test_taken_back import TOOLS
 from tests.gateway.test_serve import address, first_line
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 
 TOKEN = "a-long-token"
 SETTINGS = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.providers import PROVIDERS

@@ -1,7 +1,7 @@
 """What `toolwire doctor` says about sandboxes."""
 
 from tests.sandbox.conftest import report
-from toolwire.cli.doctor_sandbox import Examined, engine_line, sandbox_lines, table
+from toolwire.cli.views.sandbox_engines import Examined, engine_line, sandbox_lines, table
 from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.examination import ProbeFinding
 from toolwire.execute.sandbox.probes import PROBES, QUICK, named

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sandbox.git_place import ORDINARY, Place, place_for
 from tests.sandbox.test_git_guard import EVIL, HOOK, PLANT, REBASE
-from toolwire.cli.doctor_sandbox import sandbox_lines
+from toolwire.cli.views.sandbox_engines import sandbox_lines
 
 LEFT = {
     "a planted repository": ("bubblewrap", PLANT.format("sub")),

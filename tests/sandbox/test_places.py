@@ -12,7 +12,7 @@ import pytest
 from tests.sandbox.conftest import Open, git
 from tests.sandbox.git_place import ORDINARY, place_for
 from tests.sandbox.test_obeyed import below, run
-from toolwire.cli.doctor_sandbox import sandbox_lines
+from toolwire.cli.views.sandbox_engines import sandbox_lines
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, shell
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.stage import Stage
 from tests.sandbox.conftest import ENGINES, needs
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.sandbox.workspace import MOST_LENT
 from toolwire.execute.toolchains import ToolchainExec, Toolchains, find_toolchains, is_too_wide, pythons_behind

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.stage import Ran, Stage, Terminal, scripted
 from tests.skills.making import GREET, greeter, one_tool, program, write
-from toolwire.cli.exits import Exit
+from toolwire.cli.entry.exits import Exit
 from toolwire.errors import SettingsError
 from toolwire.settings import load
 

@@ -1,4 +1,14 @@
-"""The door for the terminal. Importing it loads no command: `table` finds them when they are invoked."""
+"""The entry point for the terminal. Importing it loads no command: `entry.table` finds one when it is invoked.
+
+    entry      the table of commands, their options, exit codes and errors
+    help       help pages
+    commands   one module a command
+    resolve    what the words of a command line stand for: projects, turns, tools, agents
+    views      how turns, calls, tools and approvals are shown
+    terminal   reading and writing: text, JSON, questions
+
+A package uses those below it; `commands` also uses `entry`, whose table knows commands by name only.
+"""
 
 import gc
 import os
@@ -13,11 +23,10 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from toolwire import __version__
-from toolwire.cli.door import let_reader_go, unexpected
-from toolwire.cli.exits import Exit
-from toolwire.cli.help import Group
-from toolwire.cli.streams import prepare
-from toolwire.cli.table import COMMANDS, LOOK, Stub
+from toolwire.cli.entry.command import LOOK, Group, let_reader_go, unexpected
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.streams import prepare
+from toolwire.cli.entry.table import COMMANDS, Stub
 
 _NO_PLUGINS, _PLUGINS = "PYDANTIC_DISABLE_PLUGINS", "pydantic.plugin._loader"
 

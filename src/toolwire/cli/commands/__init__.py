@@ -1,0 +1,1 @@
+"""The commands of `toolwire`, one module each (`call` also holds `preflight`, `approvals` holds `approve`)."""

@@ -1,0 +1,236 @@
+"""`toolwire approvals` and `toolwire approve`: what turns wait for, and answering it."""
+
+import shlex
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from toolwire.agent import run_sync
+from toolwire.assemble.grants import AGENT, resuming_grant
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
+from toolwire.cli.commands.call import read_arguments
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.options import Arguments, AsJson, Home, NoColor, Project
+from toolwire.cli.resolve.ids import approval_meant, turn_meant
+from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.resuming import resume_command_of
+from toolwire.cli.terminal.answers import confirmed, someone_is_there
+from toolwire.cli.terminal.identity import system_user
+from toolwire.cli.terminal.json_output import plain
+from toolwire.cli.terminal.screen import Screen
+from toolwire.cli.terminal.text import clean, distinct_line
+from toolwire.cli.views.arguments import laid_out, shown_pattern
+from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope
+from toolwire.errors import NotFound, SettingsError
+from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
+from toolwire.record.contract import Store
+
+_STYLES = {"open": "yellow", "granted": "green", "rejected": "red", "expired": "red"}
+
+
+def approvals(
+    every: Annotated[bool, typer.Option("--all", help="Also those that are answered or whose time is over.")] = False,
+    turn: Annotated[str | None, typer.Option("--turn", metavar="ID", help="Only this turn's.")] = None,
+    patterns: Annotated[
+        bool, typer.Option("--patterns", help="The approvals of patterns that are active.", show_default=False)
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N.", min=1)] = 20,
+    project: Project = "default",
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """List what people were asked about calls, with the exact arguments."""
+    place = here({"store.home": home}, project=project)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    cards = run_sync(_standing(place, limit) if patterns else _listed(place, turn, limit, only_open=not every))
+    if as_json:
+        screen.json([_object(card) for card in cards])
+    elif not cards:
+        nothing = "No approvals are pending." if not every else "No approvals are on record."
+        screen.tell("No pattern approvals are active." if patterns else nothing, "dim")
+    else:
+        for card in cards:
+            _show(screen, card)
+    return Exit.DONE
+
+
+def approve(
+    approval: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="The approval, or a unique part of its id; not needed where only one is pending.",
+        ),
+    ] = None,
+    deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the model reads it after a no.")] = "",
+    args: Arguments = None,
+    whole_turn: Annotated[
+        bool, typer.Option("--turn", help="Say yes to this tool for the rest of the turn.", show_default=False)
+    ] = False,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="TEXT",
+            help="Say yes to all such calls of this agent: how a command begins (git commit), or `path is docs/*`.",
+        ),
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", metavar="N", help="How long that stands; a day unless given.", min=0)
+    ] = None,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Take back a yes for a pattern.", show_default=False)
+    ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="NAME", help="For whom you answer: a comment. You answer as your system user."),
+    ] = None,
+    project: Project = "default",
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Answer what a turn waits for. The first answer counts; with --args the call runs with those arguments instead."""
+    _require_one({
+        "--deny": deny, "--revoke": revoke, "--args": args is not None, "--turn": whole_turn,
+        "--pattern": pattern is not None,
+    })  # fmt: skip
+    if hours is not None and pattern is None:
+        raise SettingsError("--hours says how long a yes for a pattern stands; give --pattern too")
+    place = here({"store.home": home}, project=project)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    who = system_user()
+    if revoke:
+        card = run_sync(_revoked(place, approval, who))
+    else:
+        changed = None if args is None else read_arguments(args, [])
+        scope = Scope.PATTERN if pattern is not None else Scope.TURN if whole_turn else Scope.ONCE
+        lasts_s = PATTERN_S if hours is None else hours * 3600
+        word = Approval(
+            not deny, who, reason, changed, scope, pattern or "", lasts_s, on_behalf_of=_other_than(who, by or "")
+        )
+        card = run_sync(_answered(place, screen, approval, word))
+    if as_json:
+        screen.json(_object(card))
+    else:
+        _show(screen, card)
+        if not revoke:
+            screen.tell(_next_step(place, card, home), "dim")
+    return Exit.DONE
+
+
+def _next_step(place: ProjectFolder, card: ApprovalCard, home: str | None) -> str:
+    if card.state is ApprovalState.OPEN:
+        return _more_people(card)
+    return f"Go on with: {run_sync(_next_command(place, card.turn_id, home))}"
+
+
+def _require_one(flags: Mapping[str, bool]) -> None:
+    """Raise SettingsError where several flags were given of which only one makes sense."""
+    given = [flag for flag, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} do not go together; say one of them")
+
+
+def _other_than(who: str, named: str) -> str:
+    """The name of somebody else on whose behalf one answers."""
+    return "" if Approval(granted=True, by=named).voice == Approval(granted=True, by=who).voice else named.strip()
+
+
+def _more_people(card: ApprovalCard) -> str:
+    missing = card.quorum - len(card.voices)
+    several = "another person" if missing < 2 else f"{missing} more people"
+    return f"{several} must agree: another system user, or another token of `toolwire serve`.".capitalize()
+
+
+async def _listed(place: ProjectFolder, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
+    if not place.store_exists:
+        return []
+    async with store_of(place, only_reads=True) as store:
+        meant = turn and await turn_meant(store, turn)
+        return await store.approvals(turn_id=meant, only_open=only_open, limit=limit)
+
+
+async def _standing(place: ProjectFolder, limit: int) -> list[ApprovalCard]:
+    if not place.store_exists:
+        return []
+    async with store_of(place, only_reads=True) as store:
+        return await store.active_patterns(limit=limit)
+
+
+async def _next_command(place: ProjectFolder, turn_id: str, home: str | None) -> str:
+    """The command that takes up this turn."""
+    now = resuming_grant(place, place.settings.granted_to(AGENT, place.settings.grant(place.cwd)))
+    async with _kept(place) as store:
+        return resume_command_of((await store.turn(turn_id)).opening, now, home)
+
+
+async def _answered(place: ProjectFolder, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
+    async with _kept(place) as store:
+        approval_id = await approval_meant(store, given)
+        if given is None and word.granted and someone_is_there():
+            _show(screen, await store.approval(approval_id))
+            if not confirmed("Run it?"):
+                raise SettingsError("nothing was answered; to deny it: toolwire approve --deny")
+        if word.scope is Scope.PATTERN:
+            card = await store.approval(approval_id)
+            try:
+                pattern_rule(card.tool, card.arguments, word.pattern)
+            except ValueError as wrong:
+                raise SettingsError(f"--pattern: {wrong}") from None
+        return await store.answer(approval_id, word)
+
+
+async def _revoked(place: ProjectFolder, given: str | None, by: str) -> ApprovalCard:
+    async with _kept(place) as store:
+        return await store.revoke(await approval_meant(store, given, active=True), by)
+
+
+@asynccontextmanager
+async def _kept(place: ProjectFolder) -> AsyncIterator[Store]:
+    if not place.store_exists:
+        raise NotFound(f"there is no store in {place.home}, so nobody was asked anything")
+    async with store_of(place) as store:
+        yield store
+
+
+def _object(card: ApprovalCard) -> object:
+    offered = offered_pattern(card.tool, card.arguments) if card.state is ApprovalState.OPEN else ""
+    return {**plain(card), "state": card.state.value, "pattern": card.pattern or offered}
+
+
+def _show(screen: Screen, card: ApprovalCard) -> None:
+    arguments = laid_out(card.arguments)
+    state = card.state.value
+    several = f", {len(card.voices)} of {card.quorum} people" if card.quorum > 1 else ""
+    screen.out.print(
+        Text.assemble((card.id, "bold"), "  ", (state + several, _STYLES[state]), f"  turn {card.turn_id}"),
+        soft_wrap=True,
+    )
+    screen.out.print(Text(f"  {distinct_line(card.reason)}", "dim"), soft_wrap=True)
+    screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
+    for answer in card.answers:
+        if answer.arguments is not None:
+            edited = f"  with other arguments, {clean(answer.speaker)}: {laid_out(answer.arguments)}"
+            screen.out.print(Text(edited, "yellow"), soft_wrap=True)
+    if card.stands_until:
+        screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
+    elif card.state is ApprovalState.OPEN and (offered := shown_pattern(card.tool, card.arguments)):
+        covers = pattern_scope(card.arguments, offered)
+        told = f"  for all like it: --pattern {shlex.quote(offered)} ({covers})"
+        screen.out.print(Text(told, "dim"), soft_wrap=True)
+
+
+def standing_line(card: ApprovalCard) -> str:
+    """Who allowed which calls for how long."""
+    until = datetime.fromtimestamp(card.stands_until).astimezone().strftime("%Y-%m-%d %H:%M")
+    people = " and ".join(answer.speaker for answer in card.voices)
+    where = f"for agent {card.agent} in project {card.project}"
+    return clean(f"{people} allowed {card.tool} with {card.pattern!r} {where} until {until}")

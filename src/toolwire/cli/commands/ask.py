@@ -1,0 +1,201 @@
+"""`toolwire ask`: a question, a model, tools, and an answer."""
+
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from toolwire.agent import Answer, run_sync
+from toolwire.assemble.models import choice_for
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import project_again
+from toolwire.assemble.stores import store_of
+from toolwire.cli.entry.command import Interrupted
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.options import (
+    Allow,
+    AsJson,
+    BaseUrl,
+    Deadline,
+    Groups,
+    Home,
+    Iterations,
+    KeyEnv,
+    Model,
+    NoColor,
+    NoTools,
+    Profile,
+    Project,
+    Record,
+    Replay,
+    Resume,
+    Root,
+    Stdin,
+    Step,
+    Stream,
+    System,
+    Thread,
+    Tier,
+    Tokens,
+    Yes,
+)
+from toolwire.cli.entry.options import Trace as TraceFlag
+from toolwire.cli.resolve.agents import (
+    ENDED_WELL,
+    Flags,
+    agent_of,
+    how_to_answer,
+    newest_interrupted,
+    show_summary,
+    turn_named,
+)
+from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.resuming import require_still_granted, resume_command_of
+from toolwire.cli.terminal.json_output import turn_object
+from toolwire.cli.terminal.piped_input import FIRST_BYTE_S, SilentInput, decoded, read_piped
+from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
+from toolwire.cli.views.events import Relay, Trace
+from toolwire.cli.views.prompts import Person
+from toolwire.cli.views.watch import Watcher
+from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
+from toolwire.protocol.attached_text import attach
+from toolwire.protocol.turns import TurnKind
+
+LARGEST_QUESTION = 1024 * 1024
+
+Question = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="QUESTION",
+        help="The question; piped text is sent along, or is the question where there is none (or -). "
+        "With --resume: a turn's id.",
+    ),
+]
+
+
+def ask(
+    question: Question = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    key_env: KeyEnv = None,
+    profile: Profile = None,
+    resume: Resume = False,
+    thread: Thread = "",
+    system: System = "",
+    tools: Groups = None,
+    no_tools: NoTools = False,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    step: Step = False,
+    iterations: Iterations = None,
+    deadline: Deadline = None,
+    tokens: Tokens = None,
+    record: Record = None,
+    replay: Replay = None,
+    project: Project = "default",
+    home: Home = None,
+    stdin: Stdin = None,
+    no_stream: Stream = False,
+    trace: TraceFlag = False,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Answer a question with a model and tools.
+
+    The answer goes to standard output as it is written, everything else to standard error. Text that is piped in is
+    sent along with the question: git diff | toolwire ask "Review this". A turn that was interrupted goes on
+    with --resume, with its own limits, and with what both its own grant and the one of now
+    allow: no call that has a result runs again.
+    """
+    flags = Flags(
+        model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
+        no_tools, step, system, project, tools, resume, key_env,
+    )  # fmt: skip
+    words = turn_named(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
+    place = flags.place()
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    began = perf_counter()
+    with Watcher(screen, streams=not no_stream) as watcher:
+        shown = [Trace(screen, as_json=as_json)] if trace else []
+        relay = Relay(*shown, *([] if as_json else [watcher]))
+        with tools_kept_quiet(as_json=as_json):
+            answer = _answered(flags, place, screen, relay, words, thread=thread, resume=resume)
+    elapsed_ms = (perf_counter() - began) * 1000
+    if as_json:
+        screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
+    else:
+        show_summary(screen, place, answer, elapsed_ms)
+    return Exit.DONE if answer.reason in ENDED_WELL else Exit.FAILED
+
+
+def read_question(words: str | None, *, stdin: bool | None, as_json: bool) -> str:
+    """The question from the command line, with what was piped in. Raises SettingsError when there is none."""
+    if words == "-":
+        words, stdin = None, True
+    question = (words or "").strip()
+    piped = "" if stdin is False else _piped(patient=stdin is True, as_json=as_json)
+    if not question and not piped.strip():
+        raise SettingsError('there is no question; write for example: toolwire ask "What is 23 * 19?"')
+    if not question:
+        return piped.strip()
+    return attach(question, piped.rstrip()) if piped.strip() else question
+
+
+def _piped(*, patient: bool, as_json: bool) -> str:
+    """What was piped in; nothing where a pipe stays silent, which is told."""
+    try:
+        return decoded(read_piped(LARGEST_QUESTION, patient=patient))
+    except SilentInput:
+        if not as_json:
+            typer.echo(
+                f"Nothing was piped in within {FIRST_BYTE_S:g} s, so standard input is left alone "
+                "(--stdin waits for it, --no-stdin does not look).",
+                err=True,
+            )
+        return ""
+
+
+def _answered(
+    flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
+) -> Answer:
+    """The turn from beginning to end; whatever stops it halfway says how to go on."""
+    try:
+        return run_sync(_turn(flags, place, screen, relay, words, thread=thread, resume=resume))
+    except KeyboardInterrupt:
+        if not relay.turn_id:
+            raise
+        line = flags.resume_line(relay.turn_id)
+        raise Interrupted(f"Interrupted. Go on with: {line}") from None
+    except Suspended as waits:
+        raise waits.saying(
+            f"{how_to_answer(waits, flags.project, flags.home)}\nThen go on with: {flags.resume_line(waits.turn_id)}"
+        ) from None
+    except (ModelError, StoreUnavailable) as error:
+        if not relay.turn_id or not place.settings.store.lasts:
+            raise
+        line = flags.resume_line(relay.turn_id)
+        raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error
+
+
+async def _turn(
+    flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
+) -> Answer:
+    async with store_of(place) as store:
+        person = Person(screen, agrees=flags.yes)
+        if not resume:
+            async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
+                return await agent.ask(words or "", thread=thread, on_event=relay)
+        turn_id = await turn_meant(store, words) if words else await newest_interrupted(store, single_call=False)
+        opening = (await store.turn(turn_id)).opening
+        if opening.kind is TurnKind.CALL:
+            line = resume_command_of(opening, opening.grant, flags.home)
+            raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")
+        named = flags.model or flags.profile or flags.replay
+        place, flags = project_again(opening.spec, flags.settings, place), flags.again(opening.spec)
+        choice = place.settings.chosen() if named else choice_for(place, opening.model)
+        person = Person(screen, agrees=flags.yes)
+        async with agent_of(flags, place, store, person, choice, opening.spec) as agent:
+            await require_still_granted(agent, turn_id, flags.home)
+            return await agent.resume(turn_id, on_event=relay)

@@ -1,0 +1,238 @@
+"""`toolwire call` and `toolwire preflight`: one tool, without a model."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from toolwire.agent import run_sync
+from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import granted_again, project_again
+from toolwire.assemble.stores import store_of
+from toolwire.assemble.tools import toolbox_of
+from toolwire.assemble.turns import open_caller
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
+from toolwire.cli.resolve.agents import how_to_answer, newest_interrupted, turn_named
+from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.missing_flags import RULES, missing_flags, missing_sentence
+from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.resuming import named_project, require_still_granted, resume_command
+from toolwire.cli.resolve.tool_sources import where_to_find
+from toolwire.cli.terminal.json_output import plain, result_object
+from toolwire.cli.terminal.piped_input import read_bytes
+from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
+from toolwire.cli.terminal.text import clean
+from toolwire.cli.views.prompts import Person
+from toolwire.cli.views.result import show_result
+from toolwire.decide.ladder import Case, Issue
+from toolwire.decide.ladder import preflight as everything_in_the_way
+from toolwire.errors import SettingsError, Suspended
+from toolwire.protocol.calls import Denied, ToolCall, ToolResult
+
+LARGEST_ARGUMENTS = 8 * 1024 * 1024
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
+NameOrTurn = Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name. With --resume: a turn's id.")]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Arguments one by one; values are read as the tool's schema says."),
+]
+
+
+def call(
+    name: NameOrTurn = None,
+    pairs: Pairs = None,
+    args: Arguments = None,
+    resume: Resume = False,
+    tools: Groups = None,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    project: Project = "default",
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Take one call through the whole journey: judged, recorded, run, recorded again.
+
+    Ends with 0 only when the call succeeded. A call whose process died is settled with --resume: it runs again only
+    if its tool is pure or idempotent; otherwise its outcome is unknown, and is recorded as such.
+    """
+    arguments = read_arguments(args, pairs or [])
+    wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
+    set_by_flags = {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}
+    place = here(set_by_flags, project=project)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    said = {"--home": home, "--project": named_project(project)}
+    with tools_kept_quiet(as_json=as_json):
+        try:
+            result = run_sync(_called(place, screen, wanted, GrantFlags(allow or [], yes, resume), set_by_flags))
+        except Suspended as waits:
+            line = resume_command("call", waits.turn_id, said)
+            raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
+    flags = {} if result.ok or resume else _missing(place, result, name or "", GrantFlags(allow or [], yes))
+    if as_json:
+        screen.json(result_object(result))
+    else:
+        show_result(screen, result, is_cured=bool(flags))
+        if flags:
+            given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+            given |= said
+            screen.tell(missing_sentence(name or "", pairs or [], given, flags), "yellow")
+    if result.ok:
+        return Exit.DONE
+    if result.error is None or result.error.detail != {"rule": "exists"}:
+        return Exit.FAILED
+    if not flags:
+        tell_where(screen, place, wanted.name or "")
+    return Exit.NOT_FOUND
+
+
+def _missing(place: ProjectFolder, result: ToolResult, name: str, granted: GrantFlags) -> dict[str, Any]:
+    rule = result.error.detail.get("rule") if result.error and result.error.detail else ""
+    if rule not in RULES:
+        return {}
+    toolbox = toolbox_of(place)
+    return missing_flags(place, toolbox, grant_of(place, granted, toolbox), name)
+
+
+def preflight(
+    name: Name,
+    pairs: Pairs = None,
+    args: Arguments = None,
+    tools: Groups = None,
+    tier: Tier = None,
+    allow: Allow = None,
+    root: Root = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """List everything that stands between a call and its execution. Nothing runs, nothing is recorded.
+
+    Ends with 0 when nothing does, with 1 otherwise.
+    """
+    place = here({"grant.tier": tier, "grant.roots": root, "tools.groups": tools})
+    case = case_of(place, name, read_arguments(args, pairs or []), GrantFlags(allow or [], yes))
+    issues = everything_in_the_way(case)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    if as_json:
+        screen.json({"ok": not issues, "issues": [_issue_object(issue) for issue in issues]})
+    elif issues:
+        for issue in issues:
+            found = _issue_object(issue)
+            screen.say(f"{found['rule']:<12}  {found['message']}")
+    else:
+        screen.say(f"Nothing stands in the way of {name}.", "green")
+    flags = missing_flags(place, case.toolbox, case.grant, name)
+    if flags and not as_json:
+        given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+        screen.tell(missing_sentence(name, pairs or [], given, flags), "yellow")
+    elif case.call.name not in case.toolbox:
+        tell_where(screen, place, name)
+    return Exit.FAILED if issues else Exit.DONE
+
+
+def case_of(place: ProjectFolder, name: str, arguments: dict[str, Any], granted: GrantFlags) -> Case:
+    """The call as the ladder judges it, on its own and outside any turn."""
+    toolbox = toolbox_of(place)
+    return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted, toolbox))
+
+
+def tell_where(screen: Screen, place: ProjectFolder, name: str) -> None:
+    """Tell the one who types, not the model, where a tool that is not there could come from."""
+    if place_of_it := where_to_find(place, name):
+        screen.tell(clean(place_of_it), "yellow")
+
+
+def read_arguments(text: str | None, pairs: list[str]) -> dict[str, Any]:
+    """The arguments of a call from `--args` and `key=value` words. Raises SettingsError."""
+    arguments = _object(_text_of(text)) if text is not None else {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise SettingsError(f"{pair[:80]!r} is not KEY=VALUE; write for example expression=2+2")
+        if key in arguments:
+            raise SettingsError(f"the argument {key!r} is given twice")
+        arguments[key] = value
+    return arguments
+
+
+def _text_of(text: str) -> str:
+    if text != "-" and not text.startswith("@"):
+        return text
+    return read_bytes(text.removeprefix("@"), LARGEST_ARGUMENTS).decode("utf-8", "replace")
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(
+            f"""--args is not JSON ({error}); write for example --args '{{"path": "a.txt"}}'"""
+        ) from None
+    if not isinstance(value, dict):
+        raise SettingsError(f"--args must be a JSON object with one entry for each argument, not {_kind(value)}")
+    return value
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once: whoever looks at such a text must not see another call than we run."""
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"the key {twice[:80]!r} stands twice in one object")
+    return entries
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+class _Wanted(NamedTuple):
+    """What to do: call the tool of this name, or go on with the turn of this id."""
+
+    name: str | None
+    arguments: dict[str, Any]
+    resume: bool
+    home: str | None = None
+
+
+def _tool_named(name: str | None) -> str:
+    if name is None:
+        raise SettingsError("there is no tool to call; write for example: toolwire call calculator expression=2+2")
+    return name
+
+
+async def _called(
+    place: ProjectFolder, screen: Screen, wanted: _Wanted, granted: GrantFlags, flags: Mapping[str, Any]
+) -> ToolResult:
+    grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
+    async with store_of(place) as store:
+        if not wanted.resume:
+            name, person = wanted.name or "", Person(screen, agrees=granted.yes)
+            async with open_caller(place, store, person, granted, only=name) as agent:
+                return await agent.call(name, wanted.arguments)
+        if wanted.arguments:
+            raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
+        named = wanted.name and await turn_meant(store, wanted.name)
+        turn_id = named or await newest_interrupted(store, single_call=True)
+        spec = (await store.turn(turn_id)).opening.spec
+        place, granted = project_again(spec, flags, place), granted_again(spec, granted)
+        person = Person(screen, agrees=granted.yes)
+        async with open_caller(place, store, person, granted, resumes=spec) as agent:
+            await require_still_granted(agent, turn_id, wanted.home)
+            return await agent.resume_call(turn_id)
+
+
+def _issue_object(issue: Issue) -> dict[str, Any]:
+    if isinstance(issue, Denied):
+        return {"rule": issue.rule, "code": issue.code.value, "message": issue.message}
+    arguments = plain(issue.allowed.arguments)
+    return {"rule": "confirmation", "code": "needs_approval", "message": issue.reason, "arguments": arguments}

@@ -1,0 +1,100 @@
+"""`toolwire metrics`: what tools and turns have done so far, in numbers."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.options import AsJson, Home, NoColor, Project
+from toolwire.cli.resolve.project import here
+from toolwire.cli.terminal.json_output import plain
+from toolwire.cli.terminal.screen import Screen
+from toolwire.cli.terminal.text import clean, duration
+from toolwire.cli.views.formats import show_formats
+from toolwire.record.contract import LoopMetrics, ToolMetrics
+from toolwire.wire.format_tally import FormatTally
+
+_RIGHT = ("calls", "ok", "errors", "timeouts", "canceled", "p50", "p95", "max")
+
+
+def metrics(
+    tools: Annotated[bool, typer.Option("--tools", help="Only the tools.")] = False,
+    loop: Annotated[bool, typer.Option("--loop", help="Only the loop.")] = False,
+    formats: Annotated[
+        bool, typer.Option("--formats", help="How tools are told to each model, and how it goes.")
+    ] = False,
+    project: Project = "default",
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Show what tools and turns have done so far, in numbers."""
+    place = here({"store.home": home}, project=project)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    if formats:
+        show_formats(screen, run_sync(_read_formats(place)), as_json=as_json)
+        return Exit.DONE
+    per_tool, of_loop = run_sync(_read(place))
+    both = tools == loop
+    if as_json:
+        body = {"tools": plain(per_tool)} if tools or both else {}
+        screen.json({**body, "loop": plain(of_loop)} if loop or both else body)
+        return Exit.DONE
+    if tools or both:
+        _show_tools(screen, per_tool)
+    if both:
+        screen.out.print()
+    if loop or both:
+        _show_loop(screen, of_loop)
+    return Exit.DONE
+
+
+async def _read(place: ProjectFolder) -> tuple[list[ToolMetrics], LoopMetrics]:
+    if not place.store_exists:
+        return [], LoopMetrics()
+    async with store_of(place, only_reads=True) as store:
+        return await store.metrics()
+
+
+async def _read_formats(place: ProjectFolder) -> list[FormatTally]:
+    if not place.store_exists:
+        return []
+    async with store_of(place, only_reads=True) as store:
+        return await store.formats()
+
+
+def _show_tools(screen: Screen, measured: list[ToolMetrics]) -> None:
+    if not measured:
+        screen.say("No tool has been called yet.", "dim")
+        return
+    rows: list[list[str | Text]] = [
+        [
+            Text(clean(each.tool), "bold"),
+            str(each.calls),
+            f"{each.success / each.calls:.0%}" if each.calls else "-",
+            *(Text(str(number), "red" if number else "dim") for number in (each.errors, each.timeouts, each.canceled)),
+            *(duration(ms) for ms in (each.p50_ms, each.p95_ms, each.max_ms)),
+        ]
+        for each in measured
+    ]
+    screen.table(("tool", *_RIGHT), rows, right=_RIGHT)
+
+
+def _show_loop(screen: Screen, loop: LoopMetrics) -> None:
+    turns = max(loop.turns, 1)
+    screen.pairs(
+        {
+            "turns": f"{loop.turns:,} ended, {loop.answered:,} with an answer",
+            "steps": f"{loop.iterations:,} in all, {loop.iterations / turns:.1f} per turn",
+            "time": f"{duration(loop.total_ms)} in all, {duration(loop.total_ms / turns)} per turn",
+            "parallel": f"{loop.batches:,} batches, at most {loop.max_concurrency} at once, "
+            f"{duration(loop.saved_ms)} saved",
+            "failures": f"{loop.with_failures:,} turns had some, {loop.recovered:,} of them still answered",
+            "tokens": f"{loop.input_tokens:,} in, {loop.output_tokens:,} out",
+            "cost": "unknown" if loop.cost_usd is None else f"${loop.cost_usd:.4f}" if loop.cost_usd else "$0",
+        }
+    )

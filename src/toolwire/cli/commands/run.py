@@ -1,0 +1,113 @@
+"""`toolwire run`: take up turns that can go on, as soon as what they wait for has come."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from toolwire.agent import run_sync
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import store_of
+from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
+from toolwire.assemble.turns import open_agent_of
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.options import AsJson, Home, NoColor, Project
+from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.project import here
+from toolwire.cli.terminal.screen import Screen, tools_kept_quiet, write_json
+from toolwire.cli.terminal.text import one_line
+from toolwire.cli.views.result import show_result
+from toolwire.errors import NotFound, SettingsError
+from toolwire.hub.canceling import cancel_turn
+from toolwire.wire.stored import write_wait
+
+_LONGEST_LINE = 200
+
+
+def run(
+    once: Annotated[bool, typer.Option("--once", help="Run what is ready now, and end.")] = False,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", help="How many turns run at the same time.", min=1, max=64)
+    ] = AT_ONCE,
+    cancel: Annotated[
+        str | None, typer.Option("--cancel", metavar="TURN", help="End this turn instead; what waits in it never runs.")
+    ] = None,
+    project: Project = "default",
+    home: Home = None,
+    as_json: AsJson = False,
+    no_color: NoColor = False,
+) -> Exit:
+    """Continue turns as soon as what they wait for has come: an approval, a sub-agent, a time.
+
+    A turn goes on with the model, tools and grants that it began with, less what the settings have taken back since.
+    Several runners may share a store: each turn is taken up by one of them. Ctrl-C ends it; what runs then goes on with
+    the next runner. Ends with 1 if a turn could not go on with --once.
+    """
+    place = here({"store.home": home}, project=project)
+    if not place.settings.store.lasts:
+        raise SettingsError("store.kind = memory keeps no turns beyond a command, so there is nothing to run")
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    if cancel is not None:
+        run_sync(_cancel(place, cancel))
+        screen.tell(f"Turn {cancel} is canceled.", "dim")
+        return Exit.DONE
+    failures: list[str] = []
+    out = sys.stdout  # what tools print goes elsewhere with --json
+
+    def tell(ran: RanTurn) -> None:
+        if ran.error:
+            failures.append(ran.turn_id)
+        with redirect_stdout(out):
+            _show(screen, ran, as_json=as_json)
+
+    with tools_kept_quiet(as_json=as_json):
+        run_sync(_run(place, {"store.home": home}, at_once, tell, once=once))
+    return Exit.FAILED if failures else Exit.DONE
+
+
+async def _run(
+    place: ProjectFolder, flags: dict[str, Any], at_once: int, tell: Callable[[RanTurn], None], *, once: bool
+) -> None:
+    async with store_of(place) as store:
+        opened = partial(open_agent_of, project=place, store=store, flags=flags)
+        runner = TurnRunner(store, opened, at_once=at_once, tell=tell)
+        if once:
+            await runner.run_until_idle()
+            return
+        typer.echo("Waiting for turns that can go on. Ctrl-C ends it.", err=True)
+        await runner.run_forever()
+
+
+async def _cancel(place: ProjectFolder, named: str) -> None:
+    if not place.store_exists:
+        raise NotFound(f"there is no turn {named!r}; `toolwire status` shows the turns on record")
+    async with store_of(place) as store:
+        await cancel_turn(store, await turn_meant(store, named), time.time())
+
+
+def _show(screen: Screen, ran: RanTurn, *, as_json: bool) -> None:
+    if as_json:
+        write_json(ran_object(ran))
+        return
+    if ran.answer is not None:
+        screen.say(ran.answer.text)
+    elif ran.result is not None:
+        show_result(screen, ran.result)
+    why = ran.error or (" or ".join(map(str, ran.waits.waits)) if ran.waits else "")
+    screen.tell(one_line(f"{ran.turn_id} {ran.state}{': ' if why else ''}{why}", _LONGEST_LINE), "dim")
+
+
+def ran_object(ran: RanTurn) -> dict[str, Any]:
+    """What came of a turn, for programs."""
+    body: dict[str, Any] = {"turn_id": ran.turn_id, "state": ran.state}
+    if ran.answer is not None:
+        body |= {"answer": ran.answer.text, "reason": ran.answer.reason.value}
+    if ran.result is not None:
+        body |= {"answer": ran.result.text, "reason": ran.result.status.value}
+    if ran.waits is not None:
+        body["waits"] = [write_wait(wait) for wait in ran.waits.waits]
+    return body | ({"error": ran.error} if ran.error else {})

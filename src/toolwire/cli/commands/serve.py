@@ -1,0 +1,187 @@
+"""`toolwire serve`: the gateway in front of a server or of the embedded model."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolwire.agent import run_sync
+from toolwire.assemble.kept_store import KeptStore
+from toolwire.assemble.models import choice_for
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.stores import require_own_state
+from toolwire.cli.entry.exits import Exit
+from toolwire.cli.entry.options import Model, Project
+from toolwire.cli.entry.streams import LineFormatter
+from toolwire.cli.resolve.project import here
+from toolwire.cli.terminal.text import on_one_line
+from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_module
+from toolwire.models.registry import open_model
+from toolwire.protocol.chat import ChatModel
+from toolwire.settings import Settings
+
+if TYPE_CHECKING:
+    from toolwire.assemble import turn_service
+    from toolwire.gateway import app, approvals, server
+    from toolwire.gateway import log as log_lines
+    from toolwire.gateway import settings as gateway_settings
+else:
+    turn_service = lazy_module("toolwire.assemble.turn_service")
+    app = lazy_module("toolwire.gateway.app")
+    approvals = lazy_module("toolwire.gateway.approvals")
+    log_lines = lazy_module("toolwire.gateway.log")
+    server = lazy_module("toolwire.gateway.server")
+    gateway_settings = lazy_module("toolwire.gateway.settings")
+
+
+def serve(
+    upstream: Annotated[
+        str | None, typer.Option("--upstream", metavar="URL", help="The server that answers: http://127.0.0.1:11434.")
+    ] = None,
+    upstream_dialect: Annotated[
+        str | None,
+        typer.Option("--upstream-dialect", metavar="NAME", help="What it speaks: auto, openai, anthropic, ollama."),
+    ] = None,
+    model: Model = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 unless set otherwise.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="N", help="The port; 0 takes a free one, 8787 is used unless set otherwise."),
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key for the upstream.")
+    ] = None,
+    token_env: Annotated[
+        list[str] | None,
+        typer.Option("--token-env", metavar="NAME", help="Variable with a token that clients must show. Repeatable."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Another name by which clients reach it. Repeatable."),
+    ] = None,
+    agents: Annotated[
+        bool, typer.Option("--agents", help="Let clients with a token run this project's agent over HTTP: /v1/turns.")
+    ] = False,
+    project: Project = "default",
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")] = False,
+) -> Exit:
+    """Serve OpenAI- and Anthropic-compatible APIs in front of a model, and repair its tool calls.
+
+    Put the printed address into any OpenAI or Anthropic client. Give --upstream for a server, or --model for a
+    model that toolwire asks itself, such as local:smollm2. What the [serve] section of toolwire.toml sets needs no
+    flag; a flag wins.
+    """
+    _require_gateway()
+    flags: dict[str, Any] = {
+        "serve.upstream": upstream, "serve.upstream_dialect": upstream_dialect, "serve.model": model,
+        "serve.host": host, "serve.port": port, "serve.key_env": key_env, "serve.token_env": token_env,
+        "serve.allow_hosts": allow_host, "serve.json_logs": json_logs or None,
+        "serve.agents": agents or None,
+    }  # fmt: skip
+    place = here(flags, project=project)
+    chosen = place.settings.serve
+    address, name = upstream_or_model(place.settings)
+    tokens = tuple(map(_variable, chosen.token_env))
+    names = frozenset(each.lower() for each in chosen.allow_hosts)
+    access = gateway_settings.Access(chosen.host, tokens, names, chosen.token_env)
+    key = _variable(chosen.key_env) if chosen.key_env else ""
+    behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
+    asked = _asked(place, name, key) if name else None
+    sock = server.listen(chosen.host, chosen.port)
+    turns = _turns(place) if chosen.agents else None
+    desk = _desk(place, chosen.token_env, turns) if chosen.token_env else None
+    log = _logger(as_json=chosen.json_logs)
+    served = app.make_app(behind, asked, access=access, log=log, desk=desk, turns=turns)
+    own = server.address_of(sock)
+    asks = behind.url if behind else name
+    typer.echo(f"Put {own}/v1 into your client ({own} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
+    sys.stdout.flush()
+    _log_lines(as_json=chosen.json_logs)
+    server.serve_until_stopped(served, sock)
+    return Exit.DONE
+
+
+def upstream_or_model(settings: Settings) -> tuple[str, str]:
+    """What the gateway asks: the address of a server, or the name of a model; the other one is empty.
+
+    The stronger of both settings wins, so that a flag replaces what a file says. Raises SettingsError.
+    """
+    chosen = settings.serve
+    by_upstream, by_model = settings.origin("serve.upstream").strength, settings.origin("serve.model").strength
+    if by_upstream == by_model:
+        raise SettingsError(
+            "give either --upstream URL or --model PROVIDER:NAME, e.g. --upstream http://127.0.0.1:11434, "
+            "or set serve.upstream or serve.model"
+        )
+    return (chosen.upstream or "", "") if by_upstream > by_model else ("", chosen.model or "")
+
+
+def _require_gateway() -> None:
+    """Raise SettingsError when the extra that the gateway needs is missing."""
+    try:
+        _ = app.make_app, server.listen  # loads both, and so all of the gateway
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] in ("starlette", "uvicorn"):
+            raise SettingsError(f"serving needs an extra: pip install 'toolwire[serve]' ({missing})") from None
+        raise
+
+
+def _asked(place: ProjectFolder, model: str, key: str) -> ChatModel:
+    """The model, at the address and in the formats that its profile gives it."""
+    choice = choice_for(place, model)
+    return open_model(
+        choice.model, base_url=choice.url, api_key=key or None, key_variable=choice.api_key_env, wish=choice.tools
+    )
+
+
+def _turns(place: ProjectFolder) -> "turn_service.TurnService":
+    """What runs agents for clients. Raises SettingsError where anyone could, and where turns would not be kept."""
+    if not place.settings.serve.token_env:
+        raise SettingsError("agents over HTTP need a token: give --token-env NAME, or set serve.token_env")
+    service = turn_service.TurnService(place)
+    service.require_agent()
+    return service
+
+
+def _desk(place: ProjectFolder, tokens: Iterable[str], turns: "turn_service.TurnService | None") -> "approvals.Desk":
+    """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
+    people = frozenset(place.settings.approval.people)
+    if unknown := sorted(people.difference(tokens)):
+        raise SettingsError(
+            f"approval.people names {unknown[0]}; give it as --token-env (or in serve.token_env) too, or leave it out"
+        )
+    if place.has_home:
+        run_sync(require_own_state(place))
+
+    if turns is not None:
+        return approvals.Desk(turns.use_store, people, answered=turns.wake)
+    kept = KeptStore(place)
+    return approvals.Desk(kept.use, people, kept.close)
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise SettingsError(f"the variable {name} is not set, or empty")
+    return value
+
+
+def _logger(*, as_json: bool) -> Callable[[Any], None]:
+    line = log_lines.as_json if as_json else log_lines.as_text
+
+    def write(entry: Any) -> None:
+        typer.echo(on_one_line(line(entry)), err=True)
+
+    return write
+
+
+def _log_lines(*, as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(as_json=as_json))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)

@@ -1,0 +1,1 @@
+"""Help pages: how they look, and the pages as data so that showing one loads no command."""

@@ -1,0 +1,64 @@
+"""Our own help pages: examples, the terminal's width, and colour where it is wanted."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+EXAMPLES = {
+    "toolwire": ('toolwire ask "What is 12 * 12?"', "toolwire tools list", "toolwire ask --help"),
+    "toolwire ask": (
+        'toolwire ask "What is 12 * 12?"',
+        'git diff | toolwire ask -m ollama:qwen3 "Review this"',
+        'toolwire ask -m openai:gpt-4o --tools coding --tier run --allow file_write "Fix the typo in README.md"',
+        "toolwire ask --resume",
+    ),
+    "toolwire chat": ("toolwire chat", "toolwire chat -m ollama:qwen3 --tools coding --allow file_read"),
+    "toolwire call": (
+        "toolwire call calculator expression=2^10",
+        "toolwire call bash command=ls --tools shell --tier run --allow shell",
+        """toolwire call read --args '{"path": "README.md"}' --allow file_read""",
+    ),
+    "toolwire preflight": ("toolwire preflight write path=a.txt content=hi --tools coding",),
+    "toolwire explain": ("toolwire explain bash command='git push' --tools shell", "toolwire explain --call call_1234"),
+    "toolwire approvals": ("toolwire approvals", "toolwire approvals --patterns"),
+    "toolwire approve": (
+        "toolwire approve",
+        'toolwire approve 4b1e --deny --reason "put it in docs/"',
+        "toolwire approve 4b1e --pattern 'git commit' --hours 8",
+    ),
+    "toolwire tools list": ("toolwire tools list --tools coding,shell",),
+    "toolwire tools show": ("toolwire tools show bash --tools shell",),
+    "toolwire parse": ("toolwire parse reply.txt", "toolwire parse - < reply.txt"),
+    "toolwire serve": ("toolwire serve --upstream http://127.0.0.1:11434/v1",),
+    "toolwire trust": ("toolwire trust", "toolwire trust .toolwire"),
+    "toolwire logs": ("toolwire logs --follow", "toolwire logs --turn 4b1e"),
+    "toolwire docs": ("toolwire docs", "toolwire docs settings"),
+    "toolwire completion": ('eval "$(toolwire completion bash)"',),
+}
+"""What one types, for each command's help."""
+
+_TYPES = re.compile(r"(?m)^(  \S+)( <[\w\[\]]+>)")  # of arguments, as Python knows them
+_NARROWEST, _WIDEST = 30, 110
+_HEADINGS = re.compile(r"(?m)^(Usage|Arguments|Options|Commands|Examples):")
+_NAMES = re.compile(r"(?m)^  (-[-\w]+(?:, --[-\w]+)?|[a-z]+(?=  ))")
+
+
+def help_page(ctx: Any, path: str, get_help: Callable[[Any], str]) -> str:
+    """The help of the command at `path` as wide as the terminal, with examples."""
+    if ctx.terminal_width is None and sys.stdout.isatty():
+        ctx.terminal_width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST) - 1
+    page = _TYPES.sub(lambda found: found[1] + " " * len(found[2]), get_help(ctx).rstrip())
+    if examples := EXAMPLES.get(path):
+        page = "\n".join([page, "", "Examples:", *(f"  {line}" for line in examples)])
+    return coloured(page)
+
+
+def coloured(page: str) -> str:
+    """A help page with bold headings and coloured names, unless nobody would see them."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    if plain:
+        return page
+    return _NAMES.sub("  \x1b[36m\\1\x1b[0m", _HEADINGS.sub("\x1b[1m\\1:\x1b[0m", page))

@@ -1,0 +1,165 @@
+"""What `ask`, `chat` and `call` share: an agent made from flags, and the lines around an answer."""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field, replace
+from typing import Any
+
+from toolwire.agent import Agent, Answer
+from toolwire.assemble.grants import GrantFlags
+from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import granted_again, model_again
+from toolwire.assemble.state_ownership import STORE_FILE
+from toolwire.assemble.turns import open_agent
+from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.resuming import named_project, project_words, resume_command
+from toolwire.cli.terminal.screen import Screen
+from toolwire.cli.terminal.text import duration, one_line
+from toolwire.cli.views.prompts import Person
+from toolwire.errors import NotFound, SettingsError, Suspended
+from toolwire.protocol.agents import AgentSpec
+from toolwire.protocol.turns import EndReason, TurnKind
+from toolwire.protocol.values import dataclass
+from toolwire.record.contract import Store
+from toolwire.settings import ModelChoice
+
+MOST_TURNS = 1_000
+ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The flags of one `ask` or `chat`, as they were given."""
+
+    model: str | None = None
+    base_url: str | None = None
+    profile: str | None = None
+    home: str | None = None
+    record: str | None = None
+    replay: str | None = None
+    tier: str | None = None
+    root: list[str] | None = None
+    allow: list[str] = field(default_factory=list)
+    yes: bool = False
+    iterations: int | None = None
+    deadline: float | None = None
+    tokens: int | None = None
+    no_tools: bool = False
+    step: bool = False
+    system: str = ""
+    project: str = "default"
+    tools: str | None = None
+    resumes: bool = False
+    key_env: str | None = None
+
+    def place(self) -> ProjectFolder:
+        """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
+        if self.record and self.replay:
+            raise SettingsError(
+                "--record keeps what a model says and --replay asks none, so there is nothing to record; leave one out"
+            )
+        return here(self.settings, project=self.project)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What these flags say about settings."""
+        return {
+            "model": self.model,
+            "profile": self.profile,
+            "store.home": self.home,
+            "tools.groups": self.tools,
+            "grant.tier": self.tier,
+            "grant.roots": self.root,
+            "loop.iterations": self.iterations,
+            "loop.deadline_s": self.deadline,
+            "loop.tokens": self.tokens,
+            "loop.enabled": False if self.no_tools else None,
+        }
+
+    def again(self, spec: AgentSpec | None) -> "Flags":
+        """The flags of a turn that goes on: those of now, and where they say nothing those that it began with."""
+        if spec is None:
+            return self
+        granted = granted_again(spec, GrantFlags(self.allow, self.yes))
+        flags = replace(self, allow=granted.allow, yes=granted.yes)
+        if self.model or self.profile or self.replay:
+            return flags
+        model = model_again(spec, ModelFlags(self.base_url, key_env=self.key_env))
+        return replace(flags, base_url=model.base_url, key_env=model.key_env, replay=model.replay)
+
+    def resume_line(self, turn_id: str) -> str:
+        """The command that goes on with a turn: where its record is, and what the record does not keep."""
+        url = self.base_url if self.base_url and "@" in self.base_url else None
+        flags = {"--project": named_project(self.project), "--home": self.home, "--base-url": url}
+        return resume_command("ask", turn_id, flags)
+
+
+def agent_of(
+    flags: Flags,
+    place: ProjectFolder,
+    store: Store,
+    person: Person,
+    choice: ModelChoice,
+    resumes: AgentSpec | None = None,
+) -> AbstractAsyncContextManager[Agent]:
+    """An agent made from settings and flags, closed at the end; the store stays open."""
+    return open_agent(
+        place,
+        store,
+        person,
+        choice,
+        GrantFlags(flags.allow, flags.yes, flags.resumes),
+        ModelFlags(flags.base_url, flags.record, flags.replay, flags.key_env),
+        resumes=resumes,
+        system=flags.system,
+        intervene=person.intervene if flags.step else None,
+    )
+
+
+def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:
+    """What to type so that a waiting turn can go on."""
+    whose = project_words(project, home)
+    lines = [f"  toolwire approve {one}{whose}    (or --deny)" for one in waits.approvals]
+    look = f"This turn is waiting for approval. Review it with `toolwire approvals{whose}`, and answer:"
+    return "\n".join([look, *lines])
+
+
+def turn_named(words: str | None) -> str | None:
+    """The id after `--resume`; None stands for the newest turn. Raises SettingsError for an empty one."""
+    if words is not None and not words.strip():
+        raise SettingsError("the id after --resume is empty; leave it out to go on with the newest interrupted turn")
+    return words
+
+
+async def newest_interrupted(store: Store, *, single_call: bool) -> str:
+    """The turn that `--resume` means without an id: of `call` a single call, of `ask` a question. Raises NotFound."""
+    for turn in await store.turns(limit=MOST_TURNS, state="interrupted"):
+        if (turn.kind is TurnKind.CALL) == single_call:
+            return turn.id
+    what = "call" if single_call else "turn"
+    raise NotFound(f"there is no interrupted {what} to resume; `toolwire status` shows the turns on record")
+
+
+def show_summary(
+    screen: Screen, place: ProjectFolder, answer: Answer, elapsed_ms: float, *, where: bool = True
+) -> None:
+    """The dim lines under an answer: what it took, and where its record is."""
+    turn, usage = answer.turn, answer.usage
+    if answer.reason not in ENDED_WELL:
+        screen.tell(f"Stopped: {answer.reason.value.replace('_', ' ')}.", "yellow")
+    parts = [
+        one_line(turn.model, 40),
+        _count(turn.iterations, "step"),
+        _count(turn.calls, "call"),
+        f"{usage.total_tokens:,} tokens" if usage.total_tokens else "",
+        f"${usage.cost_usd:.4f}" if usage.cost_usd else "",
+        duration(elapsed_ms),
+    ]
+    screen.tell(" · ".join(part for part in parts if part), "dim")
+    if where and place.settings.store.kind == "sqlite":
+        home = place.home.relative_to(place.cwd) if place.home.is_relative_to(place.cwd) else place.home
+        screen.tell(f"toolwire logs --turn {turn.id}  ({home / STORE_FILE})", "dim")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

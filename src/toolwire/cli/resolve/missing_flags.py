@@ -1,0 +1,46 @@
+"""Everything that a person must add to a command line so that a tool can be called, told at once."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.tools import tool_dependencies
+from toolwire.cli.resolve.resuming import flag_words
+from toolwire.define.toolbox import Toolbox
+from toolwire.protocol.tools import Grant, Tool
+from toolwire.toolbox.registry import GROUPS, built_in_tool, group_of, tools_of
+
+RULES = frozenset({"exists", "tier", "permissions"})
+"""What the flags of a command can cure."""
+
+_WIDE = ("desktop", "all")
+
+
+def missing_flags(place: ProjectFolder, toolbox: Toolbox, grant: Grant, name: str) -> dict[str, Any]:
+    """The flags that are missing to call a tool; none where it can be called, or where no group has it."""
+    tool = toolbox.get(name)
+    flags: dict[str, Any] = {}
+    if tool is None:
+        tool, group = built_in_tool(name), group_of(name)
+        if tool is None or not group:
+            return {}
+        flags["--tools"] = ",".join([*place.settings.tools.groups, group])
+    if tool.tier > grant.tier:
+        flags["--tier"] = tool.tier.name.lower()
+    if missing := sorted(tool.needs - grant.permissions):
+        flags["--allow"] = missing
+    return flags
+
+
+def missing_sentence(name: str, pairs: Sequence[str], given: Mapping[str, Any], missing: Mapping[str, Any]) -> str:
+    """What to type instead: what was given, with what is missing."""
+    allowed = [*(given.get("--allow") or []), *missing.get("--allow", [])]
+    words = flag_words({**given, **missing, "--allow": allowed})
+    return f"To call it, type: {shlex.join(['toolwire', 'call', name, *pairs, *words])}"
+
+
+def groups_with_tools(place: ProjectFolder) -> dict[str, tuple[Tool, ...]]:
+    """The groups that can be named, less those that only gather others."""
+    given = tool_dependencies(place)
+    return {group: found for group in GROUPS if group not in _WIDE and (found := tools_of([group], given))}

@@ -1,0 +1,34 @@
+"""The project of the folder in which a command was started. Who is at a terminal can trust its settings file."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from toolwire.assemble.project import ProjectFolder, open_project
+from toolwire.cli.terminal.answers import confirmed, someone_is_there
+from toolwire.cli.terminal.text import clean, distinct
+from toolwire.record.projects import DEFAULT
+from toolwire.settings import Untrusted
+
+
+def here(flags: Mapping[str, Any] | None = None, *, project: str = DEFAULT) -> ProjectFolder:
+    """The project of this folder. A settings file that needs trust is shown at a terminal. Raises SettingsError."""
+    found = open_project(flags, name=project, trusts=_trusts)
+    for file in found.settings.ignored_files:
+        typer.echo(_foreign(file), err=True)
+    return found
+
+
+def _foreign(file: Path) -> str:
+    advice = f"if you know what it says, set TOOLWIRE_TRUST={shlex.quote(str(file.parent))}"
+    return clean(f"{file} belongs to another user and was not read; {advice}")
+
+
+def _trusts(asking: Untrusted) -> bool:
+    if not someone_is_there():
+        return False
+    typer.echo(f"{clean(asking.reason)}:\n{distinct(asking.wants)}", err=True)
+    return confirmed("Do you trust this file, until it changes?")

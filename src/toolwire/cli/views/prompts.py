@@ -1,0 +1,113 @@
+"""Asking the person at the terminal: for approval of a call, and for a word before a step."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from toolwire.cli.terminal.answers import discard_typed_ahead, someone_is_there, terminal_line
+from toolwire.cli.terminal.identity import system_user
+from toolwire.cli.terminal.screen import Screen
+from toolwire.cli.terminal.text import clean, distinct_line, one_line
+from toolwire.cli.views.arguments import laid_out, shown_pattern
+from toolwire.decide.patterns import pattern_scope
+from toolwire.errors import ToolFailure
+from toolwire.hub.services import Approve
+from toolwire.protocol.approvals import Approval, Scope
+from toolwire.protocol.calls import NeedsApproval
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.turns import Ending, EndReason, Turn
+
+ReadLine = Callable[[], Awaitable[str | None]]
+
+_RUN_IT = "Run it? [y/N/always] "
+_ANSWERS = "Answer y (yes), n (no; words after it go to the model) or always (for this turn)"
+
+
+class Person:
+    """Approves calls and steers turns. `always` is remembered within one turn, for one tool and one reason to ask."""
+
+    def __init__(self, screen: Screen, read_line: ReadLine = terminal_line, *, agrees: bool = False) -> None:
+        self._screen = screen
+        self._read_line = read_line
+        self._agrees = agrees
+        self.present = someone_is_there()
+        self._always: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
+
+    def forget(self) -> None:
+        """A new turn begins: nothing is approved for it yet."""
+        self._always.clear()
+
+    @property
+    def approver(self) -> Approve | None:
+        """Who is asked before a call; None where nobody is, so that the turn waits until someone has answered."""
+        return self.approve if self.present or self._agrees else None
+
+    async def approve(self, request: NeedsApproval) -> Approval:
+        """The user's answer about exactly this call."""
+        if self._agrees:
+            return Approval(granted=True, by=system_user(), reason="--yes")
+        async with self._one_at_a_time:
+            if request.policy in self._always:
+                return Approval(granted=True, by=system_user(), reason="always in this turn")
+            self._show(request)
+            like_it = shown_pattern(request.allowed.tool.name, request.allowed.arguments)
+            if like_it:
+                covers = pattern_scope(request.allowed.arguments, like_it)
+                self._screen.tell(f"p says yes to all of {clean(like_it)!r} for a day: {covers}.", "dim")
+            return await self._decision(request.policy, like_it)
+
+    async def _decision(self, policy: str, pattern: str) -> Approval:
+        """An answer that can be understood; any other is asked for again."""
+        while True:
+            line = ((await self._asked(_RUN_IT)) or "").strip()
+            word, _, words = line.replace(",", " ", 1).partition(" ")
+            match word.lower().rstrip(".!:"), words.strip():
+                case "y" | "yes", "":
+                    return Approval(granted=True, by=system_user())
+                case "a" | "always", "":
+                    self._always.add(policy)
+                    return Approval(granted=True, by=system_user(), scope=Scope.TURN)
+                case "p" | "pattern", "" if pattern:
+                    return Approval(granted=True, by=system_user(), scope=Scope.PATTERN, pattern=pattern)
+                case "" | "n" | "no", _:
+                    return Approval(granted=False, by=system_user(), reason=words.strip())
+            also = ", or p (for all like it)" if pattern else ""
+            self._screen.tell(f"{_ANSWERS}{also}.", "yellow")
+
+    async def answer(self, prompt: str, choices: Sequence[str]) -> str:
+        """What the person says to a question of the model's. Raises ToolFailure when there is no answer."""
+        async with self._one_at_a_time:
+            self._screen.tell(f"\n{clean(prompt)}", "yellow")
+            for number, choice in enumerate(choices, 1):
+                self._screen.tell(f"{number}. {clean(choice)}")
+            said = await self._asked("Your answer: ")
+        if said is None:
+            raise ToolFailure("the user left without an answer", code=Code.UNAVAILABLE)
+        return said
+
+    async def intervene(self, turn: Turn) -> str | Ending | None:
+        """Before each further step: an empty line goes on, `stop` ends the turn, other words go to the model."""
+        if turn.iterations == 0 or not self.present:
+            return None
+        word = (await self._asked("Enter goes on, stop ends, other words go to the model: ")) or ""
+        match word.strip():
+            case "":
+                return None
+            case "stop":
+                return Ending(EndReason.STOPPED, "Stopped by the user.")
+            case words:
+                return words
+
+    async def _asked(self, prompt: str) -> str | None:
+        """What is typed after the prompt is shown; nothing from before can be an answer to it."""
+        if early := discard_typed_ahead():
+            told = f"Discarded, since it was typed before this question: {one_line(early, 200)}"
+            self._screen.tell(told, "dim")
+            discard_typed_ahead()  # telling took a moment
+        self._screen.prompt(prompt)
+        return await self._read_line()
+
+    def _show(self, request: NeedsApproval) -> None:
+        arguments = laid_out(request.allowed.arguments)
+        self._screen.tell(f"\n{distinct_line(request.reason)}", "yellow")
+        self._screen.tell_named(request.allowed.tool.name, arguments)
