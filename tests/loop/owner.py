@@ -1,9 +1,10 @@
-"""A process that owns a turn: `owner.py HOME LEDGER WAY`. It says a word when it is where it was sent, and goes on
-when it reads a line.
+"""A process that owns a turn: `owner.py HOME LEDGER WAY [URL]`.
+
+It says a word when it is where it was sent, and goes on when it reads a line.
 
 WAY is where it stops: `in_tool` within a call, `forks` there too with a child that lives on, `before` when a call has
 been written down and is about to begin, `before_both` the same for a step of two, `call` for one without a model,
-`takes` when it has taken over what another has left.
+`takes` when it has taken over what another has left. With a URL its store is a libSQL server's.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from pathlib import Path
 from toolwire import Agent, Effect, SqliteStore, tool
 from toolwire.errors import Fenced
 from toolwire.protocol.events import CallStarted, Event
+from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import ScriptedModel, call
 
 HOME, LEDGER, WAY = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -56,7 +58,7 @@ def die_before(event: Event) -> None:
 
 
 async def main() -> None:
-    store = await SqliteStore.at(HOME)
+    store = await LibsqlStore.on(sys.argv[4], HOME) if len(sys.argv) > 4 else await SqliteStore.at(HOME)
     if WAY == "takes":
         [left] = await store.turns(state="interrupted")
         await store.resume(left.id)

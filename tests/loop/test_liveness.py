@@ -48,9 +48,9 @@ def launching(ledger: Path) -> Tool:
 
 
 @asynccontextmanager
-async def owner(home: Path, ledger: Path, way: str) -> AsyncIterator[Process]:
+async def owner(home: Path, ledger: Path, way: str, *url: str) -> AsyncIterator[Process]:
     """A process that owns a turn and has come to where it was sent."""
-    words = [sys.executable, str(OWNER), str(home), str(ledger), way]
+    words = [sys.executable, str(OWNER), str(home), str(ledger), way, *url]
     process = await asyncio.create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
     assert process.stdout is not None
     async with asyncio.timeout(BOUND_S):

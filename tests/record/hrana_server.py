@@ -5,6 +5,7 @@ import json
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,11 +14,15 @@ from typing import Any
 
 REFUSED = ("pragma journal_size_limit", "pragma wal_autocheckpoint", "pragma application_id", "pragma busy_timeout")
 """What sqld 0.24.32 calls an unsupported statement."""
+_RENEWAL = "INSERT INTO owner_leases"
 _NAMES = {sqlite3.SQLITE_CONSTRAINT: "SQLITE_CONSTRAINT", sqlite3.SQLITE_BUSY: "SQLITE_BUSY"}
 
 
 class HranaServer(ThreadingHTTPServer):
-    """Keeps its streams by their batons; each is a connection to one file."""
+    """Keeps its streams by their batons; each is a connection to one file.
+
+    Its clock is `later_s` ahead. `renewals` counts how often an owner has renewed its lease.
+    """
 
     daemon_threads = True
 
@@ -27,6 +32,8 @@ class HranaServer(ThreadingHTTPServer):
         self.token = token
         self.streams: dict[str, sqlite3.Connection] = {}
         self.posts = 0
+        self.later_s = 0.0
+        self.renewals = threading.Semaphore(0)
         self.lock = threading.Lock()
 
     @property
@@ -47,6 +54,8 @@ class HranaServer(ThreadingHTTPServer):
         if known is None:
             return {"error": "The stream has expired due to inactivity"}
         results = [_done(known, request) for request in body["requests"]]
+        if any(_RENEWAL in request.get("stmt", {}).get("sql", "") for request in body["requests"]):
+            self.renewals.release()
         if body["requests"][-1]["type"] == "close":
             known.close()
             return {"baton": None, "base_url": None, "results": results}
@@ -58,6 +67,7 @@ class HranaServer(ThreadingHTTPServer):
         connection = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.create_function("julianday", 1, lambda _: (time.time() + self.later_s) / 86_400 + 2_440_587.5)
         return connection
 
 

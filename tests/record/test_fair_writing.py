@@ -30,8 +30,9 @@ async def unfair(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await (await SqliteStore.at(home)).close_store()
     connect = partial(schema.connect, home / "store.db", busy_timeout_s=5.0)
     warm = WarmLog(home / "logs", lambda: NOW)
-    writer = Writer(home / "store.db", connect, warm.add, share=1_000_000)
-    parts = Reader(home / "store.db", connect), Owners(home / "owners"), Artifacts(home / "artifacts")
+    owners = Owners(home / "owners")
+    writer = Writer(home / "store.db", connect, warm.add, owners, share=1_000_000)
+    parts = Reader(home / "store.db", connect), owners, Artifacts(home / "artifacts")
     async with SqliteStore(writer, *parts, warm, lambda: NOW) as store:
         yield store
 

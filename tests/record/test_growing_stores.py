@@ -64,8 +64,8 @@ def steps(home: Path, ask: Question) -> int:
 
 QUESTIONS: dict[str, Question] = {
     "audit rows of a rare tool": lambda connection: reads.audit_log(connection, None, "rare", 50, 0),
-    "interrupted turns": lambda connection: reads.turns(connection, 20, "interrupted", lambda _: True),
-    "newest turns": lambda connection: reads.turns(connection, 1, None, lambda _: True),
+    "interrupted turns": lambda connection: reads.turns(connection, 20, "interrupted", lambda _: lambda _: True),
+    "newest turns": lambda connection: reads.turns(connection, 1, None, lambda _: lambda _: True),
     "pending approvals": lambda connection: reads.approvals(connection, None, True, 50, ASKED),
     "active patterns": lambda connection: [reads.active_patterns(connection, 50, CLOCK())],
     "approvals of a turn": lambda connection: reads.approvals(connection, "left", False, 50, ASKED),
@@ -121,7 +121,7 @@ async def test_a_long_thread_is_read_once_for_each_turn(tmp_path: Path) -> None:
         cache = store._threads
 
         def read(connection: sqlite3.Connection) -> Any:
-            return cache.read(connection, "default", "chat", lambda _: True).said
+            return cache.read(connection, "default", "chat", lambda _: lambda _: True).said
 
         steps(tmp_path / "home", read)
         assert steps(tmp_path / "home", read) < 500

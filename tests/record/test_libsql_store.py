@@ -13,6 +13,7 @@ from tests.models.provider import Scripted, answer, half, provider_on_loopback, 
 from toolwire.errors import Fenced, SettingsError, StoreError, StoreUnavailable
 from toolwire.record.hrana import HranaConnection, http_address
 from toolwire.record.libsql import LibsqlStore
+from toolwire.record.liveness import LEASE_S
 
 from .conftest import NOW
 from .hrana_server import HranaServer, hrana_server
@@ -69,6 +70,7 @@ async def test_whoever_lost_a_turn_to_another_process_is_fenced(server: HranaSer
     """Nothing that one connection has learned may be believed after another one has written."""
     async with opened(server.url, tmp_path / "here") as here, opened(server.url, tmp_path / "there") as there:
         await here.begin(a_turn())
+        server.later_s = LEASE_S + 1
         await there.resume(a_turn().id)
 
         with pytest.raises(Fenced):

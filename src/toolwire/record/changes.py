@@ -16,7 +16,7 @@ from toolwire.protocol.values import dataclass, quick
 from toolwire.record import ledger
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
-from toolwire.record.ledger import Alive, Answered, Claim, Step
+from toolwire.record.ledger import Answered, Claim, Step
 from toolwire.record.liveness import Liveness
 from toolwire.record.owners import mark_key
 from toolwire.record.reads import spent as day_spending
@@ -114,11 +114,10 @@ Begun = Callable[[str], "Collection[bytes] | None"]
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """When a change is made, by which store, and who is alive."""
+    """When a change is made, and by which store."""
 
     at: float
     store: str
-    alive: Alive
 
 
 def begin(tx: Transaction, turn_id: str, row: Row) -> StoreError | None:
@@ -130,15 +129,13 @@ def begin(tx: Transaction, turn_id: str, row: Row) -> StoreError | None:
     return None
 
 
-def resume(
-    tx: Transaction, turn_id: str, owner: str, taken: Callable[[str, str], bool], owners: Liveness, at: float
-) -> int | StoreError:
-    """Take over a turn that nobody has `taken`; its new epoch.
+def resume(tx: Transaction, turn_id: str, runs: Callable[[str], bool], owners: Liveness, at: float) -> int | StoreError:
+    """Take over a turn that no living owner runs; its new epoch. What this owner itself `runs`, it knows.
 
     Calls that its owner had not begun are as before it. The notes about all others pass to the new owner.
     """
-    known = tx.turn(turn_id)
-    epoch = ledger.resume(turn_id, known, lambda before: taken(before, turn_id))
+    known, owner = tx.turn(turn_id), owners.name
+    epoch = ledger.resume(turn_id, known, lambda old: runs(turn_id) if old == owner else tx.alive(old))
     if isinstance(epoch, StoreError) or known is None:
         return epoch
     if known.owner is not None:
@@ -167,7 +164,7 @@ def say(
     known = tx.turn(column(turn.id))
     if refusal := ledger.change_turn(turn, known):
         return refusal
-    steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, now.alive, now.store) for one in cards]
+    steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, tx.alive, now.store) for one in cards]
     for answer, _, conflict, _ in steps:
         if isinstance(answer, StoreError):
             tx.audit.extend(audit_rows(conflict))
@@ -176,7 +173,7 @@ def say(
     tx.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, column(turn.id), turn.epoch))
     if reserve is not None and any(one.card.result is None for one in cards):
         cards, audit = _reserved(tx, reserve, cards, audit, now.at)
-        steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, now.alive, now.store) for one in cards]
+        steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, tx.alive, now.store) for one in cards]
     tx.records.append(row)
     for one, (_, kept, _, _) in zip(cards, steps, strict=True):
         one.put(tx, kept)
@@ -217,7 +214,7 @@ class OpenCard:
 
     def __call__(self, tx: Transaction) -> CallCard | StoreError:
         now, turn, kept = self.now, tx.turn(self.key[0]), tx.call(self.key)
-        step = ledger.open_call(self.card, kept, turn, now.at, now.alive, now.store)
+        step = ledger.open_call(self.card, kept, turn, now.at, tx.alive, now.store)
         answer, after, audit, charge = step
         if kept is None and after is not None:
             return self._new(tx, step)
@@ -232,7 +229,7 @@ class OpenCard:
             tx.charge(self.key[0], step[3])
         elif self.card.result is None:
             [one], audit = _reserved(tx, self.reserve, [self], audit, now.at)
-            step = ledger.add_call(one.card, None, tx.turn(self.key[0]), now.at, now.alive, now.store)
+            step = ledger.add_call(one.card, None, tx.turn(self.key[0]), now.at, tx.alive, now.store)
         tx.audit.extend(audit)
         one.put(tx, step[1])
         return step[0]
@@ -256,7 +253,7 @@ def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Rese
 def claim(tx: Transaction, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
     key = identity(card)
     kept = tx.call(key)
-    answer, mine, _, _ = ledger.claim_call(card, kept, tx.turn(key[0]), now.at, now.alive, claim)
+    answer, mine, _, _ = ledger.claim_call(card, kept, tx.turn(key[0]), now.at, tx.alive, claim)
     if mine is not None and kept is not None:
         tx.claim_call(key, mine, more=mine.attempt - kept.attempt)
         tx.audit.extend(audit)
@@ -276,7 +273,7 @@ def close(
 ) -> ToolResult | StoreError:
     key = (row[7], row[8])
     answer, ended, late, charge = ledger.close_call(
-        card, result, tx.call(key), tx.turn(key[0]), now.at, now.alive, now.store, ran=ran
+        card, result, tx.call(key), tx.turn(key[0]), now.at, tx.alive, now.store, ran=ran
     )
     if ended is None:
         tx.audit.extend(audit_rows(late))

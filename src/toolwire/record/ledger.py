@@ -28,12 +28,10 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
+from toolwire.record.liveness import Alive
 from toolwire.record.rows import column
 
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
-
-Alive = Callable[[str], bool]
-"""Whether an owner gives signs of life."""
 
 _as_seen = changing(CallCard, "epoch", "token")
 _with_result = changing(CallCard, "result", "token")

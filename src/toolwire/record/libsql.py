@@ -14,6 +14,7 @@ from toolwire.record.artifacts import Artifacts
 from toolwire.record.contract import BodyStore
 from toolwire.record.faults import translated
 from toolwire.record.hrana import HranaConnection, http_address
+from toolwire.record.lease_rows import LeaseRows, suspended_too
 from toolwire.record.liveness import LEASE_S
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import prepare, writer_name
@@ -26,8 +27,9 @@ from toolwire.record.writer import Writer
 class LibsqlStore(SqliteStore):
     """Keeps turns, calls, the audit log and metrics in a libSQL server such as sqld or Turso.
 
-    Large bodies, the warm log and who is alive stay in a local folder, so one machine at a time should use a database:
-    another one that resumes a turn takes it over, and whoever had it is fenced. Open with `await LibsqlStore.on(…)`.
+    Any number of machines may use one database. A turn belongs to the store that began or resumed it until it ends, is
+    released, or that store has not renewed its lease for `lease_s`. Large bodies and the warm log stay in a local
+    folder unless `bodies` keeps them elsewhere. Open with `await LibsqlStore.on(…)`.
     """
 
     @classmethod
@@ -60,11 +62,13 @@ class LibsqlStore(SqliteStore):
         connect = partial(_connected, url, token, patience_s)
         try:
             prepare(home)
-            owners = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
+            files = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
             artifacts = Artifacts(home / "artifacts")
             name = writer_name(home)
         except OSError as error:
             raise translated(error, home) from error
+        elapsed = suspended_too if clocks[1] is time.monotonic else clocks[1]
+        owners = LeaseRows(connect, files, lease_s=lease_s, elapsed=elapsed)
         try:
             owners.sweep(_prepare(connect, address))
         except BaseException as error:
@@ -74,7 +78,7 @@ class LibsqlStore(SqliteStore):
             raise
         warm = WarmLog(home / "logs", clocks[0])
         # A server may be far, and the loop must not wait for it.
-        writer = Writer(address, connect, warm.add, near=False, name=name)
+        writer = Writer(address, connect, warm.add, owners, near=False, name=name)
         return cls(writer, Reader(address, connect), owners, artifacts, warm, *clocks)
 
 

@@ -8,6 +8,7 @@ the machine is started again.
 import ctypes
 import fcntl
 import os
+import sqlite3
 import threading
 import time
 import uuid
@@ -18,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 from weakref import WeakSet
 
-from toolwire.record.liveness import LEASE_S
+from toolwire.record.liveness import LEASE_S, Alive
 from toolwire.record.ownership import open_folder
 
 _HEADER = 128
@@ -73,6 +74,26 @@ class Owners:
         fd, gone = lock
         try:
             return not gone and self._holds_lease(fd)
+        finally:
+            os.close(fd)
+
+    def alive_on(self, connection: sqlite3.Connection) -> Alive:  # noqa: ARG002 -- files say it, at any time
+        return self.alive
+
+    def join(self, connection: sqlite3.Connection) -> None:
+        """The file was there before any change."""
+
+    def rolled_back(self) -> None:
+        """It stays."""
+
+    def is_gone(self, owner: str) -> bool:
+        """Whether an owner surely has ended: its file was written since this machine was started, and is not locked."""
+        lock = _try_lock(self._folder / owner)
+        if lock is None:
+            return False
+        fd, gone = lock
+        try:
+            return gone and bool(_boot()) and os.pread(fd, _HEADER, 0).startswith(_boot())
         finally:
             os.close(fd)
 

@@ -18,6 +18,7 @@ from toolwire.record import refusals, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain, read_heads, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary
+from toolwire.record.liveness import Alive
 from toolwire.record.ownership import is_signed
 from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
 from toolwire.record.rows import (
@@ -171,17 +172,18 @@ _STANDING = """
     SELECT body FROM approvals INDEXED BY approvals_standing
     WHERE stands_until > 0 AND stands_until > ? ORDER BY seq DESC LIMIT ?
 """
-Alive = Callable[[str], bool]
+AliveOn = Callable[[sqlite3.Connection], Alive]
+"""Says which owners are alive, as a transaction sees it."""
 
 
-def turn(connection: sqlite3.Connection, turn_id: str, alive: Alive) -> KeptTurn:
+def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn) -> KeptTurn:
     row = connection.execute(_TURN, (column(turn_id),)).fetchone()
     if row is None:
         raise refusals.no_turn(turn_id)
     *header, history, upto, state, owner, ran_s, calls, ending = row
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
-    orphaned = state == "running" and not (owner is not None and alive(owner))
+    orphaned = state == "running" and not (owner is not None and alive_on(connection)(owner))
     events = story.events(*_said(connection, opening.id))
     return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending))
 
@@ -191,15 +193,15 @@ def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(owner for (owner,) in connection.execute(_RUNNING_OWNERS))
 
 
-def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive: Alive) -> list[TurnSummary]:
-    dead = _dead_owners(connection, alive)
+def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive_on: AliveOn) -> list[TurnSummary]:
+    dead = _dead_owners(connection, alive_on)
     wanted = _TURNS_IN.get(state)
     return [_summary(*row) for row in connection.execute(wanted, (dead, max(limit, 0)))] if wanted else []
 
 
-def _dead_owners(connection: sqlite3.Connection, alive: Alive) -> str:
+def _dead_owners(connection: sqlite3.Connection, alive_on: AliveOn) -> str:
     """Those who own turns and give no signs of life, as JSON."""
-    owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)]
+    owners, alive = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)], alive_on(connection)
     return orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
 
 
@@ -229,8 +231,9 @@ def turns_until(connection: sqlite3.Connection, project: str, name: str, upto: i
     return int(count)
 
 
-def left_turns(connection: sqlite3.Connection, project: str, name: str, alive: Alive) -> tuple[LeftTurn, ...]:
+def left_turns(connection: sqlite3.Connection, project: str, name: str, alive_on: AliveOn) -> tuple[LeftTurn, ...]:
     """What was said in the interrupted turns of a project's thread."""
+    alive = alive_on(connection)
     return tuple(
         (seq, (*question(opening), *story.unfinished(*_said(connection, turn_id))))
         for seq, turn_id, opening, state, owner in connection.execute(
@@ -284,8 +287,10 @@ def audit_log(
     return [read_audit(row) for row in connection.execute(_NEWEST_ROWS[wanted], given)][::-1]
 
 
-def turns_after(connection: sqlite3.Connection, cursor: int, limit: int, alive: Alive) -> list[Numbered[TurnSummary]]:
-    rows = connection.execute(_TURNS_AFTER, (_dead_owners(connection, alive), cursor, max(limit, 0)))
+def turns_after(
+    connection: sqlite3.Connection, cursor: int, limit: int, alive_on: AliveOn
+) -> list[Numbered[TurnSummary]]:
+    rows = connection.execute(_TURNS_AFTER, (_dead_owners(connection, alive_on), cursor, max(limit, 0)))
     return [Numbered(seq, _summary(*row)) for *row, seq in rows.fetchall()]
 
 

@@ -382,9 +382,21 @@ _WRITERS = (
     "CREATE INDEX audit_writers_newest ON audit_writers (writer, seq)",
 )
 
+# Owners that share a database from several machines: until when each is alive, by the database's own clock.
+_OWNER_LEASES = (
+    """
+    CREATE TABLE owner_leases (
+        owner TEXT NOT NULL PRIMARY KEY,
+        until REAL NOT NULL,
+        generation INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
+    _OWNER_LEASES,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

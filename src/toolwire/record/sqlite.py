@@ -147,7 +147,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             raise translated(error, path) from error
         warm = WarmLog(home / "logs", clocks[0])
-        return cls(Writer(path, connect, warm.add), Reader(path, connect), owners, artifacts, warm, *clocks)
+        return cls(Writer(path, connect, warm.add, owners), Reader(path, connect), owners, artifacts, warm, *clocks)
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,7 +179,7 @@ class SqliteStore:
             await self._writer.settle()
             owners = self._owners
             take = partial(
-                changes.resume, turn_id=key, owner=owners.name, taken=self._is_taken, owners=owners, at=self._clock(),
+                changes.resume, turn_id=key, runs=self._runs.__contains__, owners=owners, at=self._clock(),
             )  # fmt: skip
             epoch = await self._writer.write(take)
             kept = await self.turn(turn_id)
@@ -191,10 +191,6 @@ class SqliteStore:
             raise
         self._taking.discard(key)
         return kept
-
-    def _is_taken(self, owner: str, turn_id: str) -> bool:
-        """Whether the owner of a turn runs it: another store while it is alive, this one as far as it knows."""
-        return turn_id in self._runs if owner == self._owners.name else self._owners.alive(owner)
 
     def _let_go(self, turn: Turn | None = None) -> None:
         """Release what this store owns and does not run, once everything on its way to the store has arrived."""
@@ -247,7 +243,7 @@ class SqliteStore:
         return await self._writer.write(change, _whose(card))
 
     def _now(self) -> Now:
-        return Now(self._clock(), self._owners.name, self._owners.alive)
+        return Now(self._clock(), self._owners.name)
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
@@ -337,13 +333,13 @@ class SqliteStore:
         )
 
     async def turn(self, turn_id: str) -> KeptTurn:
-        return await self._reader.read(reads.turn, turn_id, self._owners.alive)
+        return await self._reader.read(reads.turn, turn_id, self._owners.alive_on)
 
     async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
-        return await self._reader.read(reads.turns, limit, state, self._owners.alive)
+        return await self._reader.read(reads.turns, limit, state, self._owners.alive_on)
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
-        return (await self._reader.read(self._threads.read, project, thread, self._owners.alive)).said
+        return (await self._reader.read(self._threads.read, project, thread, self._owners.alive_on)).said
 
     async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
         return await self._reader.read(reads.calls, turn_id, tool, limit)
@@ -354,7 +350,7 @@ class SqliteStore:
         return await self._reader.read(reads.audit_log, turn_id, tool, limit, after)
 
     async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
-        return await self._reader.read(reads.turns_after, cursor, limit, self._owners.alive)
+        return await self._reader.read(reads.turns_after, cursor, limit, self._owners.alive_on)
 
     async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
         return await self._reader.read(reads.calls_after, cursor, limit)
@@ -508,7 +504,7 @@ class SqliteStore:
         if history and turn.thread:
             known = self._threads.read_as(turn.project, turn.thread, history)
             if known is None:
-                known = await self._reader.read(self._threads.read, turn.project, turn.thread, self._owners.alive)
+                known = await self._reader.read(self._threads.read, turn.project, turn.thread, self._owners.alive_on)
             if known.upto and known.said == history:
                 upto, kept = known.upto, left_json(known.left) if known.left else None
         names = (turn.id, turn.project, turn.agent, turn.thread, turn.model)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from toolwire.protocol.chat import Message
 from toolwire.protocol.values import dataclass
 from toolwire.record import reads
-from toolwire.record.reads import Alive, EndedTurn
+from toolwire.record.reads import AliveOn, EndedTurn
 from toolwire.record.rows import LeftTurn
 from toolwire.record.weights import weigh_message
 
@@ -40,7 +40,7 @@ class ThreadCache:
         self._threads: OrderedDict[tuple[str, str], ReadThread] = OrderedDict()
         self._weight = 0
 
-    def read(self, connection: sqlite3.Connection, project: str, name: str, alive: Alive) -> ReadThread:
+    def read(self, connection: sqlite3.Connection, project: str, name: str, alive_on: AliveOn) -> ReadThread:
         """Everything said in the turns of a project's thread that no process runs."""
         if not name:
             return ReadThread()
@@ -49,7 +49,7 @@ class ThreadCache:
         if reads.turns_until(connection, project, name, known.upto) != len(known.ended):
             known = ReadThread()
         more = reads.ended_turns(connection, project, name, known.upto)
-        left = reads.left_turns(connection, project, name, alive)
+        left = reads.left_turns(connection, project, name, alive_on)
         if more or left or known.left:
             ended = (*known.ended, *more)
             weight = known.weight + sum(weigh_message(message) for turn in more for message in turn.said)

@@ -8,6 +8,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.values import dataclass
 from toolwire.record.chain import BEGINNING, link_own, read_heads
+from toolwire.record.liveness import Alive
 from toolwire.record.rows import Row, column, read_card
 from toolwire.record.tally import ToolTally
 
@@ -116,6 +117,7 @@ class Transaction:
 
     connection: sqlite3.Connection
     known: Cache
+    alive: Alive
     records: list[Row] = field(default_factory=list)
     audit: list[Row] = field(default_factory=list)
     audited: list[Row] = field(default_factory=list)

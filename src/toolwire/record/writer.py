@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from toolwire.errors import StoreError, StoreUnavailable
 from toolwire.record.faults import translated
+from toolwire.record.liveness import Liveness
 from toolwire.record.retries import Retries
 from toolwire.record.rows import Row
 from toolwire.record.transaction import Cache, Transaction
@@ -43,6 +44,7 @@ class Writer:
         path: Path | str,
         connect: Callable[[], sqlite3.Connection],
         audited: Audited,
+        liveness: Liveness,
         *,
         near: bool = True,
         share: int = SHARE,
@@ -50,16 +52,16 @@ class Writer:
     ) -> None:
         """`near` says that a commit is quick enough for the loop to wait for it; `share` is what an agent may write.
 
-        What is audited goes into the chain of this `name`.
+        What is audited goes into the chain of this `name`, and what is owned belongs to the owner of `liveness`.
         """
         self._share = share
         self._turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile = Turnstile(share)
         self._path = path
-        self._far = _Connection(connect, audited, name)
-        self._near = _Connection(connect, audited, name)
-        self._again = _Connection(connect, audited, name)
+        self._far = _Connection(connect, audited, liveness, name)
+        self._near = _Connection(connect, audited, liveness, name)
+        self._again = _Connection(connect, audited, liveness, name)
         self._owed = Retries(self._write_owed)
         self._near_lock = threading.Lock()
         self._near_again_at = 0.0 if near else math.inf
@@ -236,8 +238,11 @@ class Writer:
 class _Connection:
     """A connection that writes, and what it has learned about the store."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], audited: Audited, name: str) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], audited: Audited, liveness: Liveness, name: str
+    ) -> None:
         self._connect = connect
+        self._liveness = liveness
         self._name = name
         self._audited = audited
         self._connection: sqlite3.Connection | None = None
@@ -253,12 +258,14 @@ class _Connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
             self._known = self._known.still_true(connection)
-            tx = Transaction(connection, self._known, writer=self._name)
+            self._liveness.join(connection)
+            tx = Transaction(connection, self._known, self._liveness.alive_on(connection), writer=self._name)
             outcomes = [change(tx) for change in changes]
             tx.flush()
             connection.execute("COMMIT")
         except BaseException:
             self._known = Cache()
+            self._liveness.rolled_back()
             # SQLite rolls back by itself after some errors, and a broken disk refuses even that.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
