@@ -18,7 +18,7 @@ from toolwire.toolbox import LocalFiles
 
 ATTACKER = """
 import os, sys
-from toolwire.toolbox.beneath import exchange
+from toolwire.toolbox.disk.beneath import exchange
 folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
 print("ready", flush=True)
 while True:

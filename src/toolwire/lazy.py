@@ -3,9 +3,9 @@
 A module that few commands need is declared twice, for type checkers as an import and for Python as a promise of one:
 
     if TYPE_CHECKING:
-        from toolwire.toolbox import web
+        from toolwire.toolbox.web import fetching
     else:
-        web = lazy_module("toolwire.toolbox.web")
+        fetching = lazy_module("toolwire.toolbox.web.fetching")
 
 `tests/test_layers.py` reads the imports, checks that both name the same module, and allows no other import by name.
 """

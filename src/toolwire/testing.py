@@ -8,7 +8,7 @@ from toolwire.protocol.calls import Allowed, Problem, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import CallDelta, Delta, Reply, Request, TextDelta, Usage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Status
-from toolwire.toolbox.memory_files import MemoryFiles
+from toolwire.toolbox.disk.memory_files import MemoryFiles
 
 __all__ = [
     "FrozenClock",

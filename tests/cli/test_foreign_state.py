@@ -31,11 +31,11 @@ from toolwire.settings import state_folder, trust
 from toolwire.te.kept import Kept, fetch, keep
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox import LocalFiles, read_tool, write_tool
-from toolwire.toolbox.beneath import exchange
-from toolwire.toolbox.canvas import canvas_tool
-from toolwire.toolbox.far_files import FarFiles
-from toolwire.toolbox.far_ways import OverProcess
-from toolwire.toolbox.todos import FileTodos
+from toolwire.toolbox.disk.beneath import exchange
+from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.transports import OverProcess
+from toolwire.toolbox.user.canvas import canvas_tool
+from toolwire.toolbox.user.todos import FileTodos
 
 WRITING = ("--tools", "coding", "--tier", "run", "--allow", "file_write", "--allow", "file_read", "--yes")
 WRITE = ("call", "write", "path=note.txt", "content=hello", *WRITING)
@@ -566,7 +566,7 @@ async def test_T74_an_agent_in_python_writes_beside_no_state_of_another_maker(vi
 def test_T74_the_far_end_on_another_machine_refuses_it_too(victim: Victim) -> None:
     through_a_path(victim)
     before, root = victim.outside(), str(victim.project)
-    send = OverProcess((sys.executable, "-m", "toolwire.toolbox.far_end", root))
+    send = OverProcess((sys.executable, "-m", "toolwire.toolbox.remote_files.server", root))
     try:
         files = FarFiles(send)
         with files.open(root, "README.md") as file:

@@ -54,8 +54,9 @@ def test_a_call_loads_no_tool_that_is_not_called(stage: Stage) -> None:
     """We chose it: what the other tools of a group need takes longer to load than most calls to run."""
     (stage.folder / "a.txt").write_text("found")
     ran = loaded(stage, "call", "read", "path=a.txt", "--tools", "coding,shell")
-    assert "toolwire.toolbox.files" in ran
-    assert ran.isdisjoint({"toolwire.toolbox.patching", "toolwire.toolbox.shell", "toolwire.toolbox.pictures"})
+    assert "toolwire.toolbox.files.reading" in ran
+    unused = {"files.patching", "files.images", "shell.bash"}
+    assert ran.isdisjoint(f"toolwire.toolbox.{name}" for name in unused)
 
 
 def test_a_command_that_reaches_no_host_loads_nothing_that_speaks_http(stage: Stage) -> None:

@@ -11,8 +11,8 @@ from toolwire import Grant, SqliteStore, Tier, Toolbox, ToolCall
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.hub.runtime import Runtime
 from toolwire.protocol.turns import Turn
-from toolwire.toolbox.git import git
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.git.inspect_tools import git
+from toolwire.toolbox.shell.bash import bash_tool
 
 SETTINGS = """\
 [tools]

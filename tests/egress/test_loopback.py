@@ -16,7 +16,7 @@ from toolwire.decide.shell import read_shell
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.protocol.policy import Verdict
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
 
 SERVED = """\
 echo hello from the box > index.html

@@ -21,9 +21,9 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.outcomes import Code
 from toolwire.settings import load
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.search import SearchResult, search_tool
-from toolwire.toolbox.shell import bash_tool
-from toolwire.toolbox.web import webfetch_tool
+from toolwire.toolbox.shell.bash import bash_tool
+from toolwire.toolbox.web.fetching import webfetch_tool
+from toolwire.toolbox.web.search import SearchResult, search_tool
 
 VALUE = "a-key-that-nobody-guesses"
 KEY = "{{secret:GOODKEY}}"

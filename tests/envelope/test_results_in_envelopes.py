@@ -15,7 +15,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Limits, Turn
 from toolwire.toolbox import from_store, more_tool, read_only
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
 
 USUAL = Limits()
 PERMISSIONS = frozenset({"file_read", "shell"})

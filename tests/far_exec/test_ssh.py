@@ -16,7 +16,7 @@ from toolwire.protocol.operations import Command, ExecLimits, shell
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
 
 
 def command(workspace: Path, text: str, **more: object) -> Command:

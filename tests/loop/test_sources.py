@@ -17,9 +17,9 @@ from toolwire.protocol.policy import Autonomy
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox import from_store, more_tool
-from toolwire.toolbox.delegation import Crew
-from toolwire.toolbox.errands import teamwork
-from toolwire.toolbox.workers import Worker
+from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation_tools import teamwork
+from toolwire.toolbox.agents.workers import Worker
 
 FREE = Grant(Tier.RUN, frozenset({"session"}), autonomy=Autonomy.FULL, confirmed=frozenset({"*"}))
 EVIL = "https://evil.example/page"

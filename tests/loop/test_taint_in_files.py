@@ -16,13 +16,13 @@ from toolwire.hub.provenance import MOST_IN_FOLDER, MOST_MARKS
 from toolwire.protocol.policy import Autonomy
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
-from toolwire.toolbox.git import git
+from toolwire.toolbox.disk.local_files import LocalFiles
+from toolwire.toolbox.git.inspect_tools import git
 from toolwire.toolbox.groups import coding
-from toolwire.toolbox.job_tools import job_tools
-from toolwire.toolbox.jobs import Jobs
-from toolwire.toolbox.local_files import LocalFiles
-from toolwire.toolbox.shell import bash_tool
-from toolwire.toolbox.todos import FileTodos
+from toolwire.toolbox.shell.bash import bash_tool
+from toolwire.toolbox.shell.job_tools import job_tools
+from toolwire.toolbox.shell.jobs import Jobs
+from toolwire.toolbox.user.todos import FileTodos
 
 EVIL = "https://evil.example/page"
 

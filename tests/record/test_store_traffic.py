@@ -24,10 +24,10 @@ from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Store
 from toolwire.record.memory import MemoryStore
-from toolwire.toolbox.job_tools import job_tools
-from toolwire.toolbox.jobs import Jobs
-from toolwire.toolbox.shell import bash_tool
-from toolwire.toolbox.web import webfetch_tool
+from toolwire.toolbox.shell.bash import bash_tool
+from toolwire.toolbox.shell.job_tools import job_tools
+from toolwire.toolbox.shell.jobs import Jobs
+from toolwire.toolbox.web.fetching import webfetch_tool
 
 SECRET = "tops3cr3tvalue0123"
 HOSTS = {"good.example": ["127.0.0.1"], "evil.example": ["127.0.0.1"]}

@@ -14,7 +14,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.memory import MemoryStore
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
 
 
 class Approved:

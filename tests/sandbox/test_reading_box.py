@@ -14,7 +14,7 @@ from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox.registry import ToolDependencies, tools_of
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
 
 
 async def run(workspace: Path, box: Sandbox, text: str, grant: Grant | None = None) -> ToolResult:

@@ -25,9 +25,9 @@ from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.record.memory import MemoryStore
-from toolwire.toolbox.job_tools import job_tools
-from toolwire.toolbox.jobs import Job, Jobs
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
+from toolwire.toolbox.shell.job_tools import job_tools
+from toolwire.toolbox.shell.jobs import Job, Jobs
 
 
 class Desk:

@@ -20,7 +20,7 @@ from toolwire.protocol.calls import NeedsApproval, ToolCall, ToolResult
 from toolwire.protocol.operations import Command, Listener, Ran, shell
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.testing import ScriptedModel, call
-from toolwire.toolbox.shell import bash_tool
+from toolwire.toolbox.shell.bash import bash_tool
 
 from .conftest import git
 

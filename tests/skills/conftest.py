@@ -17,8 +17,8 @@ from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.skill_choice import choose
-from toolwire.toolbox.skill_running import runnable_tools
+from toolwire.toolbox.skills.choice import choose
+from toolwire.toolbox.skills.running import runnable_tools
 
 __all__ = ["inside", "stage"]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from toolwire.toolbox.skills import FoundSkill, Skills, read_skill, scan
+from toolwire.toolbox.skills.catalog import FoundSkill, Skills, read_skill, scan
 
 GREET = """#!/usr/bin/python3
 import json, sys

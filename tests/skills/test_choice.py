@@ -9,9 +9,9 @@ from toolwire.errors import DefinitionError
 from toolwire.record.memory import MemoryStore
 from toolwire.toolbox import standard
 from toolwire.toolbox.registry import BUILT_IN, DESKTOP, ToolDependencies, tools_of
-from toolwire.toolbox.skill_choice import choose
-from toolwire.toolbox.skill_watch import SkillsFolder
-from toolwire.toolbox.skills import scan
+from toolwire.toolbox.skills.catalog import scan
+from toolwire.toolbox.skills.choice import choose
+from toolwire.toolbox.skills.watch import SkillsFolder
 
 
 def offered(skills: Path, *pins: str) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from toolwire.define.conformance import SkillFinding
 from toolwire.define.skill_conformance import report_skill_tool
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import Shelf
-from toolwire.toolbox.skill_trials import SkillTrial
+from toolwire.toolbox.skills.trials import SkillTrial
 
 
 def report(folder: Path) -> list[SkillFinding]:

@@ -9,7 +9,7 @@ import pytest
 from tests.skills.making import GREET, GREET_TOML, all_trusted, always, greeter, program, write
 from toolwire.errors import DefinitionError
 from toolwire.execute.skill_folders import look_into
-from toolwire.toolbox.skills import read_skill
+from toolwire.toolbox.skills.catalog import read_skill
 
 
 def _link(folder: Path) -> None:

@@ -13,9 +13,9 @@ from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import UNUSED_S, Shelf
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import Line, ScriptedModel, call
-from toolwire.toolbox.living_skills import LivingSkills
-from toolwire.toolbox.skill_watch import SkillsFolder
-from toolwire.toolbox.skills import Trusted
+from toolwire.toolbox.skills.active import LivingSkills
+from toolwire.toolbox.skills.catalog import Trusted
+from toolwire.toolbox.skills.watch import SkillsFolder
 
 PAGE = "---\ndescription: How to brew.\n---\nBoil the water first.\n"
 

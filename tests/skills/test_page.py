@@ -9,7 +9,7 @@ from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import TOOL_KEYS
 from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import Shelf
-from toolwire.toolbox.skill_trials import SkillTrial
+from toolwire.toolbox.skills.trials import SkillTrial
 
 PAGE = (Path(__file__).parents[2] / "docs" / "skills.md").read_text(encoding="utf-8")
 

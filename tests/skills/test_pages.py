@@ -9,8 +9,8 @@ from toolwire.agent import Agent
 from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.skill_pages import skill_tool
-from toolwire.toolbox.skills import scan
+from toolwire.toolbox.skills.catalog import scan
+from toolwire.toolbox.skills.pages import skill_tool
 
 
 @pytest.fixture

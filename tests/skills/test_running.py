@@ -14,8 +14,8 @@ from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.policy import Rule
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.skill_choice import choose
-from toolwire.toolbox.skill_running import runnable_tools
+from toolwire.toolbox.skills.choice import choose
+from toolwire.toolbox.skills.running import runnable_tools
 
 
 @pytest.mark.feature("F055")

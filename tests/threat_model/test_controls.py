@@ -22,8 +22,8 @@ from toolwire import Agent, Grant, Limits, Tier, parse_reply, tool
 from toolwire.errors import DefinitionError
 from toolwire.protocol.turns import EndReason
 from toolwire.testing import ScriptedModel, call
-from toolwire.toolbox.skill_choice import choose
-from toolwire.toolbox.skills import read_skill, scan
+from toolwire.toolbox.skills.catalog import read_skill, scan
+from toolwire.toolbox.skills.choice import choose
 
 SPELLINGS = [
     '<tool_call>{"name": "launch", "arguments": {}}</tool_call>',

@@ -14,7 +14,7 @@ from tests.egress.network import Heard, saying, serving
 from tests.egress.test_proxy import HELLO, Certificates, certificates, get, socket_path, talk, through
 from tests.toolbox.test_browser import shop
 from toolwire.execute.egress.places import read_authority, read_url
-from toolwire.toolbox.browser_box import found
+from toolwire.toolbox.browser.sandbox import found
 
 __all__ = ["certificates", "socket_path"]
 LISTED = "good.example"

@@ -26,7 +26,7 @@ from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.operations import Command, Listener, Ran
 from toolwire.protocol.turns import Turn
 from toolwire.testing import ScriptedModel, call
-from toolwire.toolbox.jobs import Jobs
+from toolwire.toolbox.shell.jobs import Jobs
 
 WIPE = json.dumps({"name": "wipe", "arguments": {"path": "/srv"}})
 GIVEN = json.dumps({"path": "/srv"})

@@ -20,9 +20,9 @@ from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.context import Context
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.browser import browser_tool
-from toolwire.toolbox.browser_chromium import Chromium
-from toolwire.toolbox.web import webfetch_tool
+from toolwire.toolbox.browser.browser_tool import browser_tool
+from toolwire.toolbox.browser.chromium import Chromium
+from toolwire.toolbox.web.fetching import webfetch_tool
 
 HOSTS = {"good.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]}
 MARK = "ADMINS-ONLY-MARK"

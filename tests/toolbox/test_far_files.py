@@ -22,9 +22,9 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, coding, remote, write_tool
-from toolwire.toolbox.far_end import answer
-from toolwire.toolbox.far_files import FarFiles
-from toolwire.toolbox.far_ways import OverHttp, OverProcess, ssh
+from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.server import answer
+from toolwire.toolbox.remote_files.transports import OverHttp, OverProcess, ssh
 
 Call = Callable[..., Any]
 
@@ -60,7 +60,7 @@ def over_process(argv: tuple[str, ...]) -> Iterator[FarFiles]:
 
 @pytest.mark.feature("F062")
 def test_the_same_tools_work_over_a_process(call: Call, workspace: Path) -> None:
-    with over_process((sys.executable, "-m", "toolwire.toolbox.far_end", str(workspace))) as files:
+    with over_process((sys.executable, "-m", "toolwire.toolbox.remote_files.server", str(workspace))) as files:
         everyday_work(call, files, str(workspace))
         (workspace / "big.txt").write_text("".join(f"line {number}\n" for number in range(200_000)))
         read = {tool.name: tool for tool in remote(files)}["read"]
@@ -235,7 +235,7 @@ def test_a_far_end_that_died_is_started_again(workspace: Path) -> None:
         "import pathlib, runpy, sys\n"
         "mark = pathlib.Path(sys.argv[1], 'died')\n"
         "if not mark.exists():\n    mark.touch()\n    sys.exit(1)\n"
-        "runpy.run_module('toolwire.toolbox.far_end', run_name='__main__')"
+        "runpy.run_module('toolwire.toolbox.remote_files.server', run_name='__main__')"
     )
     with over_process((sys.executable, "-c", program, str(workspace))) as files:
         with pytest.raises(OSError):
@@ -280,7 +280,7 @@ def test_ssh_takes_no_option_for_a_host() -> None:
             ssh(host, "/srv")
     assert ssh("me@there", "/srv/my files")[-2:] == (
         "me@there",
-        "'python3' '-m' 'toolwire.toolbox.far_end' '/srv/my files'",
+        "'python3' '-m' 'toolwire.toolbox.remote_files.server' '/srv/my files'",
     )
 
 

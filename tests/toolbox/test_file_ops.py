@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from toolwire.protocol.files import Change, FileOps, NotAFile, Protected, Stale
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles
-from toolwire.toolbox.far_end import answer
-from toolwire.toolbox.far_files import FarFiles
+from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.server import answer
 
 Make = Callable[[dict[str, str]], tuple[FileOps, str]]
 
@@ -165,8 +165,8 @@ CRASHING = """
 import os, sys
 from toolwire.protocol.files import Change
 from toolwire.toolbox import LocalFiles
-from toolwire.toolbox.far_end import answer
-from toolwire.toolbox.far_files import FarFiles
+from toolwire.toolbox.remote_files.server import answer
+from toolwire.toolbox.remote_files.client import FarFiles
 
 left = int(sys.argv[2])
 

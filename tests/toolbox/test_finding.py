@@ -21,7 +21,7 @@ from toolwire.toolbox import (
     search_code_tool,
     stat_tool,
 )
-from toolwire.toolbox.patterns import Pattern, glob
+from toolwire.toolbox.files.patterns import Pattern, glob
 
 Call = Callable[..., Any]
 FILES = LocalFiles()

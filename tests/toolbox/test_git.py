@@ -16,8 +16,8 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import Command, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.git import git as git_tools
-from toolwire.toolbox.git_reading import read_diff, read_status
+from toolwire.toolbox.git.inspect_tools import git as git_tools
+from toolwire.toolbox.git.output import read_diff, read_status
 
 Asked = Any
 

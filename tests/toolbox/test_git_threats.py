@@ -19,8 +19,8 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.operations import Command, ExecOps, shell
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.git import git as git_tools
-from toolwire.toolbox.git_running import switched_off
+from toolwire.toolbox.git.inspect_tools import git as git_tools
+from toolwire.toolbox.git.running import switched_off
 
 REFUSED_BY_OPTIONS = {"textconv", "diff_command", "diff_external", "submodule"}
 WISHES: list[tuple[str, dict[str, Any]]] = [

@@ -46,7 +46,7 @@ from toolwire.toolbox import (
     tools_of,
     write_tool,
 )
-from toolwire.toolbox.todos import Todos
+from toolwire.toolbox.user.todos import Todos
 
 Call = Callable[..., Any]
 

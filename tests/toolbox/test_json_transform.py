@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.toolbox.conftest import Call
 from toolwire.define.conformance import report
 from toolwire.errors import ToolFailure
-from toolwire.toolbox.data import json_transform_tool
-from toolwire.toolbox.queries import BadQuery, search
+from toolwire.toolbox.data.json_transform import json_transform_tool
+from toolwire.toolbox.data.queries import BadQuery, search
 
 TOOL = json_transform_tool()
 PEOPLE = [{"name": "Ada", "age": 36, "home": {"city": "London"}}, {"name": "Bob", "age": 7, "home": {"city": "Rome"}}]

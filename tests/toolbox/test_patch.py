@@ -15,8 +15,8 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, apply_patch_tool
-from toolwire.toolbox.applying import applied
-from toolwire.toolbox.patches import read_patch
+from toolwire.toolbox.files.patch_hunks import applied
+from toolwire.toolbox.files.patch_syntax import read_patch
 
 Call = Callable[..., Any]
 PATCH = apply_patch_tool(LocalFiles())

@@ -12,11 +12,11 @@ from toolwire.protocol.approvals import Approval
 from toolwire.protocol.calls import NeedsApproval
 from toolwire.protocol.policy import Autonomy, Rule
 from toolwire.testing import ScriptedModel
-from toolwire.toolbox.far_end import answer
-from toolwire.toolbox.far_files import FarFiles
-from toolwire.toolbox.files import read_tool
-from toolwire.toolbox.local_files import LocalFiles
+from toolwire.toolbox.disk.local_files import LocalFiles
+from toolwire.toolbox.files.reading import read_tool
 from toolwire.toolbox.registry import ToolDependencies, tools_of
+from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.server import answer
 
 MARK = "TOP-SECRET-MARK"
 READ = "deny read where path is secrets/*"

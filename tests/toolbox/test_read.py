@@ -14,7 +14,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, read_tool
-from toolwire.toolbox.beneath import walk
+from toolwire.toolbox.disk.beneath import walk
 
 Call = Callable[..., Any]
 READ = read_tool(LocalFiles())

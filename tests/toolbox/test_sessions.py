@@ -22,9 +22,9 @@ from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
-from toolwire.toolbox.delegation import Crew
-from toolwire.toolbox.errands import teamwork
-from toolwire.toolbox.workers import DEEPEST, Errand, Worker
+from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation_tools import teamwork
+from toolwire.toolbox.agents.workers import DEEPEST, Errand, Worker
 
 MAY = frozenset({"session", "file_read", "shell"})
 WIDE = Grant(Tier.RUN, MAY, ("/work",), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL)

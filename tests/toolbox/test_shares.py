@@ -21,9 +21,9 @@ from toolwire.protocol.turns import Limits
 from toolwire.record.contract import Store
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says
-from toolwire.toolbox.delegation import Crew
-from toolwire.toolbox.errands import teamwork
-from toolwire.toolbox.workers import Worker
+from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation_tools import teamwork
+from toolwire.toolbox.agents.workers import Worker
 
 GRANT = Grant(Tier.RUN, frozenset({"session"}), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL, max_calls=20)
 

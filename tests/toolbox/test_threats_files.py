@@ -31,8 +31,8 @@ from toolwire.toolbox import (
     read_tool,
     write_tool,
 )
-from toolwire.toolbox.patterns import Pattern
-from toolwire.toolbox.tree import MOST_ENTRIES
+from toolwire.toolbox.files.patterns import Pattern
+from toolwire.toolbox.files.tree import MOST_ENTRIES
 
 Call = Callable[..., Any]
 FILES = LocalFiles(sync=lambda _: None)  # nothing here is about power cuts

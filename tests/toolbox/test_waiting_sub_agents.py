@@ -16,9 +16,9 @@ from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import ForApproval, ForTurn
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
-from toolwire.toolbox.delegation import Crew
-from toolwire.toolbox.errands import teamwork
-from toolwire.toolbox.workers import Worker
+from toolwire.toolbox.agents.delegation import Crew
+from toolwire.toolbox.agents.delegation_tools import teamwork
+from toolwire.toolbox.agents.workers import Worker
 
 GRANT = Grant(Tier.RUN, frozenset({"session"}), confirmed=frozenset({"task", "sessions_send", "sessions_spawn"}))
 

@@ -15,7 +15,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.testing import call as calling
-from toolwire.toolbox.web import web, webfetch_tool
+from toolwire.toolbox.web.fetching import web, webfetch_tool
 
 HOSTS = {"good.example": ["127.0.0.1"]}
 

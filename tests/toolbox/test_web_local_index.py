@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.toolbox.conftest import Call
 from toolwire.errors import SettingsError
-from toolwire.toolbox.local_index import LocalIndex
-from toolwire.toolbox.search import search_tool
+from toolwire.toolbox.web.local_index import LocalIndex
+from toolwire.toolbox.web.search import search_tool
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.toolbox.markup import End, MarkupText, Start, pieces
-from toolwire.toolbox.readable import readable
+from toolwire.toolbox.web.markup import End, MarkupText, Start, pieces
+from toolwire.toolbox.web.readable import readable
 
 
 def text(html: str, *, markdown: bool = True) -> str:

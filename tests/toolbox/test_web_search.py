@@ -10,7 +10,7 @@ from tests.egress.network import Answering, Heard, saying, serving
 from tests.toolbox.conftest import Call
 from toolwire.errors import SettingsError, ToolFailure
 from toolwire.protocol.outcomes import Code
-from toolwire.toolbox.search import NAMES, NoBackend, search_backend, search_tool
+from toolwire.toolbox.web.search import NAMES, NoBackend, search_backend, search_tool
 
 SEARXNG = {
     "query": "tea",

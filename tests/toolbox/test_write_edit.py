@@ -16,7 +16,7 @@ from toolwire.protocol.tools import Effect, Grant, Tier
 from toolwire.protocol.turns import Turn
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, edit_tool, read_tool, write_tool
-from toolwire.toolbox.replacing import replaced
+from toolwire.toolbox.files.replacing import replaced
 
 Call = Callable[..., Any]
 FILES = LocalFiles(sync=lambda _: None)  # nothing here is about power cuts

@@ -22,11 +22,11 @@ from toolwire.settings import ModelChoice
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.toolbox import delegation, workers
-    from toolwire.toolbox.delegation import Crew
+    from toolwire.toolbox.agents import delegation, workers
+    from toolwire.toolbox.agents.delegation import Crew
 else:
-    delegation = lazy_module("toolwire.toolbox.delegation")
-    workers = lazy_module("toolwire.toolbox.workers")
+    delegation = lazy_module("toolwire.toolbox.agents.delegation")
+    workers = lazy_module("toolwire.toolbox.agents.workers")
 
 GENERAL = "general"
 """The sub-agent that is the model itself, beside one for each profile."""

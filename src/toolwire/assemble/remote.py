@@ -18,11 +18,11 @@ from toolwire.toolbox.registry import ToolDependencies
 
 if TYPE_CHECKING:
     from toolwire.execute import ssh
-    from toolwire.toolbox import far_files, far_ways
+    from toolwire.toolbox.remote_files import client, transports
 else:
     ssh = lazy_module("toolwire.execute.ssh")
-    far_files = lazy_module("toolwire.toolbox.far_files")
-    far_ways = lazy_module("toolwire.toolbox.far_ways")
+    client = lazy_module("toolwire.toolbox.remote_files.client")
+    transports = lazy_module("toolwire.toolbox.remote_files.transports")
 
 
 class RemoteCommands:
@@ -57,13 +57,13 @@ def on_remote(settings: Settings, given: ToolDependencies) -> ToolDependencies:
     for key, is_set in (("tools.workspace_bytes", given.most_bytes is not None), ("tools.readable", given.readable)):
         if is_set:
             raise SettingsError(f"{key} is about this machine, and workspace.remote works on another; leave one out")
-    send = far_ways.OverProcess(
-        far_ways.ssh(folder.user_and_host, folder.path, python=chosen.python, options=_options(settings, folder))
+    send = transports.OverProcess(
+        transports.ssh(folder.user_and_host, folder.path, python=chosen.python, options=_options(settings, folder))
     )
     if given.closing is not None:
         given.closing.callback(send.close)
     commands = RemoteCommands(lambda: _connect(settings, folder), given.closing)
-    return replace(given, files=far_files.FarFiles(send), commands=commands)
+    return replace(given, files=client.FarFiles(send), commands=commands)
 
 
 def _options(settings: Settings, folder: RemoteFolder) -> tuple[str, ...]:

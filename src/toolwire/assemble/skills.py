@@ -8,11 +8,11 @@ from toolwire.errors import DefinitionError, SettingsError
 from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
-from toolwire.toolbox.living_skills import LivingSkills
 from toolwire.toolbox.registry import reads_skills, sandbox_of
-from toolwire.toolbox.skill_choice import Chosen
-from toolwire.toolbox.skill_watch import SkillsFolder
-from toolwire.toolbox.skills import Skills
+from toolwire.toolbox.skills.active import LivingSkills
+from toolwire.toolbox.skills.catalog import Skills
+from toolwire.toolbox.skills.choice import Chosen
+from toolwire.toolbox.skills.watch import SkillsFolder
 
 FOLDER = "skills"
 

@@ -22,11 +22,11 @@ from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, make
 
 if TYPE_CHECKING:
     from toolwire.execute import toolchains
-    from toolwire.toolbox import local_index, search
+    from toolwire.toolbox.web import local_index, search
 else:
     toolchains = lazy_module("toolwire.execute.toolchains")
-    local_index = lazy_module("toolwire.toolbox.local_index")
-    search = lazy_module("toolwire.toolbox.search")
+    local_index = lazy_module("toolwire.toolbox.web.local_index")
+    search = lazy_module("toolwire.toolbox.web.search")
 
 
 def toolbox_of(project: ProjectFolder, given: ToolDependencies | None = None, *, only: str = "") -> Toolbox:

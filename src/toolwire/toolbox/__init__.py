@@ -13,42 +13,42 @@ from toolwire.protocol.tools import Tool
 from toolwire.toolbox import modules
 
 _HOMES = {
-    "FarFiles": "toolwire.toolbox.far_files",
+    "FarFiles": "toolwire.toolbox.remote_files.client",
     "calculator_tool": "toolwire.toolbox.everyday",
     "echo_tool": "toolwire.toolbox.everyday",
     "random_tool": "toolwire.toolbox.everyday",
     "timer_tool": "toolwire.toolbox.everyday",
-    "read_tool": "toolwire.toolbox.files",
-    "find_tool": "toolwire.toolbox.finding",
-    "glob_tool": "toolwire.toolbox.finding",
-    "list_tool": "toolwire.toolbox.finding",
-    "stat_tool": "toolwire.toolbox.finding",
+    "read_tool": "toolwire.toolbox.files.reading",
+    "find_tool": "toolwire.toolbox.files.finding",
+    "glob_tool": "toolwire.toolbox.files.finding",
+    "list_tool": "toolwire.toolbox.files.finding",
+    "stat_tool": "toolwire.toolbox.files.finding",
     "coding": "toolwire.toolbox.groups",
     "editing": "toolwire.toolbox.groups",
     "other_names": "toolwire.toolbox.groups",
     "planning": "toolwire.toolbox.groups",
     "read_only": "toolwire.toolbox.groups",
     "remote": "toolwire.toolbox.groups",
-    "LocalFiles": "toolwire.toolbox.local_files",
-    "from_store": "toolwire.toolbox.paging",
-    "more_tool": "toolwire.toolbox.paging",
-    "apply_patch_tool": "toolwire.toolbox.patching",
-    "image_tool": "toolwire.toolbox.pictures",
-    "grep_text_tool": "toolwire.toolbox.pipes",
-    "pipe": "toolwire.toolbox.pipes",
-    "question_tool": "toolwire.toolbox.question",
+    "LocalFiles": "toolwire.toolbox.disk.local_files",
+    "from_store": "toolwire.toolbox.data.paging",
+    "more_tool": "toolwire.toolbox.data.paging",
+    "apply_patch_tool": "toolwire.toolbox.files.patching",
+    "image_tool": "toolwire.toolbox.files.images",
+    "grep_text_tool": "toolwire.toolbox.data.pipes",
+    "pipe": "toolwire.toolbox.data.pipes",
+    "question_tool": "toolwire.toolbox.user.question",
     "GROUPS": "toolwire.toolbox.registry",
     "ToolDependencies": "toolwire.toolbox.registry",
     "named": "toolwire.toolbox.registry",
     "tools_of": "toolwire.toolbox.registry",
-    "grep_tool": "toolwire.toolbox.searching",
-    "search_code_tool": "toolwire.toolbox.searching",
-    "FileTodos": "toolwire.toolbox.todos",
-    "MemoryTodos": "toolwire.toolbox.todos",
-    "todoread_tool": "toolwire.toolbox.todos",
-    "todowrite_tool": "toolwire.toolbox.todos",
-    "edit_tool": "toolwire.toolbox.writing",
-    "write_tool": "toolwire.toolbox.writing",
+    "grep_tool": "toolwire.toolbox.files.searching",
+    "search_code_tool": "toolwire.toolbox.files.searching",
+    "FileTodos": "toolwire.toolbox.user.todos",
+    "MemoryTodos": "toolwire.toolbox.user.todos",
+    "todoread_tool": "toolwire.toolbox.user.todos",
+    "todowrite_tool": "toolwire.toolbox.user.todos",
+    "edit_tool": "toolwire.toolbox.files.writing",
+    "write_tool": "toolwire.toolbox.files.writing",
 }
 
 __all__ = [
@@ -93,42 +93,42 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from toolwire.toolbox.data.paging import from_store as from_store
+    from toolwire.toolbox.data.paging import more_tool as more_tool
+    from toolwire.toolbox.data.pipes import grep_text_tool as grep_text_tool
+    from toolwire.toolbox.data.pipes import pipe as pipe
+    from toolwire.toolbox.disk.local_files import LocalFiles as LocalFiles
     from toolwire.toolbox.everyday import calculator_tool as calculator_tool
     from toolwire.toolbox.everyday import echo_tool as echo_tool
     from toolwire.toolbox.everyday import random_tool as random_tool
     from toolwire.toolbox.everyday import timer_tool as timer_tool
-    from toolwire.toolbox.far_files import FarFiles as FarFiles
-    from toolwire.toolbox.files import read_tool as read_tool
-    from toolwire.toolbox.finding import find_tool as find_tool
-    from toolwire.toolbox.finding import glob_tool as glob_tool
-    from toolwire.toolbox.finding import list_tool as list_tool
-    from toolwire.toolbox.finding import stat_tool as stat_tool
+    from toolwire.toolbox.files.finding import find_tool as find_tool
+    from toolwire.toolbox.files.finding import glob_tool as glob_tool
+    from toolwire.toolbox.files.finding import list_tool as list_tool
+    from toolwire.toolbox.files.finding import stat_tool as stat_tool
+    from toolwire.toolbox.files.images import image_tool as image_tool
+    from toolwire.toolbox.files.patching import apply_patch_tool as apply_patch_tool
+    from toolwire.toolbox.files.reading import read_tool as read_tool
+    from toolwire.toolbox.files.searching import grep_tool as grep_tool
+    from toolwire.toolbox.files.searching import search_code_tool as search_code_tool
+    from toolwire.toolbox.files.writing import edit_tool as edit_tool
+    from toolwire.toolbox.files.writing import write_tool as write_tool
     from toolwire.toolbox.groups import coding as coding
     from toolwire.toolbox.groups import editing as editing
     from toolwire.toolbox.groups import other_names as other_names
     from toolwire.toolbox.groups import planning as planning
     from toolwire.toolbox.groups import read_only as read_only
     from toolwire.toolbox.groups import remote as remote
-    from toolwire.toolbox.local_files import LocalFiles as LocalFiles
-    from toolwire.toolbox.paging import from_store as from_store
-    from toolwire.toolbox.paging import more_tool as more_tool
-    from toolwire.toolbox.patching import apply_patch_tool as apply_patch_tool
-    from toolwire.toolbox.pictures import image_tool as image_tool
-    from toolwire.toolbox.pipes import grep_text_tool as grep_text_tool
-    from toolwire.toolbox.pipes import pipe as pipe
-    from toolwire.toolbox.question import question_tool as question_tool
     from toolwire.toolbox.registry import GROUPS as GROUPS
     from toolwire.toolbox.registry import ToolDependencies as ToolDependencies
     from toolwire.toolbox.registry import named as named
     from toolwire.toolbox.registry import tools_of as tools_of
-    from toolwire.toolbox.searching import grep_tool as grep_tool
-    from toolwire.toolbox.searching import search_code_tool as search_code_tool
-    from toolwire.toolbox.todos import FileTodos as FileTodos
-    from toolwire.toolbox.todos import MemoryTodos as MemoryTodos
-    from toolwire.toolbox.todos import todoread_tool as todoread_tool
-    from toolwire.toolbox.todos import todowrite_tool as todowrite_tool
-    from toolwire.toolbox.writing import edit_tool as edit_tool
-    from toolwire.toolbox.writing import write_tool as write_tool
+    from toolwire.toolbox.remote_files.client import FarFiles as FarFiles
+    from toolwire.toolbox.user.question import question_tool as question_tool
+    from toolwire.toolbox.user.todos import FileTodos as FileTodos
+    from toolwire.toolbox.user.todos import MemoryTodos as MemoryTodos
+    from toolwire.toolbox.user.todos import todoread_tool as todoread_tool
+    from toolwire.toolbox.user.todos import todowrite_tool as todowrite_tool
 
 
 def standard(
@@ -144,7 +144,7 @@ def standard(
         everyday.echo_tool(),
         everyday.random_tool(draw),
         everyday.timer_tool(sleep) if sleep else everyday.timer_tool(),
-        modules.files.read_tool(files or modules.local_files.LocalFiles()),
+        modules.reading.read_tool(files or modules.local_files.LocalFiles()),
     )
 
 

@@ -12,8 +12,8 @@ from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
-from toolwire.toolbox.expressions import calculate
-from toolwire.toolbox.tokens import LONGEST
+from toolwire.toolbox.calculator.expressions import calculate
+from toolwire.toolbox.calculator.tokens import LONGEST
 
 LONGEST_WAIT_S = 300
 # The call may take a little longer than the wait itself.

@@ -2,10 +2,10 @@
 
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.paging import Fetch
-from toolwire.toolbox.question import Ask
+from toolwire.toolbox.data.paging import Fetch
 from toolwire.toolbox.registry import EDITING, PLANNING, ToolDependencies, make_tools, tools_of
-from toolwire.toolbox.todos import Todos
+from toolwire.toolbox.user.question import Ask
+from toolwire.toolbox.user.todos import Todos
 
 
 def read_only(files: FileOps | None = None) -> tuple[Tool, ...]:

@@ -12,68 +12,51 @@ if TYPE_CHECKING:
     from toolwire.execute.egress import web as egress_web
     from toolwire.execute.sandbox import engines
     from toolwire.record import memory
-    from toolwire.toolbox import (
-        asking,
-        browser,
-        browser_chromium,
-        canvas,
-        data,
-        delegation,
-        errands,
-        everyday,
-        files,
-        finding,
-        git,
-        git_commit,
-        job_tools,
-        jobs,
-        local_files,
-        paging,
-        patching,
-        pictures,
-        question,
-        search,
-        searching,
-        shell,
-        todos,
-        web,
-        writing,
-    )
+    from toolwire.toolbox import everyday
+    from toolwire.toolbox.agents import delegation, delegation_tools, model_tools
+    from toolwire.toolbox.browser import browser_tool, chromium
+    from toolwire.toolbox.data import json_transform, paging
+    from toolwire.toolbox.disk import local_files
+    from toolwire.toolbox.files import finding, images, patching, reading, searching, writing
+    from toolwire.toolbox.git import commit_tool, inspect_tools
+    from toolwire.toolbox.shell import bash, job_tools, jobs
+    from toolwire.toolbox.user import canvas, question, todos
+    from toolwire.toolbox.web import fetching, search
 else:
-    quota = lazy_module("toolwire.execute.quota")
-    toolchains = lazy_module("toolwire.execute.toolchains")
     egress_web = lazy_module("toolwire.execute.egress.web")
+    quota = lazy_module("toolwire.execute.quota")
     engines = lazy_module("toolwire.execute.sandbox.engines")
+    toolchains = lazy_module("toolwire.execute.toolchains")
     memory = lazy_module("toolwire.record.memory")
-    asking = lazy_module("toolwire.toolbox.asking")
-    browser = lazy_module("toolwire.toolbox.browser")
-    browser_chromium = lazy_module("toolwire.toolbox.browser_chromium")
-    canvas = lazy_module("toolwire.toolbox.canvas")
-    data = lazy_module("toolwire.toolbox.data")
-    delegation = lazy_module("toolwire.toolbox.delegation")
-    errands = lazy_module("toolwire.toolbox.errands")
+    delegation = lazy_module("toolwire.toolbox.agents.delegation")
+    delegation_tools = lazy_module("toolwire.toolbox.agents.delegation_tools")
+    model_tools = lazy_module("toolwire.toolbox.agents.model_tools")
+    browser_tool = lazy_module("toolwire.toolbox.browser.browser_tool")
+    chromium = lazy_module("toolwire.toolbox.browser.chromium")
+    json_transform = lazy_module("toolwire.toolbox.data.json_transform")
+    paging = lazy_module("toolwire.toolbox.data.paging")
+    local_files = lazy_module("toolwire.toolbox.disk.local_files")
     everyday = lazy_module("toolwire.toolbox.everyday")
-    files = lazy_module("toolwire.toolbox.files")
-    finding = lazy_module("toolwire.toolbox.finding")
-    git = lazy_module("toolwire.toolbox.git")
-    git_commit = lazy_module("toolwire.toolbox.git_commit")
-    job_tools = lazy_module("toolwire.toolbox.job_tools")
-    jobs = lazy_module("toolwire.toolbox.jobs")
-    local_files = lazy_module("toolwire.toolbox.local_files")
-    paging = lazy_module("toolwire.toolbox.paging")
-    patching = lazy_module("toolwire.toolbox.patching")
-    pictures = lazy_module("toolwire.toolbox.pictures")
-    question = lazy_module("toolwire.toolbox.question")
-    search = lazy_module("toolwire.toolbox.search")
-    searching = lazy_module("toolwire.toolbox.searching")
-    shell = lazy_module("toolwire.toolbox.shell")
-    todos = lazy_module("toolwire.toolbox.todos")
-    web = lazy_module("toolwire.toolbox.web")
-    writing = lazy_module("toolwire.toolbox.writing")
+    finding = lazy_module("toolwire.toolbox.files.finding")
+    images = lazy_module("toolwire.toolbox.files.images")
+    patching = lazy_module("toolwire.toolbox.files.patching")
+    reading = lazy_module("toolwire.toolbox.files.reading")
+    searching = lazy_module("toolwire.toolbox.files.searching")
+    writing = lazy_module("toolwire.toolbox.files.writing")
+    commit_tool = lazy_module("toolwire.toolbox.git.commit_tool")
+    inspect_tools = lazy_module("toolwire.toolbox.git.inspect_tools")
+    bash = lazy_module("toolwire.toolbox.shell.bash")
+    job_tools = lazy_module("toolwire.toolbox.shell.job_tools")
+    jobs = lazy_module("toolwire.toolbox.shell.jobs")
+    canvas = lazy_module("toolwire.toolbox.user.canvas")
+    question = lazy_module("toolwire.toolbox.user.question")
+    todos = lazy_module("toolwire.toolbox.user.todos")
+    fetching = lazy_module("toolwire.toolbox.web.fetching")
+    search = lazy_module("toolwire.toolbox.web.search")
 
 __all__ = [
-    "asking", "browser", "browser_chromium", "canvas", "data", "delegation", "egress_web", "engines", "errands",
-    "everyday", "files", "finding", "git", "git_commit", "job_tools", "jobs", "local_files", "memory", "paging",
-    "patching", "pictures", "question", "quota", "search", "searching", "shell", "todos", "toolchains", "web",
-    "writing",
+    "bash", "browser_tool", "canvas", "chromium", "commit_tool", "delegation", "delegation_tools", "egress_web",
+    "engines", "everyday", "fetching", "finding", "images", "inspect_tools", "job_tools", "jobs", "json_transform",
+    "local_files", "memory", "model_tools", "paging", "patching", "question", "quota", "reading", "search",
+    "searching", "todos", "toolchains", "writing",
 ]  # fmt: skip

@@ -20,13 +20,13 @@ from toolwire.protocol.values import changed, dataclass
 from toolwire.toolbox import modules
 
 if TYPE_CHECKING:
-    from toolwire.toolbox.browser_chromium import Chromium
-    from toolwire.toolbox.delegation import Crew
-    from toolwire.toolbox.jobs import Jobs
-    from toolwire.toolbox.paging import Fetch, Keeper
-    from toolwire.toolbox.question import Ask
-    from toolwire.toolbox.search import SearchBackend
-    from toolwire.toolbox.todos import Todos
+    from toolwire.toolbox.agents.delegation import Crew
+    from toolwire.toolbox.browser.chromium import Chromium
+    from toolwire.toolbox.data.paging import Fetch, Keeper
+    from toolwire.toolbox.shell.jobs import Jobs
+    from toolwire.toolbox.user.question import Ask
+    from toolwire.toolbox.user.todos import Todos
+    from toolwire.toolbox.web.search import SearchBackend
 
 USUAL_HOME = Path(".toolwire")
 SKILLS = "skills"
@@ -120,7 +120,7 @@ class Parts:
     def sessions(self) -> Mapping[str, Tool]:
         """The tools about other agents. Without a crew there are none, over a store that knows of no turn."""
         crew = self.given.crew() if self.given.crew else modules.delegation.Crew(modules.memory.MemoryStore(), ())
-        return {tool.name: tool for tool in modules.errands.teamwork(crew)}
+        return {tool.name: tool for tool in modules.delegation_tools.teamwork(crew)}
 
     @cached_property
     def search(self) -> "SearchBackend":
@@ -131,7 +131,7 @@ class Parts:
 
     @cached_property
     def chromium(self) -> "Chromium":
-        chromium = modules.browser_chromium.Chromium()
+        chromium = modules.chromium.Chromium()
         if self.given.closing is not None:
             self.given.closing.push_async_exit(chromium)
         return chromium
@@ -159,7 +159,7 @@ def _more(parts: Parts) -> Tool | None:
 
 
 def _commit(parts: Parts) -> Tool:
-    return modules.git_commit.git_commit_tool(parts.sandbox, stand_ins=modules.git.stand_in_names())
+    return modules.commit_tool.git_commit_tool(parts.sandbox, stand_ins=modules.inspect_tools.stand_in_names())
 
 
 def _job(name: str, parts: Parts) -> Tool:
@@ -171,7 +171,7 @@ def _session(name: str, parts: Parts) -> Tool:
 
 
 def _model(name: str, parts: Parts) -> Tool:
-    return modules.asking.asking_tool(name, modules.asking.named(name, parts.given.models))
+    return modules.model_tools.asking_tool(name, modules.model_tools.named(name, parts.given.models))
 
 
 TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
@@ -179,14 +179,14 @@ TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "echo": lambda _: modules.everyday.echo_tool(),
     "random": lambda _: modules.everyday.random_tool(),
     "timer": lambda _: modules.everyday.timer_tool(),
-    "read": lambda parts: modules.files.read_tool(parts.files),
+    "read": lambda parts: modules.reading.read_tool(parts.files),
     "list": lambda parts: modules.finding.list_tool(parts.files),
     "glob": lambda parts: modules.finding.glob_tool(parts.files),
     "grep": lambda parts: modules.searching.grep_tool(parts.files),
     "find": lambda parts: modules.finding.find_tool(parts.files),
     "stat": lambda parts: modules.finding.stat_tool(parts.files),
     "search_code": lambda parts: modules.searching.search_code_tool(parts.files),
-    "image": lambda parts: modules.pictures.image_tool(parts.files),
+    "image": lambda parts: modules.images.image_tool(parts.files),
     "write": lambda parts: modules.writing.write_tool(parts.files),
     "edit": lambda parts: modules.writing.edit_tool(parts.files),
     "apply_patch": lambda parts: modules.patching.apply_patch_tool(parts.files),
@@ -194,22 +194,22 @@ TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "todoread": lambda parts: modules.todos.todoread_tool(parts.todos),
     "question": lambda parts: modules.question.question_tool(parts.given.ask),
     "more": _more,
-    "read_file": lambda parts: named(modules.files.read_tool(parts.files), "read_file"),
+    "read_file": lambda parts: named(modules.reading.read_tool(parts.files), "read_file"),
     "write_file": lambda parts: named(modules.writing.write_tool(parts.files), "write_file"),
     "edit_block": lambda parts: named(modules.writing.edit_tool(parts.files), "edit_block"),
     "list_dir": lambda parts: named(modules.finding.list_tool(parts.files), "list_dir"),
     "codesearch": lambda parts: named(modules.searching.search_code_tool(parts.files), "codesearch"),
-    "bash": lambda parts: modules.shell.bash_tool(parts.commands, engine=parts.given.engine),
+    "bash": lambda parts: modules.bash.bash_tool(parts.commands, engine=parts.given.engine),
     **{name: partial(_job, name) for name in ("job_start", "job_poll", "job_tail", "job_stop", "job_list")},
-    "git_status": lambda parts: modules.git.git_status_tool(parts.sandbox),
-    "git_diff": lambda parts: modules.git.git_diff_tool(parts.sandbox),
-    "git_log": lambda parts: modules.git.git_log_tool(parts.sandbox),
-    "git_branch": lambda parts: modules.git.git_branch_tool(parts.sandbox),
+    "git_status": lambda parts: modules.inspect_tools.git_status_tool(parts.sandbox),
+    "git_diff": lambda parts: modules.inspect_tools.git_diff_tool(parts.sandbox),
+    "git_log": lambda parts: modules.inspect_tools.git_log_tool(parts.sandbox),
+    "git_branch": lambda parts: modules.inspect_tools.git_branch_tool(parts.sandbox),
     "git_commit": _commit,
-    "webfetch": lambda _: modules.web.webfetch_tool(modules.egress_web.Web()),
+    "webfetch": lambda _: modules.fetching.webfetch_tool(modules.egress_web.Web()),
     "websearch": lambda parts: modules.search.search_tool(parts.search),
-    "json-transform": lambda _: modules.data.json_transform_tool(),
-    "browser": lambda parts: modules.browser.browser_tool(parts.chromium, evaluate=parts.given.scripts),
+    "json-transform": lambda _: modules.json_transform.json_transform_tool(),
+    "browser": lambda parts: modules.browser_tool.browser_tool(parts.chromium, evaluate=parts.given.scripts),
     "canvas": lambda parts: modules.canvas.canvas_tool(parts.given.home / "canvas"),
     "nodes": lambda _: modules.canvas.nodes_tool(),
     **{

@@ -32,7 +32,7 @@ from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.calls import Denied, ToolCall
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.toolbox.skills import read_skill
+from toolwire.toolbox.skills.catalog import read_skill
 
 _NARROW = 90
 _TIER_STYLES = {"crawl": "green", "walk": "yellow", "run": "red"}

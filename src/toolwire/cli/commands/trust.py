@@ -17,7 +17,7 @@ from toolwire.errors import SettingsError
 from toolwire.record.sqlite import SqliteStore
 from toolwire.settings import forget, is_trusted, project_file, state_folder, trust_requests, user_folder
 from toolwire.settings import trust as keep_word
-from toolwire.toolbox.skills import FoundSkill, is_skill, read_skill
+from toolwire.toolbox.skills.catalog import FoundSkill, is_skill, read_skill
 
 _KNOWN = ("HOME", "USERPROFILE")
 _MOST_COUNTED = 10_000

@@ -8,7 +8,7 @@ from toolwire.assemble.tools import own_tools_of
 from toolwire.toolbox.registry import BUILT_IN, group_of
 
 if TYPE_CHECKING:
-    from toolwire.toolbox.skill_choice import Withheld
+    from toolwire.toolbox.skills.choice import Withheld
 
 
 def withheld_tools(place: ProjectFolder) -> "tuple[Withheld, ...]":

@@ -19,8 +19,8 @@ from toolwire.errors import ToolFailure
 from toolwire.execute.skill_folders import Shelf
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
-from toolwire.toolbox.skill_trials import SkillTrial
-from toolwire.toolbox.skills import FoundSkill
+from toolwire.toolbox.skills.catalog import FoundSkill
+from toolwire.toolbox.skills.trials import SkillTrial
 
 _MARKS = {"yes": ("✓ ", "green"), "no": ("✗ ", "red"), "not seen": ("? ", "yellow")}
 

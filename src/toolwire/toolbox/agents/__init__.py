@@ -1,0 +1,1 @@
+"""Tools that delegate to other agents and other models."""

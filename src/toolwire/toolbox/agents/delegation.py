@@ -1,0 +1,283 @@
+"""Setting other agents to work: never with more than both sides may do, and out of one purse.
+
+Everything under one person's question shares what that turn may use, and what a sub-agent holds is not the turn's own
+any more until it is given back. Time is not handed out: all of it passes for all of them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+
+from toolwire.agent import Agent, Answer
+from toolwire.decide.policy import narrowed
+from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import Fenced, NotFound, StoreError, Suspended, ToolFailure
+from toolwire.hub.turn_loop import fold
+from toolwire.loop.step import was_tainted
+from toolwire.protocol.agents import ModelSpec
+from toolwire.protocol.budgets import Budget, Purse, Spending
+from toolwire.protocol.chat import Message, Reply
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.policy import TAINTED, Rule, Verdict
+from toolwire.protocol.tools import Effect, Grant, Tier
+from toolwire.protocol.turns import EndReason, Turn
+from toolwire.protocol.values import changed
+from toolwire.record.contract import KeptTurn, Store, TurnSummary
+from toolwire.record.projects import of_project
+from toolwire.toolbox.agents.workers import (
+    Errand,
+    Work,
+    Worker,
+    answered,
+    pass_on,
+    require_depth,
+    within_share,
+)
+
+MOST_AT_ONCE = 8
+MOST_UNDER_ONE_ROOT = 32
+LONGEST_S = 3600.0
+_MOST_KEPT = 1000
+_MOST_CALLS = 10_000
+
+
+class Crew:
+    """Workers that keep their turns in one store. Those who work in the background stop when the block ends.
+
+    `tokens` is how many all sub-agents of one question may use together, whichever process runs them; `budget` is what
+    the asking agent and all workers may use together in a day.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        workers: Sequence[Worker],
+        *,
+        tokens: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.store = store
+        self.workers = {worker.name: worker for worker in workers}
+        self.failures: dict[str, str] = {}
+        self._tokens = tokens
+        self._budget = budget
+        self._background: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> "Crew":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.sleep(0)  # whoever has not begun yet could not give back its share
+        tasks = list(self._background.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def worker(self, name: str) -> Worker:
+        """The worker of that name, or the only one. Raises ToolFailure."""
+        if not self.workers:
+            raise ToolFailure("no agent can be set to work here", code=Code.UNAVAILABLE)
+        if not name and len(self.workers) == 1:
+            return next(iter(self.workers.values()))
+        if name in self.workers:
+            return self.workers[name]
+        near = nearest(name, self.workers)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.workers)[:20])}"
+        if not name:
+            raise ToolFailure(f"say which agent; {hint}", code=Code.NOT_FOUND)
+        raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
+
+    async def run(self, errand: Errand, seconds: float, share: Purse | None = None) -> Answer:
+        """Let a worker answer, under what both it and the caller may do. Raises ToolFailure.
+
+        Where its turn waits, `Suspended` is raised, and the caller's call waits for it; made again, the call goes on
+        with that turn instead of beginning another.
+        """
+        if (begun := await self._begun_before(errand)) is not None:
+            return await self._go_on(errand, begun, seconds)
+        work = Work(errand, share or await self._share(errand), own_time=share is not None)
+        try:
+            tainted = await self._tainted(errand)
+            agent = await self._agent(work, seconds)
+            if agent.grant.wary and tainted:
+                agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+            answer = await answered(agent, work)
+        except Suspended:  # it keeps its share until it goes on
+            raise
+        except BaseException:
+            with suppress(StoreError):
+                await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
+            raise
+        await self._settle(work, answer.turn.used())
+        return _told(errand, answer)
+
+    async def _begun_before(self, errand: Errand) -> TurnSummary | None:
+        """The turn that this very call began before it had to wait."""
+        context = errand.context
+        store = of_project(self.store, context.project)
+        try:
+            if (await store.turn(context.turn_id)).opening.epoch == 1:
+                return None
+        except NotFound:
+            return None
+        cards = await store.calls(turn_id=context.turn_id, limit=_MOST_CALLS)
+        asked_at = next((card.created_at for card in cards if card.call.id == context.call_id), None)
+        if asked_at is None:
+            return None
+        turns = await store.turns(limit=_MOST_KEPT)
+        return next((turn for turn in turns if _is_its_turn(turn, errand, asked_at)), None)
+
+    async def _go_on(self, errand: Errand, begun: TurnSummary, seconds: float) -> Answer:
+        """The answer of a turn that waited: it goes on here, or has ended elsewhere meanwhile."""
+        kept = await self.store.turn(begun.id)
+        share = Purse(kept.opening.grant.max_calls)
+        work = Work(errand, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
+        agent = await self._agent(work, seconds)
+        if begun.state == "ended":
+            answer = Answer(begun.answer, EndReason(begun.reason), fold(kept, agent.runtime))
+        else:
+            agent.grant = changed(agent.grant, rules=kept.opening.grant.rules)
+            try:
+                answer = await answered(agent, work)
+            except Fenced:  # a runner goes on with it; the caller waits until it has ended
+                raise Suspended(begun.id, ()) from None
+        # Of tokens and money, what was reserved stays so: how much that was is not on record.
+        await self.store.give_back(errand.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
+        return _told(errand, answer)
+
+    async def start(self, errand: Errand) -> None:
+        """Let a worker answer in the background. Raises ToolFailure when too many do already, or nothing is left."""
+        if len(self._background) >= MOST_AT_ONCE:
+            raise ToolFailure(f"{MOST_AT_ONCE} agents are at work already; wait for one", code=Code.UNAVAILABLE)
+        share = await self._share(errand)
+        unwatched = replace(errand, context=changed(errand.context, report=_nobody_watches))
+        task = asyncio.create_task(self._work(unwatched, share), name="toolwire-sub-agent")
+        self._background[errand.thread] = task
+        task.add_done_callback(lambda _: self._background.pop(errand.thread, None))
+
+    def is_working(self, thread: str) -> bool:
+        """Whether someone works on a thread in the background of this process."""
+        return thread in self._background
+
+    async def wait(self, thread: str) -> None:
+        """Wait until nobody works on a thread in the background any more."""
+        if task := self._background.get(thread):
+            await asyncio.wait((task,))
+
+    async def _work(self, errand: Errand, share: Purse) -> None:
+        try:
+            await self.run(errand, LONGEST_S, share)
+        except (ToolFailure, Suspended) as failure:
+            while len(self.failures) >= _MOST_KEPT:
+                del self.failures[next(iter(self.failures))]
+            self.failures[errand.thread] = str(failure)
+
+    async def _share(self, errand: Errand) -> Purse:
+        """A share of what the question has left. Raises ToolFailure when that is nothing."""
+        require_depth(errand)
+        allowed = errand.context.grant.max_calls
+        asker = await self._root(errand)
+        question = None if asker is None else _purse(asker.opening)
+        together = Purse(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
+        most = min(allowed, errand.worker.grant.max_calls)
+        purse = await self.store.draw(errand.root, together, most, question=question, project=errand.context.project)
+        if purse is None:
+            raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
+        return purse
+
+    async def _agent(self, work: Work, seconds: float) -> Agent:
+        """A new agent, held to its grant, its limits and the day's budget whatever its maker has set."""
+        errand, context = work.errand, work.errand.context
+        asker = await self._root(errand)
+        if asker is not None and (deadline_s := asker.opening.limits.deadline_s) is not None:
+            seconds = max(min(seconds, deadline_s - asker.ran_s), 0.0)
+        grant = changed(narrowed(context.grant, errand.worker.grant), max_calls=work.share.calls)
+        agent = errand.worker.make(grant)
+        agent.grant, agent.name, agent.project = grant, errand.worker.name, context.project
+        agent.limits = within_share(agent.limits, seconds, work)
+        if asker is not None and asker.opening.spec is not None:
+            agent.spec = changed(asker.opening.spec, name=agent.name, model=ModelSpec(agent.model.name))
+        if self._budget is not None:
+            first = asker.opening.agent if asker is not None else context.agent
+            agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
+        return agent
+
+    async def _root(self, errand: Errand) -> KeptTurn | None:
+        """The turn of the person's question, if it is on record here."""
+        try:
+            return await self.store.turn(errand.root)
+        except NotFound:
+            return None
+
+    async def _settle(self, work: Work, used: Spending) -> None:
+        await self.store.give_back(work.errand.root, work.share.held - used, project=work.errand.context.project)
+
+    async def _so_far(self, turn_id: str) -> Spending:
+        """What a turn has used that came to no answer."""
+        if not turn_id:
+            return Spending()
+        return sum(map(_used, (await self.store.turn(turn_id)).events), Spending())
+
+    async def _tainted(self, errand: Errand) -> bool:
+        """Whether strangers may have had a hand in what is asked for now, or was before in this thread."""
+        if _is_wary(errand.context.grant):
+            return True
+        try:
+            store = of_project(self.store, errand.context.project)
+            asking = await store.turn(errand.context.turn_id)
+            before = await store.turn(errand.after) if errand.after else None
+        except NotFound:
+            return True
+        return (
+            asking.opening.tainted
+            or was_tainted(asking.events)
+            or (before is not None and _is_wary(before.opening.grant))
+        )
+
+
+def _is_its_turn(turn: TurnSummary, errand: Errand, asked_at: float) -> bool:
+    same = turn.thread == errand.thread and turn.question == errand.question
+    return same and turn.started_at >= asked_at
+
+
+def _told(errand: Errand, answer: Answer) -> Answer:
+    """The answer, once the caller's turn counts as having read what the worker has read."""
+    pass_on(errand.context, answer.turn.messages)
+    errand.context.read_from(f"agent:{errand.worker.name}")
+    return answer
+
+
+def _is_wary(grant: Grant) -> bool:
+    return any(rule.reason == TAINTED for rule in grant.rules)
+
+
+def _nobody_watches(message: str, fraction: float | None) -> None:
+    """The call that started a sub-agent in the background is over."""
+
+
+def _purse(turn: Turn) -> Purse:
+    """What a question may use, itself and its sub-agents together."""
+    return Purse(turn.grant.max_calls, turn.limits.tokens, MOST_UNDER_ONE_ROOT, turn.limits.cost_usd)
+
+
+def _used(said: Message) -> Spending:
+    match said:
+        case Reply(usage=usage, calls=calls):
+            return Spending(len(calls), usage.total_tokens, usage.cost_usd or 0.0)
+    return Spending()
+
+
+def _wariness(toolbox: Toolbox) -> Rule:
+    """Asks people before anything that goes out or changes things. In the grant, so that it is kept with the turn."""
+    tools = [tool for name in toolbox.names if (tool := toolbox.get(name)) is not None]
+    outward = {
+        tool.name
+        for tool in tools
+        if tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs)
+    }
+    return Rule(Verdict.ASK, frozenset(outward), reason=TAINTED)

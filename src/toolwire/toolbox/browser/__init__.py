@@ -1,0 +1,1 @@
+"""The tool `browser`, and Chromium behind it."""

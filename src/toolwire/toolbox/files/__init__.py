@@ -1,0 +1,1 @@
+"""Tools that read, find, search and change files, and the paths and rules that they go by."""

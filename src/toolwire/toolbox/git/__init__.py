@@ -1,0 +1,1 @@
+"""Tools for git repositories, which are never trusted."""

@@ -1,0 +1,1 @@
+"""Files of another machine: the client, the server that runs there, and the transports between them."""

@@ -1,0 +1,1 @@
+"""Skills of a folder as tools: read, chosen, run and tried."""
