@@ -85,7 +85,7 @@ race: setup ## swap folders for links under the file tools for a minute each; no
 storm: setup ## kill processes that share a store, 5,000 calls long; nothing may be lost, done twice or left behind
 	@$(RUN) python -m benchmarks.kill_storm --calls 5000
 
-mutate: setup ## change one thing at a time in the core, and count the changes that no test notices
+mutate: setup ## change one thing at a time in the core, and list the changes that no test notices
 	@$(RUN) python -m tests.mutation $(MODULES)
 
 clean: ## remove what the other verbs made

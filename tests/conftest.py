@@ -5,6 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import cpu_table
+
+pytest_addoption = cpu_table.pytest_addoption
+pytest_configure = cpu_table.pytest_configure
+
 
 def pytest_collection_finish() -> None:
     """Thousands of tests and all that they import stay to the end, so no look for garbage need go over them again."""

@@ -117,6 +117,14 @@ class Forked(subprocess.Popen[bytes]):
         return said
 
 
+_servers: list["subprocess.Popen[bytes]"] = []
+
+
+def server_pid() -> int | None:
+    """The process id of the server, where it is started."""
+    return _servers[0].pid if _servers else None
+
+
 @functools.cache
 def _server() -> socket.socket:
     """The server of this test process, started when it is first needed."""
@@ -131,8 +139,10 @@ def _server() -> socket.socket:
         stdout=subprocess.DEVNULL,
     )
     theirs.close()
+    _servers.append(process)
 
     def end() -> None:
+        _servers.clear()
         ours.close()
         process.wait()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests import features, threats
 from tests.cli import help_page
+from tests.mutation import tables
 from toolwire.cli.help import stored_pages
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -30,6 +31,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     stored_pages.PAGES: help_page.data,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
     DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),
+    tables.PAGE: tables.page,
     DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),
 }
 

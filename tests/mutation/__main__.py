@@ -1,159 +1,101 @@
-"""`python -m tests.mutation [MODULE …] [--sample N]`: how many mutants of these modules the tests kill.
+"""`python -m tests.mutation [MODULE …]`: how many mutants of these modules the tests kill.
 
 Tests are collected and tried once, so that it is known which of them reach which line. Then each mutant gets a fork of
-this process in which those tests run, the quickest first, until one fails.
+this process in which those tests run, the quickest first, until one fails. A package stands for all of its modules.
 """
 
 import argparse
 import importlib
-import os
 import random
-import select
-import signal
 import sys
-import time
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import Any
+from types import ModuleType
 
 import pytest
-from _pytest.runner import runtestprotocol
 
-from tests.mutation.mutants import Mutant, apply, mutants
-
-# What is mutated, and the tests that concern it.
-_AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
-_LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
-SUBJECTS: dict[str, Sequence[str]] = {
-    "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
-    "decide.ladder": ("tests/decide", *_AGENT),
-    "decide.policy": ("tests/decide", *_AGENT),
-    "decide.matching": ("tests/decide",),
-    "decide.patterns": ("tests/decide", "tests/loop/test_patterns.py"),
-    "record.ledger": tuple(
-        f"tests/record/test_{name}.py"
-        for name in ("leases", "store_calls", "store_turns", "store_approvals", "store_waits", "projects", "taken_back")
-    ),
-    "hub.judging": (*_LOOP, "tests/execute"),
-    "hub.approvals": (*_LOOP, "tests/execute"),
-    "hub.allowance": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
-    "hub.journey": (*_LOOP, "tests/execute"),
-}
-LIMIT_S = 20
-_MOST_TESTS = 400
-"""A mutant that so many tests did not notice survives."""
-
-_LONG_EXPRESSION = 12
-
-Item = pytest.Item
+from tests.mutation import coverage, subjects, tables, trial
+from tests.mutation.mutants import Mutant, mutants
 
 
 class Runner:
     """Runs mutants instead of the tests that pytest has collected."""
 
-    def __init__(self, names: Sequence[str], sample: int) -> None:
-        self.names, self.sample, self.bad = names, sample, 0
+    def __init__(self, names: Sequence[str], sample: int, seed: int) -> None:
+        self.names, self.sample, self.seed = names, sample, seed
+        self.figures: list[tables.Figure] = []
+        self.explained = {one.key: one for one in tables.survivors()}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        subjects = {name: importlib.import_module(f"toolwire.{name}") for name in self.names}
-        reached = _reached(session.items, [str(module.__file__) for module in subjects.values()])
-        for name, module in subjects.items():
-            self._try(name, module, reached)
+        loaded = {name: importlib.import_module(f"toolwire.{name}") for name in self.names}
+        covered = coverage.measure(session.items, [str(module.__file__) for module in loaded.values()])
+        failed = len(session.items) - len(covered.took)
+        unfit = trial.unfit(list(covered.took))
+        covered.drop(unfit)
+        _say(f"{len(covered.took)} tests; left out: {failed} that fail, {len(unfit)} that fail in a fork")
+        for name, module in loaded.items():
+            self._try(name, module, covered)
         return True
 
-    def _try(self, name: str, module: ModuleType, reached: "Reached") -> None:
-        path = Path(str(module.__file__))
-        found = sorted(mutants(path.read_text(encoding="utf-8")), key=lambda mutant: mutant.line)
+    def _try(self, name: str, module: ModuleType, covered: coverage.Coverage) -> None:
+        killers: dict[str, coverage.Item] = {}
+        killed, hung, lived = 0, 0, []
+        for mutant in self._mutants(name, module):
+            items = covered.tests(str(module.__file__), mutant.line)
+            if (likely := killers.get(mutant.function)) in items:
+                items.insert(0, items.pop(items.index(likely)))
+            fate = trial.run(mutant, module, items)
+            if fate.killer is not None:
+                killers[mutant.function] = fate.killer
+            killed += fate.word in ("killed", "hung")
+            hung += fate.word == "hung"
+            if fate.word == "survived":
+                lived.append(mutant)
+        self._report(name, killed, hung, lived)
+
+    def _mutants(self, name: str, module: ModuleType) -> list[Mutant]:
+        found = list(mutants(Path(str(module.__file__)).read_text(encoding="utf-8")))
         if self.sample and len(found) > self.sample:
-            found = sorted(random.Random(name).sample(found, self.sample), key=lambda mutant: mutant.line)
-        killed, lived = 0, []
-        for mutant in found:
-            items = _items(reached, str(path), mutant.line)
-            match _fate(mutant, module, items[:_MOST_TESTS]):
-                case "killed":
-                    killed += 1
-                case "lived":
-                    lived.append(mutant)
-        counted = killed + len(lived)
-        sys.stderr.write(f"{name}: {killed} of {counted} killed, {100 * killed / max(counted, 1):.1f} %\n")
-        for mutant in lived:
-            sys.stderr.write(f"  {path.name}:{mutant.line}: {mutant.before[:100]!r} -> {mutant.after[:100]!r}\n")
+            found = random.Random(f"{self.seed} {name}").sample(found, self.sample)
+        return sorted(found, key=lambda mutant: mutant.line)
+
+    def _report(self, name: str, killed: int, hung: int, lived: Sequence[Mutant]) -> None:
+        keys: list[tuple[str, ...]] = [(name, mutant.function, mutant.before, mutant.after) for mutant in lived]
+        explained = sum(key in self.explained for key in keys)
+        figure = tables.Figure(name, killed + len(lived), killed, explained)
+        self.figures.append(figure)
+        _say(
+            f"{name}: {killed} of {figure.mutants} killed ({hung} by hanging), {explained} survivors explained, "
+            f"{figure.percent:.1f} % of the rest"
+        )
+        for mutant, key in zip(lived, keys, strict=True):
+            if key not in self.explained:
+                _say("\t".join((f"  :{mutant.line}", *key)))
+        if not self.sample:
+            for key in self.explained:
+                if key[0] == name and key not in keys:
+                    _say("\t".join(("  explained, but killed or gone:", *key)))
 
 
-Reached = defaultdict[tuple[str, int], list[tuple[float, Item]]]
-
-
-def _items(reached: Reached, path: str, line: int) -> list[Item]:
-    """The tests that come to a line, the quickest first. The line of a long expression may be one further up."""
-    found = next((pairs for back in range(_LONG_EXPRESSION) if (pairs := reached.get((path, line - back)))), [])
-    return [item for _, item in sorted(found, key=lambda pair: pair[0])]
-
-
-def _reached(items: Sequence[Item], files: Sequence[str]) -> Reached:
-    """Which tests come to which lines of these files, and how long each of them takes."""
-    found: Reached = defaultdict(list)
-    wanted = frozenset(files)
-    for item in items:
-        lines: set[tuple[str, int]] = set()
-
-        def in_frame(frame: FrameType, event: str, _: Any, lines: set[tuple[str, int]] = lines) -> Any:
-            if frame.f_code.co_filename not in wanted:
-                return None
-            lines.add((frame.f_code.co_filename, frame.f_lineno))
-            return in_frame
-
-        began = time.monotonic()
-        sys.settrace(in_frame)
-        try:
-            passed = _passes(item)
-        finally:
-            sys.settrace(None)
-        if passed:
-            for line in lines:
-                found[line].append((time.monotonic() - began, item))
-    return found
-
-
-def _passes(item: Item) -> bool:
-    return all(report.passed for report in runtestprotocol(item, log=False, nextitem=None))
-
-
-def _fate(mutant: Mutant, module: ModuleType, items: Sequence[Item]) -> str:
-    """What became of a mutant: `killed`, `lived`, or `same` where it changes nothing that runs."""
-    hear, say = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(hear)
-        os.setsid()
-        os.write(say, _tried(mutant, module, items).encode())
-        os._exit(0)
-    os.close(say)
-    told = os.read(hear, 10).decode() if select.select([hear], [], [], LIMIT_S)[0] else ""
-    os.close(hear)
-    os.killpg(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return told or "killed"  # it ran too long, or ended the process
-
-
-def _tried(mutant: Mutant, module: ModuleType, items: Sequence[Item]) -> str:
-    for number in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-    if not apply(mutant, module):
-        return "same"
-    return "lived" if all(map(_passes, items)) else "killed"
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="*", default=list(SUBJECTS), metavar="MODULE")
-    parser.add_argument("--sample", type=int, default=0, help="so many mutants of each module, chosen by its name")
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("modules", nargs="*", default=subjects.DEFAULT, metavar="MODULE")
+    parser.add_argument("--tests", action="append", default=[], help="the tests to run, instead of the usual ones")
+    parser.add_argument("--sample", type=int, default=0, help="at most so many mutants of each module")
+    parser.add_argument("--seed", type=int, default=0, help="which ones; the same seed takes the same sample")
     options = parser.parse_args(words)
-    for name in options.modules:
-        tests = SUBJECTS[name]
-        pytest.main(["-q", "-p", "no:xdist", "-p", "no:randomly", *tests], plugins=[Runner([name], options.sample)])
-    return 0
+    measured: list[tables.Figure] = []
+    for tests, names in subjects.by_tests(options.modules, options.tests).items():
+        runner = Runner(names, options.sample, options.seed)
+        pytest.main(["-q", "-p", "no:xdist", *tests], plugins=[runner])
+        measured += runner.figures
+    if not options.sample:
+        tables.keep(measured)
+    return int(not measured or any(figure.percent < tables.LIMIT for figure in measured))
 
 
 if __name__ == "__main__":

@@ -19,9 +19,10 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the line on which it is made, the line as it was and as it is, and the whole changed tree."""
+    """One change: line and function, the code as it was and as it is, and the whole changed tree."""
 
     line: int
+    function: str
     before: str
     after: str
     original: ast.Module
@@ -31,6 +32,7 @@ class Mutant:
 def mutants(source: str) -> Iterator[Mutant]:
     """Every mutant of a module, in the order of its lines."""
     tree = ast.parse(source)
+    inside = _functions(tree)
     for number, node in enumerate(ast.walk(tree)):
         for change in _changes(node):
             changed = copy.deepcopy(tree)
@@ -38,7 +40,23 @@ def mutants(source: str) -> Iterator[Mutant]:
             before = ast.unparse(place)
             change(place)
             line = place.target.lineno if isinstance(place, ast.comprehension) else place.lineno
-            yield Mutant(line, before, ast.unparse(place), tree, ast.fix_missing_locations(changed))
+            function = inside.get(node, "")
+            yield Mutant(line, function, before, ast.unparse(place), tree, ast.fix_missing_locations(changed))
+
+
+def _functions(tree: ast.Module) -> dict[ast.AST, str]:
+    """The name of the function, with its class, in which a node stands."""
+    found: dict[ast.AST, str] = {}
+
+    def look(node: ast.AST, names: tuple[str, ...]) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names = (*names, node.name)
+        found[node] = ".".join(names)
+        for inner in ast.iter_child_nodes(node):
+            look(inner, names)
+
+    look(tree, ())
+    return found
 
 
 def _nth(tree: ast.AST, number: int) -> Any:

@@ -1,9 +1,13 @@
 """A mutant differs in one place, and running code takes it on."""
 
+import functools
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from tests.mutation import coverage, subjects, tables
 from tests.mutation.mutants import apply, mutants
 
 SOURCE = """
@@ -55,3 +59,74 @@ def test_a_loaded_function_takes_on_a_mutant_and_nothing_else_changes(tmp_path: 
         if mutant.after == "count <= LIMIT":
             assert before[0](3, []) is True
     assert "mutated" not in sys.modules
+
+
+def test_a_mutant_says_in_which_function_it_is() -> None:
+    found = {(mutant.function, mutant.after) for mutant in mutants(SOURCE)}
+
+    assert {("allowed", "count <= LIMIT"), ("Box.size", "of // 2"), ("", "LIMIT = None")} <= found
+
+
+def test_lines_are_traced_in_the_files_that_are_asked_about(tmp_path: Path) -> None:
+    module = loaded(tmp_path)
+    allowed = vars(module)["allowed"]
+
+    with coverage.traced(frozenset({str(module.__file__)})) as lines:
+        allowed(1, [])
+    with coverage.traced(frozenset({"elsewhere.py"})) as none:
+        allowed(1, [])
+
+    assert {number for _, number in lines} == {4, 6, 7}
+    assert none == set()
+
+
+def test_a_package_stands_for_its_modules_and_the_longest_name_chooses_the_tests() -> None:
+    assert "decide.ladder" in subjects.modules(["decide"])
+    assert subjects.tests_of("decide.ladder") == subjects.TESTS["decide"]
+    assert subjects.tests_of("record.ledger") != subjects.tests_of("record.owners")
+    assert subjects.modules(["decide.ladder", "decide.ladder"]) == ["decide.ladder"]
+    with pytest.raises(SystemExit, match=r"no module toolwire\.nowhere"):
+        subjects.modules(["nowhere"])
+
+
+def test_all_tests_of_subjects_exist() -> None:
+    root = subjects.SOURCE.parents[1]
+    assert [path for paths in subjects.TESTS.values() for path in paths if not (root / path).exists()] == []
+
+
+def test_figures_of_a_run_take_the_place_of_those_of_an_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "figures.tsv"
+    path.write_text("module\tmutants\tkilled\texplained\n")
+
+    tables.keep([tables.Figure("b", 20, 18, 1), tables.Figure("a", 10, 5, 0)], path)
+    tables.keep([tables.Figure("a", 10, 9, 0)], path)
+
+    assert tables.figures(path) == [tables.Figure("a", 10, 9, 0), tables.Figure("b", 20, 18, 1)]
+    assert [f"{one.percent:.1f}" for one in tables.figures(path)] == ["90.0", "94.7"]
+
+
+@pytest.mark.parametrize("figure", tables.figures(), ids=lambda figure: figure.module)
+def test_enough_mutants_of_a_module_are_killed(figure: tables.Figure) -> None:
+    assert figure.percent >= tables.LIMIT
+
+
+def test_every_explained_survivor_is_a_mutant_of_today() -> None:
+    """A row that fits nothing would explain nothing. Take it out, or write it as `make mutate` shows the mutant now."""
+    known = {
+        (name, mutant.function, mutant.before, mutant.after)
+        for name in {one.module for one in tables.survivors()}
+        for mutant in mutants(subjects.SOURCE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
+    }
+    assert [one for one in tables.survivors() if one.key not in known] == []
+    assert all(one.reason for one in tables.survivors())
+
+
+@functools.cache
+def _cached(number: int) -> int:
+    return number
+
+
+def test_only_our_own_caches_are_cleared() -> None:
+    _cached(1)
+    coverage.clear_caches()
+    assert _cached.cache_info().currsize == 1

@@ -1,0 +1,55 @@
+"""What is mutated, and the tests that concern it."""
+
+import pkgutil
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "toolwire"
+
+_AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
+_LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
+
+_LEDGER = ("leases", "store_calls", "store_turns", "store_approvals", "store_waits", "projects", "taken_back")
+
+TESTS: dict[str, Sequence[str]] = {
+    "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
+    "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
+    "record.ledger": tuple(f"tests/record/test_{name}.py" for name in _LEDGER),
+    "record": ("tests/record",),
+    "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
+}
+"""The tests for a module, or for all modules of a package that are not named by themselves."""
+
+DEFAULT = ("loop.step", "decide", "record.ledger", "hub")
+
+
+def modules(names: Iterable[str]) -> list[str]:
+    """The modules that these names stand for: a package stands for all of its modules."""
+    return list(dict.fromkeys(module for name in names for module in _modules(name)))
+
+
+def _modules(name: str) -> list[str]:
+    folder = SOURCE.joinpath(*name.split("."))
+    if not folder.is_dir():
+        if not folder.with_suffix(".py").exists():
+            raise SystemExit(f"no module toolwire.{name}; name one as in decide.ladder, or a package as in decide")
+        return [name]
+    return [inner for found in pkgutil.iter_modules([str(folder)]) for inner in _modules(f"{name}.{found.name}")]
+
+
+def tests_of(module: str) -> Sequence[str]:
+    """The tests of the longest name in the table that the module has, or belongs to."""
+    parts = module.split(".")
+    for end in range(len(parts), 0, -1):
+        if found := TESTS.get(".".join(parts[:end])):
+            return found
+    raise SystemExit(f"no tests are known for toolwire.{module}; name them with --tests")
+
+
+def by_tests(names: Iterable[str], chosen: Sequence[str]) -> dict[tuple[str, ...], list[str]]:
+    """The modules grouped by their tests, so that these are collected and traced once."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for module in modules(names):
+        found[tuple(chosen or tests_of(module))].append(module)
+    return dict(found)

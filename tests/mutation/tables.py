@@ -1,0 +1,81 @@
+"""What is kept about mutants: the survivors that are explained, and what the last runs measured."""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+SURVIVORS = FOLDER / "survivors.tsv"
+FIGURES = FOLDER / "figures.tsv"
+
+PAGE = FOLDER.parents[1] / "CONTRIBUTING.md"
+MARK = "<!-- written by `make docs` from tests/mutation/figures.tsv -->\n"
+
+LIMIT = 90.0
+"""Of the mutants of a module that change what it does, so many per cent are killed."""
+
+
+@dataclass(frozen=True, order=True)
+class Survivor:
+    """A mutant that no test can or need notice, and why. Lines move, so that it is found by its code."""
+
+    module: str
+    function: str
+    before: str
+    after: str
+    reason: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.module, self.function, self.before, self.after
+
+
+@dataclass(frozen=True, order=True)
+class Figure:
+    """What the last whole run over a module measured."""
+
+    module: str
+    mutants: int
+    killed: int
+    explained: int
+
+    @property
+    def percent(self) -> float:
+        """How many of the mutants that are not explained were killed."""
+        return 100 * self.killed / max(self.mutants - self.explained, 1)
+
+
+def survivors(path: Path = SURVIVORS) -> list[Survivor]:
+    return [Survivor(*row) for row in _rows(path)]
+
+
+def figures(path: Path = FIGURES) -> list[Figure]:
+    return [Figure(module, *map(int, counts)) for module, *counts in _rows(path)]
+
+
+def keep(measured: Iterable[Figure], path: Path = FIGURES) -> None:
+    """Put what was measured in the place of what an earlier run measured."""
+    known = {figure.module: figure for figure in [*figures(path), *measured]}
+    rows = [("module", "mutants", "killed", "explained")]
+    rows += [(one.module, str(one.mutants), str(one.killed), str(one.explained)) for one in sorted(known.values())]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as table:
+        return list(csv.reader(table, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
+
+
+def page() -> str:
+    """CONTRIBUTING.md with the figures below their mark."""
+    head, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
+    return head + mark + _markdown()
+
+
+def _markdown() -> str:
+    rows = (
+        f"| `{one.module}` | {one.mutants} | {one.explained} | {one.percent:.1f} % | {LIMIT:.0f} % |\n"
+        for one in figures()
+    )
+    return "| module | mutants | explained | killed of the rest | limit |\n|---|---:|---:|---:|---:|\n" + "".join(rows)
