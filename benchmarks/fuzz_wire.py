@@ -8,7 +8,7 @@ from tests.wire.adversaries import TOOLS
 from tests.wire.cases import CASES
 from tests.wire.fuzzing import broken_response, broken_text
 
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 SLOW_S = 0.05
 OFFERED = [*TOOLS, *{tool["function"]["name"]: tool for case in CASES for tool in case["tools"]}.values()]

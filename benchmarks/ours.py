@@ -13,9 +13,9 @@ from toolwire.protocol.chat import Delta, Reply, Request
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import making
-from toolwire.wire import openai
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import RequestEncoder
+from toolwire.wire.encode import openai_chat
+from toolwire.wire.encode.request import RequestEncoder
+from toolwire.wire.replies.reply import parse_reply
 
 _call, _reply = making(ToolCall), making(Reply)
 Answering = Callable[[tuple[Asked, ...], Request], Reply]
@@ -33,7 +33,7 @@ class InstantModel:
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         if self._encoder is not None:
-            self._encoder.encode(request, openai.frame(request, "model"))
+            self._encoder.encode(request, openai_chat.frame(request, "model"))
         return self._answering(next(self._steps), request)
 
     async def close(self) -> None:
@@ -49,7 +49,7 @@ class Ours:
 
     def prepare(self, shape: Shape) -> Run:
         toolbox = Toolbox.of(*functions(shape.tools))
-        encoder = RequestEncoder(openai.DIALECT) if self._encodes else None
+        encoder = RequestEncoder(openai_chat.DIALECT) if self._encodes else None
         model = InstantModel(shape, self._answering, encoder)
         limits = Limits(iterations=shape.turns + 2, parallel=shape.parallel)
         grant = Grant(max_calls=shape.tool_calls)

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from tests.wire.adversaries import tool
 
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 TEXT = {"type": "string"}
 TOOLS = [tool(f"tool_{number}", {"value": TEXT}, []) for number in range(14)]

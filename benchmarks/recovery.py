@@ -17,7 +17,7 @@ from tests.wire.test_native import completion
 from toolwire.agent import Agent
 from toolwire.define.functions import tool
 from toolwire.protocol.chat import Delta, Reply, Request, ResultsMessage
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 BOUND_S = 10
 

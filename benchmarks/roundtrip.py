@@ -11,11 +11,11 @@ from typing import Any
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.names import NameMap
-from toolwire.wire.outbound import CallIds
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import Dialect
+from toolwire.wire.encode.outbound import CallIds
+from toolwire.wire.encode.request import Dialect
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.formats.registry import DIALECTS
+from toolwire.wire.replies.reply import parse_reply
 
 COUNT = 100_000
 PER_REPLY = 5

@@ -13,7 +13,7 @@ from statistics import median
 
 from tests.wire.adversaries import GENERATORS, TOOLS
 
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 SIZES = tuple(1024 * 4**step for step in range(7))
 MEGABYTE = 1024 * 4**5

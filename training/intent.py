@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zlib import compress
 
-from toolwire.wire.reply import parse_reply
+from toolwire.wire.replies.reply import parse_reply
 from toolwire.wire.text import intent, shown
 from toolwire.wire.text.intent import Surroundings, buckets, likelihood
 

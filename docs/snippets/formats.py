@@ -1,10 +1,10 @@
 from toolwire import Tool
 from toolwire.protocol.chat import Request, UserMessage
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.names import NameMap
-from toolwire.wire.negotiate import negotiate
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import encode_request
+from toolwire.wire.encode.request import encode_request
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.formats.negotiation import negotiate
+from toolwire.wire.formats.registry import DIALECTS
+from toolwire.wire.replies.reply import parse_reply
 
 lamp = Tool("house.lamp", "Switch a lamp.", {"type": "object", "properties": {"room": {"type": "string"}}})
 request = Request((UserMessage("Light in the attic, please."),), tools=(lamp,))

@@ -5,7 +5,7 @@ from toolwire import Agent, tool
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.events import CallFinished, EventEnvelope
 from toolwire.testing import ScriptedModel, call
-from toolwire.wire.event_json import write_envelope
+from toolwire.wire.codecs.events import write_envelope
 
 
 @tool

@@ -62,8 +62,8 @@ _HOMES = {
     "MemoryStore": "toolwire.record.memory",
     "SqliteStore": "toolwire.record.sqlite",
     "open_model": "toolwire.models.registry",
-    "parse_reply": "toolwire.wire.reply",
-    "StreamParser": "toolwire.wire.reply",
+    "parse_reply": "toolwire.wire.replies.reply",
+    "StreamParser": "toolwire.wire.replies.reply",
     "ToolwireError": "toolwire.errors",
     "ToolFailure": "toolwire.errors",
 }
@@ -135,8 +135,8 @@ if TYPE_CHECKING:
     from toolwire.protocol.turns import Turn as Turn
     from toolwire.record.memory import MemoryStore as MemoryStore
     from toolwire.record.sqlite import SqliteStore as SqliteStore
-    from toolwire.wire.reply import StreamParser as StreamParser
-    from toolwire.wire.reply import parse_reply as parse_reply
+    from toolwire.wire.replies.reply import StreamParser as StreamParser
+    from toolwire.wire.replies.reply import parse_reply as parse_reply
 
 
 __getattr__ = lazy_names(__name__, globals(), _HOMES)

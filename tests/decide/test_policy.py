@@ -13,7 +13,7 @@ from toolwire.decide.policy import narrowed, ruling
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.toolbox.registry import ToolDependencies, tools_of
-from toolwire.wire.stored import read_grant, write_grant
+from toolwire.wire.codecs.stored import read_grant, write_grant
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 TEXT = {"type": "string"}

@@ -14,8 +14,8 @@ from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed
 from toolwire.testing import ScriptedModel
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.request import Dialect, encode_request
+from toolwire.wire.encode.request import Dialect, encode_request
+from toolwire.wire.formats.registry import DIALECTS
 
 ARGUMENTS = '{"command": "grep needle"}'
 REPLIES: dict[str, Any] = {

@@ -19,7 +19,7 @@ from toolwire.execute.egress.web import Web
 from toolwire.execute.webhook import MOST_AT_ONCE, WAITS_S, Webhook
 from toolwire.protocol.approvals import ApprovalCard, Scope
 from toolwire.testing import ScriptedModel, call
-from toolwire.wire.outbound import to_json
+from toolwire.wire.encode.outbound import to_json
 
 BOUND_S = 5
 KEY = b"a key that only two know"

@@ -11,7 +11,7 @@ from tests.wire.cases import CASES
 from toolwire.gateway.apis import SPOKEN
 from toolwire.gateway.calls import Ids, Tally
 from toolwire.models.payloads import DONE, EventData
-from toolwire.wire.unsent import squeezed
+from toolwire.wire.replies.unsent import squeezed
 
 TEXTS = [case for case in CASES if isinstance(case.get("response"), str) and case["provider"] == "text"]
 SEVERAL = 5

@@ -20,7 +20,7 @@ from toolwire.gateway.faults import Fault, Refused, error_body, of_answer, of_er
 from toolwire.gateway.translate import Envelope, TranslatedStream, decoded, left_out, writer_for
 from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import EventData
-from toolwire.wire.names import NameMap
+from toolwire.wire.encode.tool_names import NameMap
 
 ROUNDS = 300
 JUNK: list[Any] = [

@@ -29,8 +29,8 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until
 from toolwire.testing import ScriptedModel, call
-from toolwire.wire.event_json import name_of, read_envelope, write_envelope
-from toolwire.wire.faithful import dump, load
+from toolwire.wire.codecs.events import name_of, read_envelope, write_envelope
+from toolwire.wire.codecs.faithful import dump, load
 
 CALL = ToolCall("look", {"where": "under the bed"}, id="c1", raw="<raw>")
 RESULT = ToolResult("c1", "look", Status.SUCCESS, (Text("nothing"),), elapsed_ms=1.5)

@@ -13,9 +13,9 @@ from toolwire.protocol.chat import Reply, Request, ResultsMessage
 from toolwire.record.contract import Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import ScriptedModel
-from toolwire.wire.anthropic import encode_messages as to_anthropic
-from toolwire.wire.openai import encode_messages as to_openai
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.encode.anthropic import encode_messages as to_anthropic
+from toolwire.wire.encode.openai_chat import encode_messages as to_openai
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 MANY = 20_000
 Replies = Callable[[int], Reply]

@@ -13,8 +13,8 @@ from toolwire.models.registry import open_model
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import TurnStarted
 from toolwire.protocol.tools import Tool
-from toolwire.wire.format_tally import FormatTally
-from toolwire.wire.wish import Wished
+from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.tally import FormatTally
 
 from .conftest import KEY, QUESTION
 from .provider import Provider, says

@@ -27,7 +27,7 @@ from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.record.sqlite import SqliteStore
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 from .conftest import NOW, libsql_server
 from .samples import a_call, a_card, a_row, a_turn, success

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 from .conftest import OpenStore
 from .samples import a_turn

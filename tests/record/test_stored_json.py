@@ -16,8 +16,8 @@ from toolwire.protocol.chat import Note, Reply, ResultsMessage, Usage, UserMessa
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
-from toolwire.wire import stored
-from toolwire.wire.faithful import MAX_DEPTH, dump, load
+from toolwire.wire.codecs import stored
+from toolwire.wire.codecs.faithful import MAX_DEPTH, dump, load
 
 texts = st.text(st.characters(exclude_categories=()), max_size=20)
 numbers = st.integers() | st.integers(-(10**40), 10**40) | st.floats(allow_nan=False)

@@ -11,7 +11,7 @@ from toolwire.define.versions import meant, newness
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import Passing, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier
-from toolwire.wire.openai import encode_tools
+from toolwire.wire.encode.openai_chat import encode_tools
 
 FILE = "skills/pictures/skill.toml"
 a_while = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

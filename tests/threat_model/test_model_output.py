@@ -18,7 +18,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.testing import ScriptedModel, call
 from toolwire.toolbox import standard
 from toolwire.toolbox.registry import GROUPS, ToolDependencies, tools_of
-from toolwire.wire.reply import StreamParser
+from toolwire.wire.replies.reply import StreamParser
 
 ECHO = {
     "type": "function",

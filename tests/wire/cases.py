@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.protocol.chat import Reply
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 CASES: list[dict[str, Any]] = [
     json.loads(line)

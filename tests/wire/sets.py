@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.protocol.chat import Reply, TextDelta
-from toolwire.wire.reply import StreamParser
+from toolwire.wire.replies.reply import StreamParser
 
 _DATA = Path(__file__).parents[1] / "data"
 TOOLS: list[dict[str, Any]] = json.loads((_DATA / "shown_or_meant_tools.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolwire.protocol.chat import Reply
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .adversaries import CALL, GENERATORS, TOOLS
 from .fuzzing import broken_response, broken_text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.wire.reply import parse_reply
+from toolwire.wire.replies.reply import parse_reply
 
 from .adversaries import TOOLS
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolwire.protocol.chat import CallDelta, Usage
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 ADD = {
     "type": "function",

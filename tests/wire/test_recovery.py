@@ -7,7 +7,7 @@ import pytest
 from benchmarks.recovery import Outcome, recovered
 
 from toolwire.protocol.chat import Reply
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .slips import MORE, QUOTED, SLIPS, SUM, TOLD, TWO
 from .test_native import ADD, completion

@@ -10,7 +10,7 @@ import pytest
 
 from tests.models.provider import Provider, provider_on_loopback, says
 from toolwire.protocol.chat import Reply, Usage
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .sdks import ANTHROPIC, GEMINI, OPENAI, SDKS, SIGNATURE, SUM, Sdk
 from .test_native import ADD

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolwire.protocol.chat import Reply
-from toolwire.wire.reply import parse_reply
+from toolwire.wire.replies.reply import parse_reply
 
 from .sets import ANSWERS, BY_WRITER, FOURTH_TOOLS, THIRD, TOOLS, bare, calls_in, stream
 

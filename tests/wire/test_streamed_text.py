@@ -12,8 +12,8 @@ from tests.models.provider import Provider, provider_on_loopback
 from toolwire.models.openai import OpenAIChat
 from toolwire.protocol.chat import Delta, Request, TextDelta, UserMessage
 from toolwire.protocol.tools import Tool
-from toolwire.wire.reply import StreamParser, parse_reply
-from toolwire.wire.unsent import squeezed, unsent
+from toolwire.wire.replies.reply import StreamParser, parse_reply
+from toolwire.wire.replies.unsent import squeezed, unsent
 
 from .cases import CASES, text_of
 from .leaks import all_calls, tool

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, TextDelta
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .cases import CASES, streamed, text_of
 from .test_native import ADD

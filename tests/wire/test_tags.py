@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolwire.protocol.chat import CallDelta, Reply, TextDelta
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .leaks import tool
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolwire.protocol.chat import Reply
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .test_native import ADD
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolwire.protocol.chat import Reply, TextDelta
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .leaks import all_calls, marked_calls, tool
 

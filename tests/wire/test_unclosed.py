@@ -5,7 +5,7 @@ import re
 import pytest
 
 from toolwire.protocol.chat import Reply
-from toolwire.wire.reply import StreamParser, parse_reply
+from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 from .adversaries import TEXT, tool
 

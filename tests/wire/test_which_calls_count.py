@@ -7,7 +7,7 @@ import pytest
 
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.reply import parse_reply
+from toolwire.wire.replies.reply import parse_reply
 
 from .test_native import ADD, completion
 

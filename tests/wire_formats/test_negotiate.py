@@ -8,10 +8,10 @@ from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
 from toolwire.settings.schema import WireFormats
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.negotiate import PROVIDERS, Formats, negotiate
-from toolwire.wire.request import encode_request
-from toolwire.wire.wish import Wished
+from toolwire.wire.encode.request import encode_request
+from toolwire.wire.formats.negotiation import PROVIDERS, Formats, negotiate
+from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.registry import DIALECTS
 
 CLOCK = Tool("clock", "Tell the time.")
 

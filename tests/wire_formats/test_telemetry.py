@@ -6,12 +6,12 @@ import pytest
 
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.coach import able_formats, advise, coached
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.format_costs import format_costs
-from toolwire.wire.format_tally import FormatTally, merged, read_tally, tally, write_tally
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.wish import Wished
+from toolwire.wire.formats.coach import able_formats, advise, coached
+from toolwire.wire.formats.costs import format_costs
+from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.registry import DIALECTS
+from toolwire.wire.formats.tally import FormatTally, merged, read_tally, tally, write_tally
+from toolwire.wire.replies.reply import parse_reply
 
 ROOM = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
 LAMP = Tool("lamp", "Switch a lamp.", ROOM)

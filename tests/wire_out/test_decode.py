@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from toolwire.protocol.calls import Image, Resource, Text
 from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.wire import anthropic, openai
 from toolwire.wire.decode.request import (
     CLIENT_DIALECTS,
     BadRequest,
     DecodedRequest,
     decode_request,
 )
-from toolwire.wire.request import Dialect, encode_request
+from toolwire.wire.encode import anthropic, openai_chat
+from toolwire.wire.encode.request import Dialect, encode_request
 
 from .conversation import CONVERSATION, IN_ATTIC, IN_KITCHEN
 
@@ -60,7 +60,7 @@ def test_a_whole_body_comes_back_as_the_conversation_it_was_written_from(dialect
     assert results.results[1].error.code is Code.NOT_FOUND
 
 
-@pytest.mark.parametrize(("dialect", "speaker"), [("openai", openai.DIALECT), ("anthropic", anthropic.DIALECT)])
+@pytest.mark.parametrize(("dialect", "speaker"), [("openai", openai_chat.DIALECT), ("anthropic", anthropic.DIALECT)])
 def test_what_was_read_is_written_again_as_it_came(dialect: str, speaker: Dialect) -> None:
     body = golden(dialect)
     if dialect == "openai":

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from toolwire.protocol.chat import Reply, Request, UserMessage
 from toolwire.protocol.tools import Tool
-from toolwire.wire import anthropic, bedrock, cohere, gemini, mistral, ollama, openai, responses
-from toolwire.wire.names import NameMap
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import Dialect, encode_request
+from toolwire.wire.encode import anthropic, bedrock, cohere, gemini, mistral, ollama, openai_chat, openai_responses
+from toolwire.wire.encode.request import Dialect, encode_request
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.replies.reply import parse_reply
 
 TAKEN = {
     anthropic.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
@@ -20,8 +20,8 @@ TAKEN = {
     gemini.DIALECT: r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}",
     mistral.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
     ollama.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
-    openai.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
-    responses.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
+    openai_chat.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
+    openai_responses.DIALECT: r"[a-zA-Z0-9_-]{1,64}",
 }
 ODD = (
     "files.read", "files_x2e_read", "files/read", "Käse", "", ".", "..", "_x_", "_x", "x" * 64, "x" * 65, "x" * 200,
@@ -52,13 +52,13 @@ def test_no_two_names_become_one(names: list[str]) -> None:
 
 def test_a_call_under_the_name_on_the_wire_is_a_call_of_the_tool_that_was_offered() -> None:
     tools = (Tool("files.read", "Read."), Tool("clock", "Tell the time."))
-    body = encode_request(openai.DIALECT, Request((UserMessage("hi"),), tools), {})
+    body = encode_request(openai_chat.DIALECT, Request((UserMessage("hi"),), tools), {})
     names = [tool["function"]["name"] for tool in body["tools"]]
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": "{}"}}
              for n, name in enumerate(names)]  # fmt: skip
     answer = {"choices": [{"message": {"content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}]}
 
-    known = NameMap.of(tools, openai.DIALECT.wire_name)
+    known = NameMap.of(tools, openai_chat.DIALECT.wire_name)
     reply = known.restore(parse_reply(answer, known.tools, "openai"))
 
     assert names == ["files_x2e_read", "clock"]
@@ -68,7 +68,7 @@ def test_a_call_under_the_name_on_the_wire_is_a_call_of_the_tool_that_was_offere
 
 def test_tools_whose_names_all_fit_are_handed_on_as_they_are() -> None:
     tools = (Tool("clock", "Tell the time."),)
-    known = NameMap.of(tools, openai.DIALECT.wire_name)
+    known = NameMap.of(tools, openai_chat.DIALECT.wire_name)
     reply = Reply("hi")
 
     assert known.tools is tools

@@ -6,10 +6,10 @@ import pytest
 
 from toolwire.protocol.calls import Image, Resource, Text
 from toolwire.protocol.chat import Request, UserMessage
+from toolwire.wire.codecs.stored import read_message, write_message
 from toolwire.wire.decode.request import DecodedRequest, decode_request
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.request import Dialect, RequestEncoder, encode_request
-from toolwire.wire.stored import read_message, write_message
+from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.formats.registry import DIALECTS
 
 CAT = Image("aGk=", "image/png")
 DOG = Resource("https://example.org/dog.png", "image", "image/*")

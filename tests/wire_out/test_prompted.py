@@ -9,9 +9,9 @@ from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
-from toolwire.wire import grammar
-from toolwire.wire.dialects import PROMPTED
-from toolwire.wire.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.formats.registry import PROMPTED
+from toolwire.wire.prompted import grammar
 
 from .conversation import CAMERA, IN_KITCHEN, THERMOMETER
 

@@ -8,9 +8,9 @@ import pytest
 from toolwire.protocol.calls import Text, ToolResult
 from toolwire.protocol.chat import Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
-from toolwire.wire import bedrock, cohere, gemini, mistral, responses
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.encode import bedrock, cohere, gemini, mistral, openai_responses
+from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.replies.reply import parse_reply
 
 from .conversation import CAMERA, IN_ATTIC, IN_KITCHEN, THERMOMETER
 
@@ -63,7 +63,7 @@ def test_sealed_reasoning_goes_back_before_the_calls_it_led_to_and_open_reasonin
     reply = minted(parse_reply(answer, (THERMOMETER,), "openai_responses"))
 
     request = Request((UserMessage("go"), reply))
-    assert encode_request(responses.DIALECT, request, {})["input"][1:3] == [sealed, call]
+    assert encode_request(openai_responses.DIALECT, request, {})["input"][1:3] == [sealed, call]
 
 
 def test_bedrock_gets_its_signed_reasoning_back_whole_or_streamed() -> None:
@@ -80,7 +80,9 @@ def test_bedrock_gets_its_signed_reasoning_back_whole_or_streamed() -> None:
         assert encode_request(bedrock.DIALECT, request, {})["messages"][1]["content"] == [block, use]
 
 
-@pytest.mark.parametrize("dialect", [gemini.DIALECT, responses.DIALECT, bedrock.DIALECT], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "dialect", [gemini.DIALECT, openai_responses.DIALECT, bedrock.DIALECT], ids=lambda one: one.name
+)
 def test_what_one_provider_signed_is_not_sent_to_another(dialect: Dialect) -> None:
     items = [{"type": "thinking", "thinking": "Two rooms.", "signature": "c2ln"}]
     reply = Reply(calls=(IN_KITCHEN, IN_ATTIC), carry={"provider": "anthropic", "items": items})

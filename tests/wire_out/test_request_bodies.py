@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.wire import anthropic, mistral, openai
-from toolwire.wire.dialects import DIALECTS
-from toolwire.wire.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.encode import anthropic, mistral, openai_chat
+from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
+from toolwire.wire.formats.registry import DIALECTS
 
 from .conversation import CAMERA, CONVERSATION, IN_ATTIC, IN_KITCHEN, PICTURE, THERMOMETER
 
@@ -100,9 +100,9 @@ def test_a_message_is_encoded_once_while_its_conversation_grows() -> None:
 
     def counting(message: Message, ids: Any) -> list[dict[str, Any]]:
         written.append(message)
-        return openai.encode_message(message, ids)
+        return openai_chat.encode_message(message, ids)
 
-    encoder = RequestEncoder(replace(openai.DIALECT, encode_message=counting))
+    encoder = RequestEncoder(replace(openai_chat.DIALECT, encode_message=counting))
     for end in range(1, len(CONVERSATION.messages) + 1):
         encoder.encode(replace(CONVERSATION, messages=CONVERSATION.messages[:end]), {"model": "m"})
 
@@ -115,9 +115,9 @@ def test_a_tool_list_is_encoded_once_for_all_conversations() -> None:
 
     def counting(tools: Any) -> list[dict[str, Any]]:
         lists.append(tools)
-        return openai.encode_tools(tools)
+        return openai_chat.encode_tools(tools)
 
-    encoder = RequestEncoder(replace(openai.DIALECT, encode_tools=counting))
+    encoder = RequestEncoder(replace(openai_chat.DIALECT, encode_tools=counting))
     for name in ("a", "b"):
         encoder.encode(Request((UserMessage("hi"),), (THERMOMETER, CAMERA), conversation=name), {"model": "m"})
     encoder.encode(Request((UserMessage("hi"),), (CAMERA, THERMOMETER), conversation="a"), {"model": "m"})
@@ -146,10 +146,10 @@ def test_an_id_that_the_provider_gave_twice_is_replaced_by_ours_the_second_time(
 @pytest.mark.parametrize(
     ("dialect", "alias"),
     [
-        (openai.DIALECT, "x" * 41),
+        (openai_chat.DIALECT, "x" * 41),
         (anthropic.DIALECT, "functions.read:0"),
         (mistral.DIALECT, "call_a"),
-        (openai.DIALECT, ""),
+        (openai_chat.DIALECT, ""),
     ],
 )
 def test_an_id_that_the_provider_would_refuse_is_not_sent(dialect: Dialect, alias: str) -> None:

@@ -13,9 +13,9 @@ from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.wire.decode.request import CLIENT_DIALECTS, DecodedRequest, decode_request
-from toolwire.wire.dialects import DIALECTS, NATIVE
-from toolwire.wire.reply import StreamParser
-from toolwire.wire.request import Dialect, encode_request
+from toolwire.wire.encode.request import Dialect, encode_request
+from toolwire.wire.formats.registry import DIALECTS, NATIVE
+from toolwire.wire.replies.reply import StreamParser
 
 from .conversation import CAMERA, IN_ATTIC, IN_KITCHEN, PICTURE, THERMOMETER
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.wire.test_native import completion
 from toolwire.protocol.chat import Request, UserMessage
 from toolwire.protocol.tools import Tool
-from toolwire.wire import gemini, openai, openapi_subset, strict_schema
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import encode_request
+from toolwire.wire.encode import gemini, openai_chat, openapi_subset, strict_schema
+from toolwire.wire.encode.request import encode_request
+from toolwire.wire.replies.reply import parse_reply
 
 
 def gemini_schema(schema: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -105,7 +105,7 @@ def test_strict_mode_closes_every_object_and_asks_for_every_property() -> None:
         "required": ["path"],
     }
     tool = Tool("read", "Read.", schema)
-    body = encode_request(openai.STRICT, Request((UserMessage("hi"),), (tool,)), {})
+    body = encode_request(openai_chat.STRICT, Request((UserMessage("hi"),), (tool,)), {})
 
     (function,) = [one["function"] for one in body["tools"]]
     closed = {"type": ["object", "null"], "properties": {}, "required": [], "additionalProperties": False}
@@ -121,7 +121,7 @@ def test_strict_mode_closes_every_object_and_asks_for_every_property() -> None:
         "required": ["path", "lines", "mode", "more"],
         "additionalProperties": False,
     }
-    assert [str(loss) for loss in openai.STRICT.losses((tool,))] == [
+    assert [str(loss) for loss in openai_chat.STRICT.losses((tool,))] == [
         "read.path: minLength was left out",
         "read.more: its further properties cannot be given",
     ]

@@ -10,8 +10,8 @@ from itertools import islice
 
 from toolwire.protocol.events import EventEnvelope
 from toolwire.protocol.values import dataclass
-from toolwire.wire.event_json import name_of, write_envelope
-from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.codecs.events import name_of, write_envelope
+from toolwire.wire.encode.outbound import Json, to_json
 
 _HEADER = ("project", "turn", "epoch", "seq", "at", "event")
 

@@ -12,7 +12,7 @@ from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.values import dataclass
 from toolwire.settings import ModelChoice
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}", re.ASCII | re.IGNORECASE)
 

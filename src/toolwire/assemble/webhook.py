@@ -10,7 +10,7 @@ from toolwire.errors import SettingsError
 from toolwire.hub.services import Tell
 from toolwire.lazy import lazy_module
 from toolwire.protocol.approvals import ApprovalCard
-from toolwire.wire.outbound import to_json
+from toolwire.wire.encode.outbound import to_json
 
 if TYPE_CHECKING:
     from toolwire.execute import webhook

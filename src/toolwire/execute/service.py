@@ -20,7 +20,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Service, Tool
 from toolwire.protocol.values import changed
-from toolwire.wire.travelling import (
+from toolwire.wire.codecs.travelling import (
     LENGTH,
     BadFrame,
     length_of,

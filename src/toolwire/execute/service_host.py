@@ -20,7 +20,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed
-from toolwire.wire.travelling import BadFrame, pack, read_allowed, write_ended, write_tool
+from toolwire.wire.codecs.travelling import BadFrame, pack, read_allowed, write_ended, write_tool
 
 _OWNER_ONLY = 0o177
 

@@ -14,9 +14,9 @@ from toolwire.gateway.same_responses import ResponsesStream
 from toolwire.gateway.same_responses import repair as repair_response
 from toolwire.models.payloads import EventData, JsonLines
 from toolwire.protocol.chat import Request
-from toolwire.wire import anthropic, ollama, openai
-from toolwire.wire.outbound import Json
-from toolwire.wire.request import Dialect
+from toolwire.wire.encode import anthropic, ollama, openai_chat
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.encode.request import Dialect
 
 
 class Stream(Protocol):
@@ -90,7 +90,7 @@ def _line_is_last(line: Json) -> bool:
 
 
 def _openai_frame(request: Request, model: str, stream: bool) -> Json:
-    frame = openai.frame(request, model, stream=stream)
+    frame = openai_chat.frame(request, model, stream=stream)
     return frame | {"stream_options": {"include_usage": True}} if stream else frame
 
 
@@ -113,7 +113,7 @@ SPOKEN = {
     "openai_responses": Spoken(RESPONSES, repair_response, ResponsesStream),
 }
 WRITTEN = {
-    "openai": Written(CHAT, openai.DIALECT, _openai_frame),
+    "openai": Written(CHAT, openai_chat.DIALECT, _openai_frame),
     "anthropic": Written(MESSAGES, anthropic.DIALECT, _anthropic_frame),
     "ollama": Written(NATIVE, ollama.DIALECT, _ollama_frame),
 }

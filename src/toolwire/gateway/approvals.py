@@ -24,7 +24,7 @@ from toolwire.protocol.approvals import (
     Scope,
 )
 from toolwire.record.contract import ApprovalStore
-from toolwire.wire.arguments import read_json
+from toolwire.wire.lenient.arguments import read_json
 
 OpenStore = Callable[[], AbstractAsyncContextManager[ApprovalStore | None]]
 """Gives the store of the project for as long as one request lasts; None while nothing is kept there."""

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from toolwire.gateway.faults import Fault, Refused
-from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.encode.outbound import Json, to_json
 
 _KEPT_LISTS = 32
 _KEPT_BYTES = 256 * 1024

@@ -7,12 +7,12 @@ from typing import Any
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import CallDelta, Delta, ReasoningDelta, Reply, TextDelta
 from toolwire.protocol.values import changed
-from toolwire.wire.arguments import NotRead, Read, read_arguments
-from toolwire.wire.draft import CUT_REASONS
-from toolwire.wire.names import NameMap
-from toolwire.wire.outbound import to_json
-from toolwire.wire.reply import StreamParser
-from toolwire.wire.unsent import after, squeezed, unsent
+from toolwire.wire.encode.outbound import to_json
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.lenient.arguments import NotRead, Read, read_arguments
+from toolwire.wire.replies.draft import CUT_REASONS
+from toolwire.wire.replies.reply import StreamParser
+from toolwire.wire.replies.unsent import after, squeezed, unsent
 
 _MOST_PIECES = 64
 SAME_NAMES = NameMap((), {})

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwire.gateway.asked import one_at_a_time
-from toolwire.wire.names import WireName
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.encode.tool_names import WireName
 
 Extras = Mapping[str, Any]
 Carried = tuple[Json, set[str]]

@@ -13,7 +13,7 @@ from toolwire.gateway.flow import Send, send_whole
 from toolwire.gateway.guard import ClientGone, Receive, check_origin, check_token, request_id
 from toolwire.gateway.log import Entry, Log
 from toolwire.gateway.settings import Access
-from toolwire.wire.outbound import to_json
+from toolwire.wire.encode.outbound import to_json
 
 Scope = MutableMapping[str, Any]
 

@@ -39,10 +39,10 @@ from toolwire.gateway.translate import (
 from toolwire.gateway.upstream import Incoming, UpstreamClient
 from toolwire.protocol.chat import ChatModel, Delta, Request
 from toolwire.protocol.values import changed
-from toolwire.wire.names import NameMap
-from toolwire.wire.outbound import Json, to_json
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.request import encode_request
+from toolwire.wire.encode.outbound import Json, to_json
+from toolwire.wire.encode.request import encode_request
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.replies.reply import parse_reply
 
 Headers = list[tuple[bytes, bytes]]
 _LARGE = 256 * 1024  # from here on, reading an answer would keep other clients waiting

@@ -8,7 +8,7 @@ from typing import Any
 from toolwire.errors import ModelError, ModelUnavailable
 from toolwire.models.failures import LONGEST_QUOTE, ProviderSite
 from toolwire.models.payloads import read_json
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode.outbound import Json
 
 _LATER = (429, 503, 529)
 _KINDS = {

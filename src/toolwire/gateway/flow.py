@@ -13,7 +13,7 @@ from toolwire.gateway.settings import Bounds
 from toolwire.gateway.upstream import Incoming
 from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import DONE, LineTooLong, read_json
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode.outbound import Json
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

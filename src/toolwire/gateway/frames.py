@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.encode.outbound import Json, to_json
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": still working\n\n"

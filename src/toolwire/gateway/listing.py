@@ -12,7 +12,7 @@ from toolwire.gateway.exchange import ByModel, ByUpstream
 from toolwire.gateway.faults import Fault, Refused, of_answer, too_late
 from toolwire.gateway.flow import checked
 from toolwire.gateway.upstream import NO_PAGE, UpstreamClient
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode.outbound import Json
 
 READY_S = 5.0
 LIST_S = 30.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from toolwire.gateway.calls import Tally
-from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.encode.outbound import Json, to_json
 
 _LONGEST_MODEL = 80
 

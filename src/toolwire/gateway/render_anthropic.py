@@ -6,7 +6,7 @@ from toolwire.gateway import frames
 from toolwire.gateway.calls import Ready
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.protocol.chat import Reply, Usage
-from toolwire.wire.outbound import Json, to_json
+from toolwire.wire.encode.outbound import Json, to_json
 
 _REASONS = {"calls": "tool_use", "length": "max_tokens", "stop": "end_turn", "content_filter": "refusal"}
 _KNOWN = frozenset({"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"})

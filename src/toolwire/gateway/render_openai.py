@@ -7,7 +7,7 @@ from toolwire.gateway.calls import Ready
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.same_openai import entry_of, reason_of
 from toolwire.protocol.chat import Reply, Usage
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode.outbound import Json
 
 _KNOWN = frozenset({"stop", "length", "tool_calls", "content_filter"})
 

@@ -6,7 +6,7 @@ from toolwire.gateway import frames
 from toolwire.gateway.calls import Ready
 from toolwire.gateway.faults import Fault
 from toolwire.protocol.chat import Reply, Usage
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode.outbound import Json
 
 
 def call_item(call: Ready) -> Json:

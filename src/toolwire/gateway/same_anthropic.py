@@ -8,10 +8,10 @@ from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.gateway.render_anthropic import Blocks, stop_reason, thinking_block, use_block
 from toolwire.protocol.chat import Reply
-from toolwire.wire.draft import CUT_REASONS
-from toolwire.wire.outbound import Json
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.unsent import squeezed
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.replies.draft import CUT_REASONS
+from toolwire.wire.replies.reply import parse_reply
+from toolwire.wire.replies.unsent import squeezed
 
 _READ = ("text", "tool_use")
 

@@ -6,9 +6,9 @@ from typing import Any
 from toolwire.gateway import frames
 from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending, settled, shared_out
 from toolwire.gateway.faults import Fault, error_body
-from toolwire.wire.outbound import Json
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.unsent import squeezed
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.replies.reply import parse_reply
+from toolwire.wire.replies.unsent import squeezed
 
 _READ = ("content", "tool_calls")
 

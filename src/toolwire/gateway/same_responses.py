@@ -8,9 +8,9 @@ from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled
 from toolwire.gateway.faults import Fault
 from toolwire.gateway.render_responses import Items, call_item, ended, envelope, failed, text_item, thought_item
 from toolwire.protocol.chat import Reply
-from toolwire.wire.outbound import Json
-from toolwire.wire.reply import parse_reply
-from toolwire.wire.unsent import squeezed
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.replies.reply import parse_reply
+from toolwire.wire.replies.unsent import squeezed
 
 _CALLS = ("function_call", "custom_tool_call")
 _PROVIDER = "openai_responses"

@@ -12,9 +12,9 @@ from toolwire.gateway.render_openai import OpenAIWriter, as_function_call, compl
 from toolwire.gateway.render_responses import ResponsesWriter, response
 from toolwire.protocol.chat import Delta, Reply, Request, Usage, UserMessage
 from toolwire.wire.decode.request import BadRequest, DecodedRequest, decode_request
-from toolwire.wire.names import NameMap
-from toolwire.wire.outbound import Json
-from toolwire.wire.unsent import unsent
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.replies.unsent import unsent
 
 # Left out without a word: they change nothing that a client could notice here.
 _HARMLESS = frozenset({

@@ -21,9 +21,9 @@ from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.record.contract import KeptTurn, TurnSummary
-from toolwire.wire.arguments import read_json
-from toolwire.wire.outbound import Json, to_json
-from toolwire.wire.stored import write_wait
+from toolwire.wire.codecs.stored import write_wait
+from toolwire.wire.encode.outbound import Json, to_json
+from toolwire.wire.lenient.arguments import read_json
 
 PATH = "/v1/turns"
 STATE = "turn_state"

@@ -41,7 +41,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, dataclass, making
 from toolwire.record.contract import KeptTurn, TurnStats
-from toolwire.wire.format_tally import FormatTally, merged, tally
+from toolwire.wire.formats.tally import FormatTally, merged, tally
 
 _request = making(Request)
 _digest_of = attrgetter("card.args_digest")

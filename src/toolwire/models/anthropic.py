@@ -8,9 +8,9 @@ from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
 from toolwire.models.openai import listed_ids
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Request
-from toolwire.wire import anthropic
-from toolwire.wire.negotiate import Formats
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode import anthropic
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.formats.negotiation import Formats
 
 BASE_URL = "https://api.anthropic.com"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"

@@ -12,7 +12,7 @@ import httpx2
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable
 from toolwire.models.payloads import read_json
 from toolwire.protocol.redaction import Redaction
-from toolwire.wire.outbound import to_json
+from toolwire.wire.encode.outbound import to_json
 
 # httpx2 has no single root: these, with the operating system's own, are everything it raises.
 FOREIGN = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, httpx2.CookieConflict, OSError)

@@ -14,12 +14,12 @@ from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, re
 from toolwire.models.prices import with_cost
 from toolwire.protocol.chat import Delta, Reply, Request, TextDelta
 from toolwire.protocol.tools import Tool
-from toolwire.wire.names import NameMap
-from toolwire.wire.negotiate import Formats
-from toolwire.wire.outbound import Json
-from toolwire.wire.reply import StreamParser, parse_reply
-from toolwire.wire.request import Dialect, RequestEncoder
-from toolwire.wire.unsent import unsent
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.encode.request import Dialect, RequestEncoder
+from toolwire.wire.encode.tool_names import NameMap
+from toolwire.wire.formats.negotiation import Formats
+from toolwire.wire.replies.reply import StreamParser, parse_reply
+from toolwire.wire.replies.unsent import unsent
 
 LISTED_MODELS = 8
 

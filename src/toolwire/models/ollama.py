@@ -6,9 +6,9 @@ from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
 from toolwire.models.http_chat import HttpChat, ProviderApi, Site
 from toolwire.models.payloads import JsonLines
 from toolwire.protocol.chat import Request
-from toolwire.wire import ollama
-from toolwire.wire.negotiate import Formats
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode import ollama
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.formats.negotiation import Formats
 
 HOST_VARIABLE = "OLLAMA_HOST"
 PORT = 11434

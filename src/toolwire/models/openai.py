@@ -9,9 +9,9 @@ from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
 from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Delta, Reply, Request
-from toolwire.wire import mistral, openai
-from toolwire.wire.negotiate import Formats
-from toolwire.wire.outbound import Json
+from toolwire.wire.encode import mistral, openai_chat
+from toolwire.wire.encode.outbound import Json
+from toolwire.wire.formats.negotiation import Formats
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -36,7 +36,7 @@ def listed_ids(data: Json) -> list[str]:
 
 
 CHAT_COMPLETIONS = ProviderApi(
-    openai.DIALECT, "/chat/completions", "/models", "choices", EventData, _enough, _never, listed_ids
+    openai_chat.DIALECT, "/chat/completions", "/models", "choices", EventData, _enough, _never, listed_ids
 )
 MISTRAL_COMPLETIONS = replace(CHAT_COMPLETIONS, dialect=mistral.DIALECT)
 
@@ -81,5 +81,5 @@ class OpenAIChat(HttpChat):
         return await super().ask(request, on_delta)
 
     def _frame(self, request: Request, *, stream: bool) -> Json:
-        fields = openai.frame(request, self.model, stream=stream, limit_field=self._limit_field)
+        fields = openai_chat.frame(request, self.model, stream=stream, limit_field=self._limit_field)
         return fields | {"stream_options": {"include_usage": True}} if stream and self._counts_streams else fields

@@ -8,8 +8,8 @@ import orjson
 
 from toolwire.errors import ModelRefused
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
-from toolwire.wire.outbound import Json, to_json, words
-from toolwire.wire.stored import write_message
+from toolwire.wire.codecs.stored import write_message
+from toolwire.wire.encode.outbound import Json, to_json, words
 
 EXCERPT = 60
 

@@ -13,9 +13,9 @@ from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, Settings
 from toolwire.models.prints import differences, print_of
 from toolwire.protocol.chat import CallDelta, ChatModel, Delta, ReasoningDelta, Reply, Request, TextDelta
 from toolwire.protocol.tools import Tool
-from toolwire.wire.faithful import dump, load
-from toolwire.wire.outbound import Json
-from toolwire.wire.stored import read_reply, write_reply
+from toolwire.wire.codecs.faithful import dump, load
+from toolwire.wire.codecs.stored import read_reply, write_reply
+from toolwire.wire.encode.outbound import Json
 
 LARGEST_FILE = 256 * 1024 * 1024
 _ERRORS = {kind.__name__: kind for kind in (ModelError, ModelRefused, ModelUnavailable)}

@@ -9,20 +9,20 @@ from toolwire.errors import ModelRefused, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.providers import PROVIDERS, Provider, split_name
 from toolwire.protocol.chat import ChatModel
-from toolwire.wire.format_tally import FormatTally
-from toolwire.wire.wish import NO_WISH, Wish
+from toolwire.wire.formats.preference import NO_WISH, Wish
+from toolwire.wire.formats.tally import FormatTally
 
 # Loaded when a model of that kind is opened: the HTTP client takes time to import, the local engine is an extra, and
 # the coach knows every dialect, which only a model behind an API needs.
 if TYPE_CHECKING:
     from toolwire.models import anthropic, local, ollama, openai
-    from toolwire.wire import coach
+    from toolwire.wire.formats import coach
 else:
     anthropic = lazy_module("toolwire.models.anthropic")
     local = lazy_module("toolwire.models.local")
     ollama = lazy_module("toolwire.models.ollama")
     openai = lazy_module("toolwire.models.openai")
-    coach = lazy_module("toolwire.wire.coach")
+    coach = lazy_module("toolwire.wire.formats.coach")
 
 
 def open_model(

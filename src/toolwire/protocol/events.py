@@ -1,7 +1,7 @@
 """What a watcher of a turn is told, as it happens: values that can be kept, sent and read again.
 
-`EventEnvelope` says of each event which turn it belongs to and where it stands in it; `wire/event_json.py` writes it as
-JSON. An event holds nothing that only this process can use.
+`EventEnvelope` says of each event which turn it belongs to and where it stands in it; `wire/codecs/events.py` writes it
+as JSON. An event holds nothing that only this process can use.
 """
 
 from collections.abc import Callable, Mapping

@@ -34,9 +34,9 @@ from toolwire.record.rows import (
 )  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.record.transaction import CARD_COLUMNS, LOOP_SUMS, Transaction, TurnRow
-from toolwire.wire.faithful import dump, load
-from toolwire.wire.format_tally import FormatTally, read_tally, write_tally
-from toolwire.wire.stored import read_approval, write_approval
+from toolwire.wire.codecs.faithful import dump, load
+from toolwire.wire.codecs.stored import read_approval, write_approval
+from toolwire.wire.formats.tally import FormatTally, read_tally, write_tally
 
 _BEGIN = """
     INSERT INTO turns (seq, id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto,

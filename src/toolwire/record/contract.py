@@ -17,7 +17,7 @@ from toolwire.protocol.turns import Ending, Turn, TurnKind
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
 from toolwire.record.chain import AuditChain
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 T = TypeVar("T")
 

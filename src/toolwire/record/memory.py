@@ -50,7 +50,7 @@ from toolwire.record.tally import (
     tool_metrics,
 )
 from toolwire.record.weights import weigh_card, weigh_cards, weigh_replies
-from toolwire.wire.format_tally import FormatTally, merged
+from toolwire.wire.formats.tally import FormatTally, merged
 
 _result_of = attrgetter("result")
 _shown = changing(CallCard, "token")

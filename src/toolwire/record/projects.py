@@ -29,7 +29,7 @@ from toolwire.record.contract import (
     TurnStats,
     TurnSummary,
 )
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 DEFAULT = "default"
 _MARK = b"toolwire:project:"

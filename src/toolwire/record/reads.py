@@ -37,9 +37,9 @@ from toolwire.record.rows import (
 )
 from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
 from toolwire.record.transaction import CARD_COLUMNS, LOOP_SUMS
-from toolwire.wire.faithful import load
-from toolwire.wire.format_tally import FormatTally, read_tally
-from toolwire.wire.stored import read_approval, read_result
+from toolwire.wire.codecs.faithful import load
+from toolwire.wire.codecs.stored import read_approval, read_result
+from toolwire.wire.formats.tally import FormatTally, read_tally
 
 _TURN = """
     SELECT id, project, agent, thread, model, epoch, opening, started_at, waits, history, history_upto, state, owner,

@@ -15,8 +15,8 @@ from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import Wait
 from toolwire.record import story
 from toolwire.record.tally import counted_as
-from toolwire.wire.faithful import dump, load
-from toolwire.wire.stored import (
+from toolwire.wire.codecs.faithful import dump, load
+from toolwire.wire.codecs.stored import (
     read_call,
     read_grant,
     read_limits,

@@ -63,7 +63,7 @@ from toolwire.record.thread_cache import ThreadCache
 from toolwire.record.transaction import Transaction
 from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 T = TypeVar("T")
 Clocks = tuple[Callable[[], float], Callable[[], float]]

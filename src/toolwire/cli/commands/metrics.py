@@ -16,7 +16,7 @@ from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration
 from toolwire.cli.views.formats import show_formats
 from toolwire.record.contract import LoopMetrics, ToolMetrics
-from toolwire.wire.format_tally import FormatTally
+from toolwire.wire.formats.tally import FormatTally
 
 _RIGHT = ("calls", "ok", "errors", "timeouts", "canceled", "p50", "p95", "max")
 

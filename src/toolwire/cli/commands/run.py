@@ -23,7 +23,7 @@ from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
 from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
-from toolwire.wire.stored import write_wait
+from toolwire.wire.codecs.stored import write_wait
 
 _LONGEST_LINE = 200
 

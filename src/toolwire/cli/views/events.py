@@ -21,8 +21,8 @@ from toolwire.protocol.events import (
     TurnStarted,
     TurnWaiting,
 )
-from toolwire.wire.event_json import name_of
-from toolwire.wire.stored import write_wait
+from toolwire.wire.codecs.events import name_of
+from toolwire.wire.codecs.stored import write_wait
 
 
 class Relay:

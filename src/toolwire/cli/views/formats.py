@@ -8,10 +8,10 @@ from rich.text import Text
 
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
-from toolwire.wire.coach import able_formats, advise
-from toolwire.wire.format_costs import FormatCost, format_costs
-from toolwire.wire.format_tally import FormatTally, write_tally
-from toolwire.wire.negotiate import negotiate
+from toolwire.wire.formats.coach import able_formats, advise
+from toolwire.wire.formats.costs import FormatCost, format_costs
+from toolwire.wire.formats.negotiation import negotiate
+from toolwire.wire.formats.tally import FormatTally, write_tally
 
 _RIGHT = ("replies", "calls", "clean", "repaired", "leaked", "unknown", "broken", "sure")
 _TOKENS = ("a request", "a tool", "a call", "a result")

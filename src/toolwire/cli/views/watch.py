@@ -26,7 +26,7 @@ from toolwire.protocol.events import (
     TurnEnded,
     TurnStarted,
 )
-from toolwire.wire.unsent import unsent
+from toolwire.wire.replies.unsent import unsent
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red")}
 _WIDEST = 160

@@ -8,7 +8,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.wire.decode.fields import Unfit, named, objects, text
 from toolwire.wire.decode.openai_chat import function
 from toolwire.wire.decode.transcript import Transcript
-from toolwire.wire.pictures import picture
+from toolwire.wire.encode.pictures import picture
 
 FIELDS = frozenset({"model", "messages", "tools", "stream", "max_tokens", "temperature", "system"})
 

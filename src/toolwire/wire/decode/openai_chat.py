@@ -7,7 +7,7 @@ from toolwire.protocol.calls import Block, Text
 from toolwire.protocol.tools import Tool
 from toolwire.wire.decode.fields import Unfit, named, objects, text
 from toolwire.wire.decode.transcript import Transcript
-from toolwire.wire.pictures import is_picture, picture
+from toolwire.wire.encode.pictures import is_picture, picture
 
 FIELDS = frozenset({"model", "messages", "tools", "functions", "stream", "max_tokens", "max_completion_tokens",
                     "temperature"})  # fmt: skip

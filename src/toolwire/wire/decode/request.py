@@ -10,7 +10,7 @@ from toolwire.protocol.values import quick
 from toolwire.wire.decode import anthropic, openai_chat, openai_responses
 from toolwire.wire.decode.fields import Unfit, flag, named, number, positive
 from toolwire.wire.decode.transcript import Transcript
-from toolwire.wire.losses import Loss
+from toolwire.wire.encode.losses import Loss
 
 Body = Mapping[str, Any]
 

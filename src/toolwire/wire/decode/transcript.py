@@ -7,8 +7,8 @@ from typing import Any
 from toolwire.protocol.calls import Block, ErrorText, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
-from toolwire.wire.arguments import NotRead, read_arguments
-from toolwire.wire.losses import Loss
+from toolwire.wire.encode.losses import Loss
+from toolwire.wire.lenient.arguments import NotRead, read_arguments
 
 _FAILURE = "Error ("
 _NAMELESS = "a tool"

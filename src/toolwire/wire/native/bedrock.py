@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 from toolwire.protocol.chat import Usage
-from toolwire.wire.draft import Draft, count, key
+from toolwire.wire.replies.draft import Draft, count, key
 
 
 def read(draft: Draft, data: dict[str, Any]) -> None:

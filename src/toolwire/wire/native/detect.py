@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from toolwire.wire.draft import Draft
 from toolwire.wire.native import anthropic, bedrock, cohere, gemini, ollama, openai_chat, openai_responses
+from toolwire.wire.replies.draft import Draft
 
 Reader = Callable[[Draft, dict[str, Any]], None]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import Usage
-from toolwire.wire.draft import Draft, OpenCall, count
+from toolwire.wire.replies.draft import Draft, OpenCall, count
 
 _STEP = re.compile(r"\.?([^.\[\]]{1,200})|\[(\d{1,6})\]|\[['\"]([^'\"]{1,200})['\"]\]")
 _BAD_ENDINGS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"})

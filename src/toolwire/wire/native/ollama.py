@@ -3,8 +3,8 @@
 from typing import Any
 
 from toolwire.protocol.chat import Usage
-from toolwire.wire.draft import Draft, count
 from toolwire.wire.native import openai_chat
+from toolwire.wire.replies.draft import Draft, count
 
 
 def read(draft: Draft, data: dict[str, Any]) -> None:

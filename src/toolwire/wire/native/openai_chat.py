@@ -3,8 +3,8 @@
 from typing import Any
 
 from toolwire.protocol.chat import Usage
-from toolwire.wire.arguments import is_complete
-from toolwire.wire.draft import Draft, OpenCall, count
+from toolwire.wire.lenient.arguments import is_complete
+from toolwire.wire.replies.draft import Draft, OpenCall, count
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from toolwire.protocol.calls import Problem
 from toolwire.protocol.chat import Usage
-from toolwire.wire.draft import Draft, OpenCall, count, key
+from toolwire.wire.replies.draft import Draft, OpenCall, count, key
 
 
 def read(draft: Draft, data: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from toolwire.protocol.chat import CallDelta, Delta
-from toolwire.wire.offered import Offer, Offered
+from toolwire.wire.replies.offered import Offer, Offered
 from toolwire.wire.text.brackets import Brackets
 from toolwire.wire.text.marks import ENVELOPES
 from toolwire.wire.text.openers import STRONG

@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from toolwire.wire.arguments import NotRead, read_arguments
-from toolwire.wire.coerce import coerced
-from toolwire.wire.offered import Offer
-from toolwire.wire.outbound import to_json
+from toolwire.wire.encode.outbound import to_json
+from toolwire.wire.lenient.arguments import NotRead, read_arguments
+from toolwire.wire.lenient.coerce import coerced
+from toolwire.wire.lenient.values import PartList, PartObject
+from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
@@ -15,7 +16,6 @@ from toolwire.wire.text.marks import CLOSING, FENCE, OPENING, Envelope
 from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
-from toolwire.wire.values import PartList, PartObject
 
 _BETWEEN = re.compile(r"[\s,;]*+")
 _TOO_MANY = re.compile(r"[\s}\]]*+")

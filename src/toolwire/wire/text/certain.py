@@ -2,7 +2,7 @@
 
 import re
 
-from toolwire.wire.offered import Offered, fold_name
+from toolwire.wire.replies.offered import Offered, fold_name
 from toolwire.wire.text.fences import may_call
 from toolwire.wire.text.marks import CLOSER_PREFIXES, END_OF_TURN
 from toolwire.wire.text.openers import LONGEST, PREFIXES

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from toolwire.wire.arguments import twice
-from toolwire.wire.offered import Offered
+from toolwire.wire.lenient.arguments import twice
+from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import Value, read_exact, read_value
 from toolwire.wire.text.marks import Envelope, any_of

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from toolwire.wire.arguments import twice
-from toolwire.wire.offered import Offer
+from toolwire.wire.lenient.arguments import twice
+from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.marks import AFTER_CALL, CLOSER_PREFIXES, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step, unclosed
 from toolwire.wire.text.tags import HALF_END, called, closing, trimmed, typed_text

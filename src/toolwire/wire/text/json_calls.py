@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire.wire.offered import Offer, Offered
-from toolwire.wire.values import PartList, PartObject
+from toolwire.wire.lenient.values import PartList, PartObject
+from toolwire.wire.replies.offered import Offer, Offered
 
 NAME_KEYS = ("name", "function", "tool", "tool_name", "function_name", "recipient_name", "action", "_name", "tool_call")
 ARGUMENT_KEYS = (

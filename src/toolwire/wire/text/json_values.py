@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from toolwire.wire.arguments import read_json, repeated_key, twice
-from toolwire.wire.strings import CutShort, Unreadable
+from toolwire.wire.lenient.arguments import read_json, repeated_key, twice
+from toolwire.wire.lenient.strings import CutShort, Unreadable
+from toolwire.wire.lenient.values import PartList, PartObject, ValueReader
 from toolwire.wire.text.scan import Scan
-from toolwire.wire.values import PartList, PartObject, ValueReader
 
 _READ_PER_COIN = 200
 _COUNTED_PER_COIN = 1_000  # the exception counts the lines before it

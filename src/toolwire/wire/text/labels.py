@@ -2,14 +2,14 @@
 
 import re
 
-from toolwire.wire.offered import Offer, fold_name
+from toolwire.wire.lenient.values import PartList, PartObject
+from toolwire.wire.replies.offered import Offer, fold_name
 from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_named
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import FENCE, Envelope
 from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
-from toolwire.wire.values import PartList, PartObject
 
 _STARS = r"[*_ \t]{0,6}"
 _NUMBER = r"(?:[ \t]?\d{1,3})?"

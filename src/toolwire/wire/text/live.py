@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 from toolwire.protocol.chat import CallDelta, Delta, TextDelta
-from toolwire.wire.offered import Offered
-from toolwire.wire.outbound import to_json
+from toolwire.wire.encode.outbound import to_json
+from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.block import OpenBlock
 from toolwire.wire.text.certain import certain_until, undecided
 from toolwire.wire.text.fences import may_call

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from toolwire.wire.arguments import twice
-from toolwire.wire.coerce import coerced
+from toolwire.wire.lenient.arguments import twice
+from toolwire.wire.lenient.coerce import coerced
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.tags import called

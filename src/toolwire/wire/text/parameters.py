@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from toolwire.wire.offered import Offer, Offered
+from toolwire.wire.replies.offered import Offer, Offered
 from toolwire.wire.text.marks import ENVELOPES
 from toolwire.wire.text.openers import STRONG
 from toolwire.wire.text.tags import CDATA, STYLES, TagStyle, attribute, typed_text

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from toolwire.wire.offered import Offered
+from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.fences import is_code
 from toolwire.wire.text.labels import read_bare, read_label, read_recipient, read_start
 from toolwire.wire.text.marks import AFTER_CALL, CLOSERS, LONE_ENDS

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwire.wire.offered import Offer, Offered
+from toolwire.wire.replies.offered import Offer, Offered
 
 _SPACE = re.compile(r"\s*+")
 _ALLOWANCE = 16_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire.wire.offered import offered
+from toolwire.wire.replies.offered import offered
 from toolwire.wire.text.reading import Pass
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.triggers import end_of_turn

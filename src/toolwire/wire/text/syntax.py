@@ -3,12 +3,12 @@
 import re
 from typing import Any
 
-from toolwire.wire.arguments import twice
-from toolwire.wire.offered import Offer
-from toolwire.wire.strings import CutShort, Unreadable
+from toolwire.wire.lenient.arguments import twice
+from toolwire.wire.lenient.strings import CutShort, Unreadable
+from toolwire.wire.lenient.values import ValueReader
+from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.marks import Envelope
 from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered
-from toolwire.wire.values import ValueReader
 
 CALL_HEAD = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s{0,8}\(")
 _KEYWORD = re.compile(r"\s*+([^\W\d]\w{0,127})\s*+[=:](?!=)")

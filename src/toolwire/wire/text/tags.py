@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from toolwire.wire.arguments import Read, read_arguments, twice
-from toolwire.wire.coerce import literal, typed
-from toolwire.wire.offered import Offer
+from toolwire.wire.lenient.arguments import Read, read_arguments, twice
+from toolwire.wire.lenient.coerce import literal, typed
+from toolwire.wire.lenient.values import PartObject
+from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.json_values import read_value
 from toolwire.wire.text.marks import AFTER_CALL, Envelope
 from toolwire.wire.text.scan import Found, Scan, Step, not_offered, unclosed
-from toolwire.wire.values import PartObject
 
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
 _SPACE_NAME = r"(?P<space>[a-z]{1,12}:|｜DSML｜)?"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from toolwire.wire.offered import Offered, fold_name
+from toolwire.wire.replies.offered import Offered, fold_name
 from toolwire.wire.text.marks import END_OF_TURN, any_of
 from toolwire.wire.text.openers import HANDLERS, MARKERS
 from toolwire.wire.text.scan import Scan

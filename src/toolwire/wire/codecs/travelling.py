@@ -1,0 +1,183 @@
+"""A call on its way to another process: tools, calls and what comes back as JSON, in frames with their length in front.
+
+What a tool can do stays where it lives (its function, its checks); what it is can be told to anybody. Unknown fields
+are ignored on reading, so that two versions can talk to each other. Everything here is pure.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any
+
+from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.context import CallInfo
+from toolwire.protocol.provenance import Touched
+from toolwire.protocol.tools import Delivery, Effect, Service, Target, Tier, Tool
+from toolwire.protocol.traffic import ReachedHost, RefusedHost, Traffic
+from toolwire.wire.codecs.faithful import dump, load
+from toolwire.wire.codecs.stored import read_call, read_grant, read_result, write_call, write_grant, write_result
+
+Json = dict[str, Any]
+Told = tuple[str, str] | str | Traffic | Touched
+
+MOST_BYTES = 1 << 30
+"""A frame that claims to be longer is not read."""
+
+LENGTH = Struct(">Q")
+
+_TEXTS = ("name", "description", "category", "sandbox", "version", "skill")
+_FLAGS = (
+    "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box"
+)  # fmt: skip
+_NUMBERS = ("timeout_s", "max_timeout_s")
+_LISTS = ("reads", "writes", "examples")
+_SETS = ("needs", "platforms")
+_INFO = ("call_id", "turn_id", "project", "agent", "timeout_s", "attempt", "thread", "approved", "is_trial")
+
+
+class BadFrame(ValueError):
+    """What came over the wire is not what was agreed on."""
+
+
+def pack(message: Json) -> bytes:
+    """A message as a frame."""
+    body = dump(message).encode()
+    return LENGTH.pack(len(body)) + body
+
+
+def length_of(head: bytes) -> int:
+    """How many bytes follow the head of a frame. Raises BadFrame."""
+    (length,) = LENGTH.unpack(head)
+    if length > MOST_BYTES:
+        raise BadFrame(f"a frame of {length} bytes is too long")
+    return int(length)
+
+
+def unpack(body: bytes) -> Json:
+    """The message of a frame. Raises BadFrame."""
+    try:
+        message = load(body)
+    except (ValueError, RecursionError) as error:
+        raise BadFrame(f"it is not JSON ({error})") from None
+    if not isinstance(message, dict):
+        raise BadFrame("it is not a JSON object")
+    return message
+
+
+def write_tool(tool: Tool) -> Json:
+    """What a tool is, for whoever calls it from elsewhere. Its function, its checks and its target stay behind."""
+    out: Json = {name: getattr(tool, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)}
+    out |= {name: list(getattr(tool, name)) for name in _LISTS}
+    out |= {name: sorted(getattr(tool, name)) for name in _SETS}
+    out |= {"tier": tool.tier.name, "effect": tool.effect.value, "delivery": tool.delivery.value}
+    out["input_schema"] = dict(tool.input_schema)
+    if tool.output_schema is not None:
+        out["output_schema"] = dict(tool.output_schema)
+    return out
+
+
+def read_tool(data: Mapping[str, Any], target: Target) -> Tool:
+    """A tool that lives at `target`. Raises BadFrame."""
+    named = {name: data[name] for name in (*_TEXTS, *_FLAGS, *_NUMBERS) if name in data}
+    named |= {name: tuple(data[name]) for name in _LISTS if name in data}
+    named |= {name: frozenset(data[name]) for name in _SETS if name in data}
+    try:
+        return Tool(
+            **named,
+            tier=Tier[data["tier"]],
+            effect=Effect(data["effect"]),
+            delivery=Delivery(data["delivery"]),
+            input_schema=data["input_schema"],
+            output_schema=data.get("output_schema"),
+            target=target,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadFrame(f"it is not a tool ({error})") from None
+
+
+def write_info(info: CallInfo) -> Json:
+    plain = {name: getattr(info, name) for name in _INFO}
+    return {**plain, "grant": write_grant(info.grant), "tainted_by": list(info.tainted_by)}
+
+
+def read_info(data: Mapping[str, Any]) -> CallInfo:
+    plain = {name: data[name] for name in _INFO if name in data}
+    return CallInfo(
+        **plain, grant=read_grant(data.get("grant", {})), tainted_by=tuple(data.get("tainted_by", ()))
+    )  # fmt: skip
+
+
+def write_allowed(allowed: Allowed, info: CallInfo) -> Json:
+    """An allowed call. Its secrets are still placeholders: they are put in place where the tool lives."""
+    return {
+        "kind": "call",
+        "call": write_call(allowed.call),
+        "version": allowed.tool.version,
+        "arguments": dict(allowed.arguments),
+        "timeout_s": allowed.timeout_s,
+        "notes": list(allowed.notes),
+        "info": write_info(info),
+    }
+
+
+def read_allowed(data: Mapping[str, Any], tools: Mapping[str, Tool]) -> tuple[Allowed, CallInfo]:
+    """An allowed call of one of these tools, and what is to be known about it. Raises BadFrame."""
+    try:
+        call = read_call(data["call"])
+        tool = tools.get(call.name)
+        if tool is None:
+            raise BadFrame(f"there is no tool named {call.name!r} here")
+        if tool.version != data["version"]:
+            raise BadFrame(f"{call.name!r} has version {tool.version} here, not {data['version']}")
+        allowed = Allowed(call, tool, data["arguments"], float(data["timeout_s"]), tuple(data.get("notes", ())))
+        return allowed, read_info(data["info"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadFrame(f"it is not a call ({type(error).__name__}: {error})") from None
+
+
+def write_ended(result: ToolResult, told: list[Told], wanted: str | None) -> Json:
+    """How a call ended, what its tool has told on the way, and what a trial would have needed."""
+    return {"kind": "result", "result": write_result(result), "told": list(map(_write_told, told)), "wanted": wanted}
+
+
+def read_ended(data: Mapping[str, Any]) -> tuple[ToolResult, list[Told], str | None]:
+    """Raises BadFrame."""
+    try:
+        return read_result(data["result"]), [_read_told(one) for one in data.get("told", ())], data.get("wanted")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadFrame(f"it is not a result ({type(error).__name__}: {error})") from None
+
+
+def _write_told(one: Told) -> Json:
+    match one:
+        case str():
+            return {"read": one}
+        case Traffic():
+            return {
+                "reached": [[host.place, host.connections, host.up, host.down] for host in one.reached],
+                "refused": [[host.place, host.reason, host.count] for host in one.refused],
+                "more": [one.more_reached, one.more_refused],
+            }
+        case Touched():
+            return {"touched": [one.resource, one.writes, one.since_ns, one.inode, one.version]}
+        case (engine, profile):
+            return {"engine": engine, "profile": profile}
+
+
+def _read_told(data: Mapping[str, Any]) -> Told:
+    if "read" in data:
+        return str(data["read"])
+    if "touched" in data:
+        return Touched(*data["touched"])
+    if "engine" in data:
+        return str(data["engine"]), str(data["profile"])
+    reached = tuple(ReachedHost(*host) for host in data["reached"])
+    refused = tuple(RefusedHost(*host) for host in data["refused"])
+    return Traffic(reached, refused, *data["more"])
+
+
+def read_tools(data: Mapping[str, Any], address: str) -> tuple[Tool, ...]:
+    """The tools of a service. Raises BadFrame."""
+    listed = data.get("tools")
+    if not isinstance(listed, list):
+        raise BadFrame("it is not a list of tools")
+    return tuple(read_tool(one, Service(address)) for one in listed)

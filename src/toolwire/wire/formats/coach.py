@@ -1,0 +1,88 @@
+"""The coach: of the formats that a model can be spoken to in, the one that has worked best, and why in a sentence."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from toolwire.errors import SettingsError
+from toolwire.protocol.values import quick
+from toolwire.wire.formats.negotiation import Formats, negotiate
+from toolwire.wire.formats.preference import AUTO, NO_WISH, Wish, Wished
+from toolwire.wire.formats.registry import DIALECTS
+from toolwire.wire.formats.tally import FormatTally
+
+ENOUGH_CALLS = 20
+_Z = 1.64  # one-sided 95 %
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A definition format, and the sentence that explains the choice."""
+
+    definition_format: str
+    why: str
+
+
+def advise(
+    tallies: Iterable[FormatTally], model: str, usual: str, able: Sequence[str], *, enough: int = ENOUGH_CALLS
+) -> Advice:
+    """The best of the formats in `able` for this model, by what was counted; `usual` unless another is surely better.
+
+    Surely: the lowest share of good calls that the other one's count allows for is above the usual one's own share.
+    """
+    known = {one.offered: one for one in tallies if one.model == model and one.offered in able}
+    usually = known.get(usual)
+    if usually is None or usually.calls < enough:
+        seen = usually.calls if usually else 0
+        return Advice(
+            usual, f"{usual} (default) for {model}: {seen} calls observed, alternatives are considered from {enough}"
+        )
+    rivals = [one for one in known.values() if one.offered != usual and one.calls >= enough]
+    best = max(rivals, key=at_least, default=usually)
+    if best is not usually and at_least(best) > (usually.success_rate or 0.0):
+        return Advice(best.offered, f"{_record(best)}, better than {_record(usually)}")
+    return Advice(usual, f"{_record(usually)}, and nothing else that was tried is surely better")
+
+
+def at_least(one: FormatTally) -> float:
+    """The share of good calls that can be relied on after this many (the lower end of Wilson's interval)."""
+    if not one.calls:
+        return 0.0
+    n, share = one.calls, one.clean / one.calls
+    centre = share + _Z * _Z / (2 * n)
+    spread = _Z * math.sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n))
+    return (centre - spread) / (1 + _Z * _Z / n)
+
+
+def coached(tallies: Iterable[FormatTally], provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
+    """The formats for this model, the coach heard. Models are counted under their `provider:model` names.
+
+    A format pinned in the settings stands, and the coach can be sent away. Raises SettingsError as `negotiate` does.
+    """
+    formats = negotiate(provider, model, wish)
+    if not wish.coach or wish.definition_format != AUTO:
+        return formats
+    name = f"{provider}:{model}"
+    advice = advise(tallies, name, formats.definition_format, able_formats(provider, model))
+    if advice.definition_format == formats.definition_format:
+        return Formats(formats.definition_format, formats.call_parser, formats.result_format, advice.why)
+    chosen = negotiate(provider, model, Wished(advice.definition_format, wish.call_parser, wish.result_format))
+    return Formats(chosen.definition_format, chosen.call_parser, chosen.result_format, advice.why)
+
+
+def able_formats(provider: str, model: str) -> tuple[str, ...]:
+    """Every definition format that this provider's API can carry."""
+    return tuple(name for name in DIALECTS if _can(provider, model, name))
+
+
+def _can(provider: str, model: str, name: str) -> bool:
+    try:
+        negotiate(provider, model, Wished(name))
+    except SettingsError:
+        return False
+    return True
+
+
+def _record(one: FormatTally) -> str:
+    return f"{one.offered} worked in {one.clean / one.calls:.0%} of {one.calls} calls of {one.model}"

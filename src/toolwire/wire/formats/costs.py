@@ -1,0 +1,56 @@
+"""What each format costs: the tokens of a definition, a call and a result, from what would really be sent."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from toolwire.protocol.calls import Text, ToolCall, ToolResult
+from toolwire.protocol.chat import Reply, ResultsMessage
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import quick
+from toolwire.wire.encode.outbound import CallIds, to_json
+from toolwire.wire.encode.request import Dialect
+from toolwire.wire.formats.registry import DIALECTS
+
+_EMPTY = Tool("", "", {})
+CHARS_PER_TOKEN = 4  # what the common tokenizers average on JSON and English
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class FormatCost:
+    """Estimated tokens in one format. `fixed` is what telling any tool at all costs, once for a request."""
+
+    format: str
+    fixed: int
+    per_tool: float
+    per_call: int
+    per_result: int
+
+
+def format_costs(tools: Iterable[Tool] = (_EMPTY,)) -> tuple[FormatCost, ...]:
+    """The cost of these tools in every format, the cheapest definitions first; without tools, what any tool costs."""
+    offered = tuple(tools)
+    costs = [_cost(name, dialect, offered) for name, dialect in DIALECTS.items()]
+    return tuple(sorted(costs, key=lambda cost: (cost.fixed + cost.per_tool * len(offered), cost.format)))
+
+
+def _cost(name: str, dialect: Dialect, tools: tuple[Tool, ...]) -> FormatCost:
+    fixed = 2 * _told(dialect, (_EMPTY,)) - _told(dialect, (_EMPTY, _EMPTY))
+    call = ToolCall("", {}, id="call_1", alias="call_1")
+    answer = ToolResult("call_1", "", Status.SUCCESS, (Text("-"),))
+    ids = CallIds(dialect.id_fits)
+    said = len(to_json(dialect.encode_message(Reply("-", calls=(call,)), ids)))
+    return FormatCost(
+        name,
+        fixed=fixed // CHARS_PER_TOKEN,
+        per_tool=round((_told(dialect, tools) - fixed) / CHARS_PER_TOKEN / max(len(tools), 1), 1),
+        per_call=(said - len(to_json(dialect.encode_message(Reply("-"), ids)))) // CHARS_PER_TOKEN,
+        per_result=len(to_json(dialect.encode_message(ResultsMessage((answer,)), ids))) // CHARS_PER_TOKEN,
+    )
+
+
+def _told(dialect: Dialect, tools: tuple[Tool, ...]) -> int:
+    opening = dialect.opening("", tools) if dialect.tell_tools else None
+    text = str(opening["content"]) if opening else ""
+    return len(text) + len(to_json(dialect.tool_fields(tools)))
