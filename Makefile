@@ -4,6 +4,9 @@ UV ?= .tools/bin/uv
 RUN = $(UV) run --frozen --no-sync
 EXTRAS = --extra all
 
+# With it, every interpreter that a test starts would compile all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 

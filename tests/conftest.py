@@ -1,14 +1,40 @@
 """Fixtures that every test may use."""
 
 import gc
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from _pytest.pathlib import rm_rf
 
 from tests import cpu_table
 
 pytest_addoption = cpu_table.pytest_addoption
-pytest_configure = cpu_table.pytest_configure
+
+_BASE = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each run a folder of its own: runs of two checkouts, or two at once, neither share nor clean up files."""
+    cpu_table.pytest_configure(config)
+    if config.option.basetemp is None and not hasattr(config, "workerinput"):
+        config.stash[_BASE] = Path(tempfile.mkdtemp(prefix="toolwire-tests-"))
+        config.option.basetemp = str(config.stash[_BASE] / "run")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind. `--basetemp` names a folder that stays."""
+    if (base := config.stash.get(_BASE, None)) is not None:
+        rm_rf(base)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three workers for two cores, since tests wait a quarter of their time: for boxes, browsers, processes."""
+    return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
 def pytest_collection_finish() -> None:

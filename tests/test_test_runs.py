@@ -1,0 +1,50 @@
+"""How a run of the tests behaves: it has a folder of its own, and leaves nothing behind."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SHOWN = re.compile(r"^folder (.+)$", re.MULTILINE)
+PROBE = """
+def test_folder(tmp_path):
+    (tmp_path / "kept").write_text("x")
+    print(f"\\nfolder {tmp_path}")
+"""
+
+
+def run(folder: Path, *words: str) -> str:
+    """The output of pytest over one test that shows its folder."""
+    (folder / "test_probe.py").write_text(PROBE, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", str(folder / "test_probe.py"), *words],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_a_run_has_a_folder_of_its_own_and_removes_it(tmp_path: Path) -> None:
+    first, second = (Path(SHOWN.findall(run(tmp_path))[0]) for _ in range(2))
+
+    assert first.parts[:3] != second.parts[:3]
+    assert first.parent.parent.name.startswith("toolwire-tests-")
+    assert not first.parent.parent.exists()
+
+
+def test_a_folder_that_is_named_stays(tmp_path: Path) -> None:
+    shown = Path(SHOWN.findall(run(tmp_path, f"--basetemp={tmp_path / 'mine'}"))[0])
+
+    assert (shown / "kept").read_text(encoding="utf-8") == "x"
+    assert shown.is_relative_to(tmp_path / "mine")
+
+
+def test_cpu_is_shown_by_file_test_and_fixture(tmp_path: Path) -> None:
+    output = run(tmp_path, "--cpu-table")
+
+    assert re.search(r"^CPU: \d+\.\d s, of which collection \d+\.\d s$", output, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d\d  \S*test_probe\.py::test_folder$", output, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d\d  ::tmp_path$", output, re.MULTILINE)
