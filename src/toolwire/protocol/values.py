@@ -8,7 +8,8 @@ the rest is shared. Keyword-only fields are not supported.
 A frozen dataclass fills its slots through `object.__setattr__`, which takes three to five times as long as a plain
 assignment, and the journey of one call makes about twenty values. `quick` gives such a class a `__new__` that fills
 the slots of a mutable twin with the same layout and then turns it into what it is. Nobody else ever sees the twin;
-equality, hashing, repr and frozenness are the dataclass's own.
+equality, hashing, repr and frozenness are the dataclass's own. The twin is a subclass without slots of its own: that
+its layout is the same is then seen at a glance, where two separate classes are compared slot by slot for each value.
 """
 
 import dataclasses
@@ -93,6 +94,13 @@ def _fill(value: Any, state: list[Any]) -> None:
         object.__setattr__(value, part.name, item)
 
 
+_MUTABLE = {
+    "__slots__": (),
+    "__new__": object.__new__,
+    "__init__": object.__init__,
+    "__setattr__": object.__setattr__,
+    "__delattr__": object.__delattr__,
+}
 _FROZEN = {"__setattr__": _refuse, "__delattr__": _refuse, "__getstate__": _state, "__setstate__": _fill}
 
 
@@ -124,8 +132,8 @@ def quick(kind: type[Value]) -> type[Value]:
     """Make a frozen, slotted dataclass several times faster to make. Its meaning stays the same."""
     parts = fields(cast("Any", kind))
     names = tuple(part.name for part in parts)
-    twin = type(kind.__name__, (), {"__slots__": names})
-    scope: dict[str, Any] = {"_Twin": twin, "_Kind": kind, "_new": object.__new__}
+    twin = type(kind.__name__, (kind,), _MUTABLE)  # before the class has a __new__, so that the twin's is object's
+    scope: dict[str, Any] = {"_Twin": twin, "_Kind": kind}
     exec("\n".join(_make(parts, scope, "_cls, ")), scope)  # noqa: S102 (the text is made of our own field names)
     # Without an __init__ of its own the class takes object's, which ignores what __new__ was given.
     del kind.__init__
@@ -150,7 +158,7 @@ def making(kind: type[Value]) -> type[Value]:
 
     Calling a class costs as much again as making the value, so the few places where every call comes through do not.
     """
-    scope: dict[str, Any] = {"_Twin": _twins[kind], "_Kind": kind, "_new": object.__new__}
+    scope: dict[str, Any] = {"_Twin": _twins[kind], "_Kind": kind}
     lines = _make(fields(cast("Any", kind)), scope)
     exec("\n".join(lines), scope)  # noqa: S102 (the text is made of our own field names)
     return cast("type[Value]", scope["make"])
@@ -162,10 +170,10 @@ def changing(kind: type[Value], *names: str) -> Callable[..., Value]:
     It does what `changed` does in half the time, for the few places where every call comes through.
     """
     parts = fields(cast("Any", kind))
-    scope: dict[str, Any] = {"_Twin": _twins[kind], "_Kind": kind, "_new": object.__new__}
+    scope: dict[str, Any] = {"_Twin": _twins[kind], "_Kind": kind}
     lines = [
         f"def change(_value, {', '.join(names)}):",
-        "    twin = _new(_Twin)",
+        "    twin = _Twin()",
         *(f"    twin.{part.name} = {'' if part.name in names else '_value.'}{part.name}" for part in parts),
         "    twin.__class__ = _Kind",
         "    return twin",
@@ -180,7 +188,7 @@ def _make(parts: tuple[Field[Any], ...], scope: dict[str, Any], first: str = "")
     return [
         f"def make({first}{', '.join(parameters)}):",
         *made,
-        "    twin = _new(_Twin)",
+        "    twin = _Twin()",
         *(f"    twin.{part.name} = {part.name}" for part in parts),
         "    twin.__class__ = _Kind",
         "    return twin",
@@ -211,11 +219,11 @@ def _copier(kind: type) -> Callable[[Any], Any]:
     """A function that copies every slot into a twin, compiled when the first value of a class is changed."""
     lines = [
         "def copy(value):",
-        "    twin = _new(_Twin)",
+        "    twin = _Twin()",
         *(f"    twin.{part.name} = value.{part.name}" for part in fields(cast("Any", kind))),
         "    return twin",
     ]
-    scope: dict[str, Any] = {"_Twin": _twins[kind], "_new": object.__new__}
+    scope: dict[str, Any] = {"_Twin": _twins[kind]}
     exec("\n".join(lines), scope)  # noqa: S102 (the text is made of our own field names)
     copy: Callable[[Any], Any] = scope["copy"]
     _copiers[kind] = copy
