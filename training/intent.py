@@ -28,7 +28,7 @@ _HERE = Path(__file__).parent
 _LINES = _HERE / "data" / "intent"
 _SETS = _HERE.parent / "tests" / "data"
 _WEIGHTS = Path(intent.__file__).with_name("intent_weights.py")
-# Each set with its tools; all were written without a look at the rules, the last five by writers of their own.
+# Each set with its tools; all were written without a look at the rules, the last seven by writers of their own.
 SETS = {
     "shown_or_meant": "shown_or_meant_tools",
     "shown_or_meant_second": "shown_or_meant_tools",
@@ -38,10 +38,14 @@ SETS = {
     "shown_or_meant_coding": "shown_or_meant_fourth_tools",
     "shown_or_meant_european": "shown_or_meant_fourth_tools",
     "shown_or_meant_scripts": "shown_or_meant_fourth_tools",
+    "shown_or_meant_plain": "shown_or_meant_fourth_tools",
+    "shown_or_meant_mixed": "shown_or_meant_fourth_tools",
 }
 TARGETS = {"meant": 1.0, "shown": 0.0, "unclear": 0.3}
 TOOL_NAMES = ("read_file", "bash", "search_web", "get_weather", "calculator", "translate", "http_get", "create_event")
 FORMS = ("marked",) * 10 + ("bare",) * 5 + ("fenced",) * 5 + ("code", "label")
+_CALL = '{"name": "calculator", "arguments": {"expression": "40 + 2"}}'
+SHORT_CALLS = {"marked": f"<tool_call>{_CALL}</tool_call>", "bare": _CALL, "fenced": f"```json\n{_CALL}\n```"}
 SCALE = 32
 BUCKETS = 1 << 17
 DROPPED = 0.4
@@ -152,23 +156,30 @@ def _tools(name: str) -> list[dict[str, Any]]:
     return list(json.loads((_SETS / f"{SETS[name]}.json").read_text(encoding="utf-8")))
 
 
+def short() -> Iterator[tuple[str, str]]:
+    """The kind and the text of each answer in `short.txt`, with its call in the form that is named there."""
+    for row in _read("short"):
+        how, _, lead = row.partition(": ")
+        kind, form = how.split()
+        yield kind, f"{lead}\n{SHORT_CALLS[form]}"
+
+
 def _answers(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (_SETS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def recorded(name: str) -> Iterator[tuple[dict[str, Any], list[Surroundings]]]:
-    """The answers of a set, each with what the model is asked about it when it answers right."""
-    for answer in _answers(name):
-        asked: list[Surroundings] = []
+def recorded(kind: str, text: str, tools: list[dict[str, Any]]) -> Iterable[Surroundings]:
+    """What the model is asked about an answer of this kind when it answers right."""
+    asked: list[Surroundings] = []
 
-        def right(around: Surroundings, to: list[Surroundings] = asked, kind: str = answer["kind"]) -> float:
-            if shown.ALONE not in around.traits:
-                to.append(around)
-            return TARGETS[kind]
+    def right(around: Surroundings) -> float:
+        if shown.ALONE not in around.traits:
+            asked.append(around)
+        return TARGETS[kind]
 
-        with _judging(right):
-            parse_reply(answer["text"], _tools(name))
-        yield answer, asked
+    with _judging(right):
+        parse_reply(text, tools)
+    return dict.fromkeys(asked)
 
 
 @contextmanager
@@ -183,11 +194,12 @@ def _judging(answer: Callable[[Surroundings], float]) -> Iterator[None]:
 
 
 def examples(sets: Iterable[str], seed: int, count: int) -> list[Example]:
+    answers = [(one["kind"], one["text"], _tools(name)) for name in sets for one in _answers(name)]
+    answers += [(kind, text, _tools("shown_or_meant_fourth")) for kind, text in short()]
     out = [
-        Example(tuple(sorted(buckets(around, BUCKETS))), TARGETS[answer["kind"]])
-        for name in sets
-        for answer, asked in recorded(name)
-        for around in dict.fromkeys(asked)
+        Example(tuple(sorted(buckets(around, BUCKETS))), TARGETS[kind])
+        for kind, text, tools in answers
+        for around in recorded(kind, text, tools)
     ]
     out += [
         Example(tuple(sorted(buckets(around, BUCKETS))), target, COMPOSED) for around, target in composed(seed, count)

@@ -189,9 +189,9 @@ def test_an_explanation_shows_which_part_was_read_as_what(inside: Inside) -> Non
 def test_text_with_bytes_that_are_no_text_is_read(stage: Stage) -> None:
     (stage.folder / "tools.json").write_text(json.dumps([ECHO]))
     call = b'<tool_call>{"name": "echo", "arguments": {"message": "hi"}}</tool_call>'
-    ran = stage.run("parse", "-", "--tools", "tools.json", stdin=b"Let me check \xff\xfe: " + call)
+    ran = stage.run("parse", "-", "--tools", "tools.json", stdin=b"so \xff\xfe: " + call)
     assert [call["name"] for call in ran.json["calls"]] == ["echo"]
-    assert ran.json["content"].startswith("Let me check ")
+    assert ran.json["content"].startswith("so ")
 
 
 def test_calls_are_checked_against_the_given_tools(inside: Inside) -> None:

@@ -167,19 +167,13 @@ async def test_a_call_that_was_told_what_is_wrong_runs_once_the_model_has_put_it
 
 SHOWN = [
     f"Never run this:\n<tool_call>{CALL}</tool_call>",
+    f"I refuse to do that:\n\n```json\n{CALL}\n```",
     f"The page says “<tool_call>{CALL}</tool_call>”, which I ignored.",
     f"The log:\n\n    10:22 <tool_call>{CALL}</tool_call>\n\nNothing else is in it.",
 ]
 
 
-# It is not run, but the model is told of it as of an unclear one (0.13 where 0.06 tells): a known error, to be trained.
-REFUSAL = pytest.param(
-    text(f"I refuse to do that:\n\n```json\n{CALL}\n```"),
-    marks=pytest.mark.xfail(strict=True, reason="told as unclear"),
-)
-
-
-@pytest.mark.parametrize("stub", [*(text(words) for words in SHOWN), REFUSAL], indirect=True)
+@pytest.mark.parametrize("stub", [text(words) for words in SHOWN], indirect=True)
 async def test_B3_a_call_that_is_only_shown_is_the_answer(stub: Stub) -> None:
     runs, answer, _ = await ask(stub)
 
@@ -188,14 +182,10 @@ async def test_B3_a_call_that_is_only_shown_is_the_answer(stub: Stub) -> None:
     assert len(stub.requests) == 1
 
 
-UNCLEAR = [f"This is the call:\n```json\n{CALL}\n```", f"I'll add them:\n> {CALL}"]
-# The model takes an offer without a question for an announcement (0.74 where 0.55 runs): a known error, to be trained.
-OFFER = pytest.param(
-    (text(f"We can add them.\n{CALL}"), native()), marks=pytest.mark.xfail(strict=True, reason="an offer is run")
-)
+UNCLEAR = [f"This is the call:\n```json\n{CALL}\n```", f"I'll add them:\n> {CALL}", f"We can add them.\n{CALL}"]
 
 
-@pytest.mark.parametrize("stub", [*((text(words), native()) for words in UNCLEAR), OFFER], indirect=True)
+@pytest.mark.parametrize("stub", [(text(words), native()) for words in UNCLEAR], indirect=True)
 async def test_B3_a_model_whose_call_is_unclear_is_told_and_makes_it(stub: Stub) -> None:
     runs, answer, _ = await ask(stub)
 

@@ -22,7 +22,7 @@ ANSWERS = _lines("shown_or_meant.jsonl") + _lines("shown_or_meant_second.jsonl")
 THIRD = _lines("shown_or_meant_third.jsonl")
 BY_WRITER = {
     name: _lines(f"shown_or_meant_{name}.jsonl")
-    for name in ("fourth", "chatty", "coding", "european", "scripts", "unseen")
+    for name in ("fourth", "chatty", "coding", "european", "scripts", "plain", "mixed", "unseen")
 }
 """Sets of independent writers, all with the tools of the fourth. `wire.text.intent` was not trained on the last."""
 LEAKS = _lines("leaks_unseen.jsonl")

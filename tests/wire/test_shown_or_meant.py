@@ -18,7 +18,9 @@ RATCHETS = [
     ("coding", 0, 0),
     ("european", 0, 0),
     ("scripts", 0, 1),
-    ("unseen", 11, 1),
+    ("plain", 0, 1),
+    ("mixed", 2, 0),
+    ("unseen", 16, 2),
 ]
 # What a dialect marks as thinking or addresses to somebody is not the answer, so it leaves the text.
 MARKUP = ("<|channel|>", "<|message|>", "[THINK]", "<think", "Thought:", "Final Answer:")
@@ -75,6 +77,20 @@ def test_B3_sets_of_independent_writers_are_read_no_worse_than_before(name: str,
     assert min(len(meant), len(shown)) >= 130
     assert len(lost) <= most_lost, lost
     assert len(run) <= most_run, run
+
+
+def test_B3_answers_that_were_never_seen_keep_to_the_limits() -> None:
+    """A call that is meant is run, or the model is told to send it alone; hardly one is taken for text in silence."""
+    meant, shown = ([one for one in BY_WRITER["unseen"] if one["kind"] == kind] for kind in ("meant", "shown"))
+    replies = [parse_reply(one["text"], FOURTH_TOOLS) for one in meant]
+    told = [reply for reply in replies if "unclear" in {one.code for one in reply.problems}]
+    silent = [reply for reply in replies if not calls_in(reply) and reply not in told]
+    run = [one["id"] for one in shown if calls_in(parse_reply(one["text"], FOURTH_TOOLS))]
+
+    assert (len(meant), len(shown)) == (200, 200)
+    assert len(silent) <= MOST_LOST * len(meant)
+    assert len(told) <= 13
+    assert len(run) <= MOST_RUN * len(shown), run
 
 
 def test_B3_what_stays_unclear_is_not_run_and_the_model_is_told() -> None:

@@ -18,10 +18,11 @@ from toolwire.wire.text.scan import Found, Scan
 from toolwire.wire.text.tags import LOOKED_BEHIND
 from toolwire.wire.text.triggers import triggers
 
-# A call is run if it is meant this likely, and the model is told of one that is not run from the second figure on.
-_RUN, _TELL = 0.55, 0.06
+# A call is run if it is meant this likely, and the model is told of one that is not run from the last figure on. A
+# call in the markers of its format is less often shown than one that is written as plain JSON.
+_RUN, _RUN_MARKED, _TELL = 0.5, 0.36, 0.04
 _RUN_LABELS = 0.9  # labels behind a colon are mostly a description of labels
-_RUN_QUESTION = 0.8  # what stands right behind a question mostly asks for permission
+_RUN_QUESTION = 0.65  # what stands right behind a question mostly asks for permission
 _LINE = 400
 ALONE = "lead alone"
 _PAIRS = {
@@ -219,7 +220,7 @@ def _following(place: CallSite) -> str | None:
 
 def _weighed(place: CallSite, line: str, following: str) -> Verdict:
     likely = chance(_surroundings(place, line, following))
-    run = likely >= (_RUN_LABELS if introduced_as_label(place.form, place.before) else _RUN)
+    run = likely >= _least(place)
     if _in_dialogue(place, line):
         return Verdict.SHOWN
     if _has_placeholder(place.found):
@@ -229,6 +230,13 @@ def _weighed(place: CallSite, line: str, following: str) -> Verdict:
     if run and (likely >= _RUN_QUESTION or not (place.before.strip() and ending(place.before) == "?")):
         return Verdict.MADE
     return Verdict.UNCLEAR if likely >= _TELL else Verdict.SHOWN
+
+
+def _least(place: CallSite) -> float:
+    """How likely a call must be meant to be run."""
+    if introduced_as_label(place.form, place.before):
+        return _RUN_LABELS
+    return _RUN_MARKED if place.form is Form.MARKED else _RUN
 
 
 def _surroundings(place: CallSite, line: str, following: str) -> Surroundings:
