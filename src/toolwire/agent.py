@@ -48,13 +48,13 @@ from toolwire.record.ready import ready_turns
 
 T = TypeVar("T")
 News = Callable[[Toolbox], Toolbox | None]
-"""Given the tools that an agent has, the ones that it shall have; None when they stay. It runs in a thread."""
+"""Given the tools that an agent has, the ones that it is to have; None to keep them. It runs in a thread."""
 
 
 @quick
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a turn ended: the words for the user, why it ended, and the whole turn for whoever wants to know more."""
+    """How a turn ended: the words for the user, why it ended, and the whole turn for details."""
 
     text: str
     reason: EndReason
@@ -73,7 +73,7 @@ class Agent:
     """A model that can use tools.
 
     `model` is a `provider:model` string or anything with an `ask` method; `tools` are functions, tools or toolboxes;
-    `approve` is asked before tools that need a person's word; with `suspends`, a call that nobody has spoken about yet
+    `approve` is asked before tools that need approval; with `suspends`, a call without an answer yet
     raises `Suspended` and leaves an approval that anyone can answer in the store before the turn is resumed, within
     `approval_s`; `tell` hears of each such question as it opens; a turn puts at most `questions` to people; what the
     agents named in `accounts` use counts against the day's `budget`, too;
@@ -194,7 +194,7 @@ class Agent:
     async def resume(self, turn_id: str, *, on_event: Emit | None = None) -> Answer:
         """Go on with a turn whose process died or was interrupted, from where its record ends.
 
-        The time in which nobody ran it is not its own: its deadline goes on from where it was. Raises `NotFound` for an
+        Time in which no process ran it does not count: its deadline goes on from where it was. Raises `NotFound` for an
         unknown turn, and `Fenced` when a living process owns it or it has ended. `BudgetSpent` and `CannotResume` leave
         it as it was.
         """

@@ -105,7 +105,7 @@ class NotFound(StoreError):
 
 
 class Fenced(StoreError):
-    """Another process owns this turn or call now. Whoever sees this must stop all side effects."""
+    """Another process owns this turn or call now. Stop all side effects."""
 
 
 class CallHeld(Fenced):

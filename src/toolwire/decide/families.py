@@ -22,7 +22,7 @@ _SAME_TOOL = (
     frozenset(("list", "list_dir")),
     frozenset(("search_code", "codesearch")),
 )
-# What the first may not run, the others may not run either. Whoever denies jobs still has commands.
+# What the first may not run, the others may not run either. Denying jobs leaves commands allowed.
 _DOES_THE_SAME = {"bash": frozenset(("job_start",))}
 SHOWING = frozenset("read read_file grep search_code codesearch image git_diff".split())
 SHOWING_FOLDERS = frozenset(("git_diff",))

@@ -50,7 +50,7 @@ def stays_in_box(words: Sequence[str]) -> bool:
     name = base_name(words[0])
     addresses = _addresses(words[1:], *_CLIENTS[name]) if name in _CLIENTS else None
     if addresses is not None and name in _LISTENERS and any(_LISTENS.match(word) for word in words[1:]):
-        return True  # whoever comes to a box's own port is in the box
+        return True  # only processes in the box reach its own ports
     if not addresses:
         return False
     if name in _TAKES_URLS:

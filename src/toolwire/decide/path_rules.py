@@ -14,7 +14,7 @@ from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass
 
 KEYS = Rule(Verdict.ASK, SHOWING, argument="path", reason="It usually holds keys or passwords")
-"""The rule that nobody has to write."""
+"""The rule that holds without being written."""
 
 
 @dataclass(frozen=True, slots=True)

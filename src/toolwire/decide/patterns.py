@@ -1,4 +1,4 @@
-"""Yeses for a pattern: what somebody may say about a call and all that are like it. Pure."""
+"""Approvals for a pattern: one answer for a call and all that are like it. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from posixpath import dirname, normpath
@@ -85,7 +85,7 @@ def _alike(approved: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
 
 
 def pattern_scope(arguments: Mapping[str, Any], pattern: str) -> str:
-    """What an approval for a pattern covers, in words for whoever gives it."""
+    """What an approval for a pattern covers, in words for the approver."""
     if " is " in pattern or not isinstance(arguments.get(SHELL_ARGUMENT), str):
         return "every call of this tool that fits"
     if runs_whole(pattern.split()):

@@ -2,7 +2,7 @@
 
 Where a command names such a file plainly, the rule means it. Where it could reach one (through a folder, a word made
 at run time, a program that opens what it likes), the rule may be meant, and people are asked. What is behind a link is
-not seen from here: whoever runs the text looks there.
+not seen from here: the caller that runs the text looks there.
 """
 
 import re

@@ -87,7 +87,7 @@ _SED_IN_PLACE = re.compile(r"-[nErsuz]*i")
 
 
 def _git_command(words: Sequence[str]) -> Sequence[str]:
-    """The word that says what git shall do, behind its own options."""
+    """The word that says what git is to do, behind its own options."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2:] if rest[0] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace") else rest[1:]

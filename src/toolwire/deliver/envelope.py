@@ -1,7 +1,7 @@
 """The Tool Envelope: what a command gave, between marks that its output cannot imitate. Pure.
 
 A header of one line of JSON says what there is; the results follow, best first; the lines after them say what was left
-out and how to get it. The mark is drawn anew for each envelope by whoever makes it. Words of the output that look like
+out and how to get it. The mark is drawn anew for each envelope by its maker. Words of the output that look like
 a line of the envelope are moved out of the first column, so that they fool not even a reader who skips the mark.
 """
 

@@ -38,7 +38,7 @@ class Kind(IntEnum):
 
 
 def kind_of(path: str, line: str = "", wanted: str = "") -> Kind:
-    """What a line of a file is to somebody who looks for `wanted`; without it, every definition counts as one."""
+    """What a line of a file is to a reader who looks for `wanted`; without it, every definition counts as one."""
     if any(part in ASIDE for part in path.split("/")):
         return Kind.ASIDE
     defines = is_definition(line, wanted)

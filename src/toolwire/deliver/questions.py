@@ -65,6 +65,6 @@ def plain(text: str) -> str:
 
 def _answer(answer: Approval) -> QuestionJson:
     said: QuestionJson = {"granted": answer.granted, "by": plain(answer.speaker), "reason": plain(answer.reason)}
-    if answer.arguments is not None:  # whoever is asked next must see what they would agree to
+    if answer.arguments is not None:  # the next person asked must see what they would agree to
         said["arguments"] = spelled(answer.arguments)
     return said | {"scope": answer.scope.value, "edited": answer.arguments is not None}

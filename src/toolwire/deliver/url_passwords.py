@@ -14,7 +14,7 @@ _SHORTEST_TOKEN = 20
 _DEEPEST = 64
 _FLAT = frozenset({str, int, float, bool, type(None)})
 _is_text = str.__instancecheck__
-# `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be somebody's name.
+# `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be a user's name.
 _WITH_PASSWORD = re.compile(
     r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
 )

@@ -178,7 +178,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
 
 
 def was_tainted(messages: Iterable[Message]) -> bool:
-    """Whether strangers may have written some of what was said before."""
+    """Whether some of what was said before is untrusted."""
     return bool(strangers(messages))
 
 

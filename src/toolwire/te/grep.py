@@ -80,7 +80,7 @@ def asked(words: Sequence[str]) -> Asked | None:
 
 
 def grep(words: Sequence[str], timeout_s: float | None) -> Gathered | None:
-    """Search, and rank what was found: definitions first, tests last. None if grep shall speak for itself."""
+    """Search, and rank what was found: definitions first, tests last. None if grep's own output is to be shown."""
     question = asked(words)
     if question is None:
         return None
@@ -186,6 +186,6 @@ def _flat(options: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _aside(places: Sequence[str]) -> list[str]:
-    """Folders nobody means, unless one of them is named."""
+    """Folders that are not meant, unless one of them is named."""
     named = {part for place in places for part in place.split("/")}
     return sorted(ASIDE - named)

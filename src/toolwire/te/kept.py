@@ -1,4 +1,4 @@
-"""Outputs that were too long to be shown at once, kept for whoever asks for the rest: later, and from any process."""
+"""Outputs that were too long to be shown at once, kept so that the rest can be read later, from any process."""
 
 import json
 import os

@@ -143,12 +143,12 @@ def _print(envelope: Envelope, shown: Sequence[Unit], *, as_json: bool) -> None:
 
 
 def _become(argv: Sequence[str]) -> int:
-    """Let the program itself speak to whoever listens, and end as it does."""
+    """Give the program our streams, and end as it does."""
     if shutil.which(argv[0]) is None:
         sys.stderr.write(f"te: {visible(argv[0])}: there is no such program\n")
         return NOT_THERE
     sys.stdout.flush()
-    return os.execvp(argv[0], tuple(argv))  # noqa: S606 - whoever types a command may run it
+    return os.execvp(argv[0], tuple(argv))  # noqa: S606 - the user who types a command may run it
 
 
 def _who() -> str:

@@ -38,7 +38,7 @@ def run(argv: Sequence[str], *, both_ends: bool = False, timeout_s: float | None
     enough.
     """
     try:
-        process = subprocess.Popen(  # noqa: S603 - whoever types a command may run it
+        process = subprocess.Popen(  # noqa: S603 - the user who types a command may run it
             argv,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if both_ends else subprocess.PIPE,
