@@ -61,7 +61,7 @@ def test_what_a_turn_has_read_is_shown_on_each_block_in_the_log_and_where_it_ask
         "kind": "tool", "name": "page", "call_id": answer["calls"][0]["id"], "uris": [EVIL], "untrusted": True,
     }  # fmt: skip
     assert answer["calls"][1]["result"]["content"][0]["source"]["untrusted"] is False
-    assert [one["uris"] for one in answer["strangers"]] == [[EVIL]]
+    assert [one["uris"] for one in answer["untrusted"]] == [[EVIL]]
 
 
 def test_a_turn_that_is_not_on_record_cannot_be_judged_in(inside: Inside) -> None:

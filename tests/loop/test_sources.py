@@ -12,7 +12,7 @@ from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.errors import ModelUnavailable
 from toolwire.protocol.approvals import Scope
 from toolwire.protocol.calls import Image, NeedsApproval, Resource, Source, Text, ToolOutput, ToolResult
-from toolwire.protocol.chat import Note, ResultsMessage, sources, strangers
+from toolwire.protocol.chat import Note, ResultsMessage, sources, untrusted_sources
 from toolwire.protocol.policy import Autonomy
 from toolwire.record.contract import Store
 from toolwire.testing import ScriptedModel, call
@@ -150,7 +150,7 @@ async def test_what_nobody_else_has_written_has_a_source_and_no_stranger() -> No
     answer = await Agent(ScriptedModel(call("look"), "done"), [look], store=MemoryStore()).ask("go")
     [result] = results(answer)
     assert result.sources == (Source("tool", "look", result.call_id),)
-    assert strangers(answer.turn.messages) == ()
+    assert untrusted_sources(answer.turn.messages) == ()
 
 
 async def test_secrets_are_no_part_of_where_something_was_read() -> None:

@@ -1,4 +1,4 @@
-"""A turn that has read what strangers may have written asks before it acts."""
+"""A turn that has read untrusted content asks before it acts."""
 
 from dataclasses import replace
 

@@ -26,7 +26,7 @@ from toolwire.hub.slots import Slots
 from toolwire.loop.limits import time_left_s
 from toolwire.plan.resources import claims
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
-from toolwire.protocol.chat import strangers
+from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
 from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit
 from toolwire.protocol.outcomes import Code
@@ -343,7 +343,7 @@ def _tainted_by(turn: Turn) -> tuple[str, ...]:
     """What the turn has read that is untrusted; a sub-agent of a tainted turn is as tainted as that one."""
     if not turn.tainted:
         return (_ASKER,) if any(rule.reason == TAINTED for rule in turn.grant.rules) else ()
-    places = (place for source in strangers(turn.messages) for place in source.uris or (f"tool:{source.name}",))
+    places = (place for source in untrusted_sources(turn.messages) for place in source.uris or (f"tool:{source.name}",))
     return tuple(islice(dict.fromkeys(places), _MOST_NAMED)) or (_BEFORE,)
 
 

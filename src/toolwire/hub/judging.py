@@ -10,7 +10,7 @@ from toolwire.deliver.url_passwords import has_url_password, withhold
 from toolwire.hub.calls import Accepted
 from toolwire.hub.services import Services
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
-from toolwire.protocol.chat import Reply, strangers
+from toolwire.protocol.chat import Reply, untrusted_sources
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, InProcess, Tool
@@ -24,7 +24,7 @@ _case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
 def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: frozenset[str] | None) -> list[Accepted]:
     """Decide about calls and make their cards. `names` are the tools that were offered; None if any may be called."""
     judged = []
-    read = strangers(turn.messages) if turn.tainted else ()
+    read = untrusted_sources(turn.messages) if turn.tainted else ()
     alone = len(calls) == 1
     for place, call in enumerate(calls):
         case = _case(
@@ -38,7 +38,7 @@ def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: froz
 def judge_again(services: Services, turn: Turn, call: ToolCall) -> Decision:
     """The decision about an accepted call with other arguments."""
     heed_password(services, call)
-    read = strangers(turn.messages) if turn.tainted else ()
+    read = untrusted_sources(turn.messages) if turn.tainted else ()
     return decide(Case(call, services.toolbox, turn.grant, None, turn.calls, tainted=turn.tainted, read=read))
 
 

@@ -25,7 +25,7 @@ from toolwire.loop.limits import (
     ending_reason,
 )
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
-from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, strangers
+from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, untrusted_sources
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -179,7 +179,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
 
 def was_tainted(messages: Iterable[Message]) -> bool:
     """Whether some of what was said before is untrusted."""
-    return bool(strangers(messages))
+    return bool(untrusted_sources(messages))
 
 
 def noted(turn: Turn, note: Note) -> Turn:

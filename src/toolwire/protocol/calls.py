@@ -127,7 +127,7 @@ class ToolError:
 class ToolResult:
     """How a call ended. There is exactly one for every accepted call.
 
-    `untrusted` marks what strangers may have written: a page of the web, a message, a file of theirs; `origins` say
+    `untrusted` marks content from outside: a page of the web, a message, a file that others wrote; `origins` say
     where it was read. `engine` and `profile` name the sandbox that confined it, and the digest of its rules.
     `blocked_ms` is how long its function held up the event loop without a pause, where that is worth a word.
     """

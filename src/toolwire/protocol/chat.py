@@ -105,8 +105,8 @@ def sources(message: Message) -> tuple[Source, ...]:
             return (Source("operator"),)
 
 
-def strangers(messages: Iterable[Message]) -> tuple[Source, ...]:
-    """What was read, oldest first, that strangers may have written."""
+def untrusted_sources(messages: Iterable[Message]) -> tuple[Source, ...]:
+    """The untrusted sources that were read, oldest first."""
     told = (said.results for said in messages if isinstance(said, ResultsMessage))
     return tuple(result.source for results in told for result in results if result.untrusted)
 

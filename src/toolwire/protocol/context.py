@@ -156,7 +156,7 @@ class Context:
         self.told.append(Touched(resource, writes))
 
     def read_from(self, place: str) -> None:
-        """Say where something was read that strangers may have written, such as a URL; the result will name it.
+        """Say where something was read that is untrusted, such as a URL; the result will name it.
 
         A result that was read somewhere is untrusted whatever its tool is: nobody becomes trusted by saying so.
         """

@@ -5,7 +5,7 @@ from enum import IntEnum, StrEnum
 from toolwire.protocol.checked import checked, count, names, one_of, text
 from toolwire.protocol.values import dataclass, quick
 
-TAINTED = "Whoever asks for this has read what strangers may have written"
+TAINTED = "The turn that asks for this has read untrusted content"
 """The reason of the rule by which a sub-agent is as wary as the tainted turn that set it to work."""
 
 

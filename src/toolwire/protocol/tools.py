@@ -189,7 +189,7 @@ class Grant:
     """What the caller of a turn may do. An argument of every decision, never ambient.
 
     `confirmed` names the tools that need no further word from a person; `"*"` stands for all of them. A `wary` grant
-    has people asked again, whatever is confirmed, once a turn has read what strangers may have written.
+    has people asked again, whatever is confirmed, once a turn has read untrusted content.
     """
 
     tier: Tier = Tier.WALK

@@ -377,7 +377,7 @@ class GrantSettings(Section):
         default=(), description='What is never done, asked about or simply done, such as "deny needs network".'
     )
     wary: bool = Field(
-        default=True, description="Whether people are asked again once a turn has read what strangers may have written."
+        default=True, description="Whether people are asked again once a turn has read untrusted content."
     )
     by_intent: bool = Field(
         default=False, description="Whether a turn gets only the tier that its question asks for; `tier` is the most."

@@ -27,7 +27,7 @@ from toolwire.decide.policy import resumed
 from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import ApprovalCard
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval
-from toolwire.protocol.chat import ResultsMessage, strangers
+from toolwire.protocol.chat import ResultsMessage, untrusted_sources
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.values import changed
 
@@ -111,7 +111,7 @@ async def _within_turn(place: ProjectFolder, case: Case, turn_id: str) -> Case:
         kept = await store.turn(await turn_meant(store, turn_id))
     said = (*kept.opening.messages, *kept.events)
     spent = sum(len(each.results) for each in kept.events if isinstance(each, ResultsMessage))
-    read = strangers(said)
+    read = untrusted_sources(said)
     return changed(case, grant=resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read)
 
 

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from toolwire.protocol.calls import Image, Resource, Text, ToolCall, ToolResult
-from toolwire.protocol.chat import Reply, ResultsMessage, UserMessage, strangers
+from toolwire.protocol.chat import Reply, ResultsMessage, UserMessage, untrusted_sources
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.turns import Turn
 
@@ -106,7 +106,7 @@ def turn_object(turn: Turn) -> dict[str, Any]:
         "model": turn.model,
         "iterations": turn.iterations,
         "calls": _calls_of(turn),
-        "strangers": plain(strangers(turn.messages)),
+        "untrusted": plain(untrusted_sources(turn.messages)),
         "usage": plain(turn.usage),
     }
 

@@ -224,7 +224,7 @@ class Crew:
         return sum(map(_used, (await self.store.turn(turn_id)).events), Spending())
 
     async def _tainted(self, errand: Errand) -> bool:
-        """Whether strangers may have had a hand in what is asked for now, or was before in this thread."""
+        """Whether what is asked for now, or was before in this thread, rests on untrusted content."""
         if _is_wary(errand.context.grant):
             return True
         try:

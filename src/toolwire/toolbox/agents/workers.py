@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from toolwire.agent import Agent, Answer
 from toolwire.errors import StoreError, Suspended, ToolFailure, ToolwireError
 from toolwire.protocol.budgets import Purse, least
-from toolwire.protocol.chat import Message, strangers
+from toolwire.protocol.chat import Message, untrusted_sources
 from toolwire.protocol.context import Context
 from toolwire.protocol.events import CallStarted, Event, TurnStarted
 from toolwire.protocol.outcomes import Code
@@ -87,7 +87,7 @@ def require_depth(errand: Errand) -> None:
 
 def pass_on(context: Context, messages: Iterable[Message]) -> None:
     """Say of a result that it was made of all that was read there: what a sub-agent has read its caller reads."""
-    for source in strangers(messages):
+    for source in untrusted_sources(messages):
         for place in source.uris or (f"tool:{source.name}",):
             context.read_from(place)
 
