@@ -10,6 +10,7 @@ from toolwire.protocol import calls, chat, outcomes, records, tools, turns
 from toolwire.protocol.calls import Image, Resource, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Usage
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
+from toolwire.protocol.policy import TAINTED, Rule, Verdict, inherits_taint
 
 NOUNS = [
     noun
@@ -96,3 +97,13 @@ def test_usage_adds_up_and_an_unknown_price_stays_unknown() -> None:
 def test_a_call_may_come_without_an_id_and_keeps_its_original() -> None:
     call = ToolCall("read", {"path": "a"}, raw={"anything": 1})
     assert (call.id, call.alias, call.raw) == ("", None, {"anything": 1})
+
+
+def test_a_turn_kept_by_an_earlier_version_inherits_its_taint() -> None:
+    before = Rule(
+        Verdict.ASK, frozenset({"wipe"}), reason="Whoever asks for this has read what strangers may have written"
+    )
+
+    assert inherits_taint([before])
+    assert inherits_taint([Rule(Verdict.ASK, frozenset({"wipe"}), reason=TAINTED)])
+    assert not inherits_taint([Rule(Verdict.ASK, frozenset({"wipe"}), reason="Wiping needs approval")])

@@ -30,7 +30,7 @@ from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
 from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Emit
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.policy import TAINTED
+from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, InProcess
 from toolwire.protocol.traffic import Traffic
@@ -342,7 +342,7 @@ async def _refuse(denied: Denied) -> Refused:
 def _tainted_by(turn: Turn) -> tuple[str, ...]:
     """What the turn has read that is untrusted; a sub-agent of a tainted turn is as tainted as that one."""
     if not turn.tainted:
-        return (_ASKER,) if any(rule.reason == TAINTED for rule in turn.grant.rules) else ()
+        return (_ASKER,) if inherits_taint(turn.grant.rules) else ()
     places = (place for source in untrusted_sources(turn.messages) for place in source.uris or (f"tool:{source.name}",))
     return tuple(islice(dict.fromkeys(places), _MOST_NAMED)) or (_BEFORE,)
 

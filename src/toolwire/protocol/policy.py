@@ -1,12 +1,14 @@
 """The operator's rules about calls: what is never done, what a person is asked about, what needs no asking."""
 
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
 from toolwire.protocol.checked import checked, count, names, one_of, text
 from toolwire.protocol.values import dataclass, quick
 
 TAINTED = "The turn that asks for this has read untrusted content"
-"""The reason of the rule by which a sub-agent is as wary as the tainted turn that set it to work."""
+"""The reason of the rule by which a sub-agent is as tainted as the turn that set it to work."""
+_TAINTED_BEFORE = "Whoever asks for this has read what strangers may have written"  # in turns of earlier versions
 
 
 class Autonomy(IntEnum):
@@ -83,3 +85,8 @@ _RULE_FORM = (
     "must read like `deny write, edit where path is *.lock`, `allow bash where command is git status` "
     "or `ask needs network by 2`"
 )
+
+
+def inherits_taint(rules: Iterable[Rule]) -> bool:
+    """Whether a turn works for one that has read untrusted content."""
+    return any(rule.reason in (TAINTED, _TAINTED_BEFORE) for rule in rules)

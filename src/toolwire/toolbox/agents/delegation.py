@@ -21,8 +21,8 @@ from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.policy import TAINTED, Rule, Verdict
-from toolwire.protocol.tools import Effect, Grant, Tier
+from toolwire.protocol.policy import TAINTED, Rule, Verdict, inherits_taint
+from toolwire.protocol.tools import Effect, Tier
 from toolwire.protocol.turns import EndReason, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, Store, TurnSummary
@@ -225,7 +225,7 @@ class Crew:
 
     async def _tainted(self, errand: Errand) -> bool:
         """Whether what is asked for now, or was before in this thread, rests on untrusted content."""
-        if _is_wary(errand.context.grant):
+        if inherits_taint(errand.context.grant.rules):
             return True
         try:
             store = of_project(self.store, errand.context.project)
@@ -236,7 +236,7 @@ class Crew:
         return (
             asking.opening.tainted
             or was_tainted(asking.events)
-            or (before is not None and _is_wary(before.opening.grant))
+            or (before is not None and inherits_taint(before.opening.grant.rules))
         )
 
 
@@ -250,10 +250,6 @@ def _told(errand: Errand, answer: Answer) -> Answer:
     pass_on(errand.context, answer.turn.messages)
     errand.context.read_from(f"agent:{errand.worker.name}")
     return answer
-
-
-def _is_wary(grant: Grant) -> bool:
-    return any(rule.reason == TAINTED for rule in grant.rules)
 
 
 def _nobody_watches(message: str, fraction: float | None) -> None:
