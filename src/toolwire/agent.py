@@ -31,7 +31,7 @@ from toolwire.loop.step import stopped, was_tainted
 from toolwire.models.registry import open_model
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.attached_text import own_words
-from toolwire.protocol.budgets import Budget
+from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
@@ -312,6 +312,7 @@ class Agent:
             budget=self.budget,
             accounts=self.accounts,
             lends=self._lends,
+            rates=self.runtime.rates,
         )
 
     async def close(self) -> None:
@@ -362,26 +363,43 @@ class Agent:
         sent = told((*history, UserMessage(question)))[:-1]
         count = outgrown(sent, window, self.limits.compact_at)
         if count:
+            turn = self._new_turn(QUESTION, thread, history)
             with suppress(ModelError):
-                summary, usage = await self._summarise(sent[:count], window)
-                await self._keep_summary(thread, history, len(sent) - count, Reply(summary, usage=usage))
+                async with self._releasing_usage(turn):
+                    summary, usage = await self._summarise(turn, sent[:count], window)
+                    await self._keep_summary(turn, history, len(sent) - count, Reply(summary, usage=usage))
 
-    async def _summarise(self, messages: Sequence[Message], window: int) -> tuple[str, Usage]:
-        summary, usage = "", Usage()
+    @asynccontextmanager
+    async def _releasing_usage(self, turn: Turn) -> AsyncIterator[None]:
+        """Release what was reserved for a turn that does not come on record."""
+        try:
+            yield
+        except BaseException:
+            if self.budget is not None:
+                await asyncio.shield(self.store.release_usage(turn))
+            raise
+
+    async def _summarise(self, turn: Turn, messages: Sequence[Message], window: int) -> tuple[str, Usage]:
+        summary, usage, allowance = "", Usage(), self._allowance(turn)
         for piece in summary_requests(messages, window, getattr(self.model, "longest_question", None)):
             request = Request((UserMessage(summary_request(summary, piece)),), system=self.system)
+            if allowance is not None and allowance.reserves_usage:
+                used = Spending(0, usage.total_tokens, usage.cost_usd or 0.0)
+                if (await allowance.reserve(turn, request, self.model, used)).ending is not None:
+                    raise ModelError("the budget of today leaves nothing for a summary")
             reply = await self.model.ask(request)
             if not reply.content.strip():
                 raise ModelError("the model gave no summary")
             summary, usage = reply.content.strip(), usage + reply.usage
         return summary, usage
 
-    async def _keep_summary(self, thread: str, history: tuple[Message, ...], kept: int, summary: Reply) -> None:
-        turn = self._new_turn(QUESTION, thread, history)
-        detail = {"messages": len(history), "kept": kept, "thread": thread}
+    async def _keep_summary(self, turn: Turn, history: tuple[Message, ...], kept: int, summary: Reply) -> None:
+        detail = {"messages": len(history), "kept": kept, "thread": turn.thread}
         row = AuditRow(self.runtime.clock(), "compacted", self.project, self.name, turn.id, detail=detail)
         await self.store.begin(turn)
-        await self.store.append_reply(turn, summary, [], [row])
+        allowance = self._allowance(turn)
+        reserve = None if allowance is None else allowance.reservation(settles=allowance.reserves_usage)
+        await self.store.append_reply(turn, summary, [], [row], reserve)
         await self.store.append_note(turn, summary_note(kept))
         usage = summary.usage
         stats = TurnStats(

@@ -4,20 +4,21 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.record.conftest import libsql_server
+from tests.record.samples import a_turn
 from toolwire import Agent, Answer, Approval, Limits, MemoryStore, SqliteStore, tool
 from toolwire.errors import BudgetSpent, ModelUnavailable
 from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import NeedsApproval, ToolResult
-from toolwire.protocol.chat import Reply, ResultsMessage, Usage
+from toolwire.protocol.chat import Delta, Reply, Request, ResultsMessage, Usage
 from toolwire.protocol.turns import EndReason
-from toolwire.record.contract import Store
+from toolwire.record.contract import Store, UsageRequest
 from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import FrozenClock, Line, ScriptedModel, call, says
 
@@ -298,10 +299,9 @@ async def test_A7_projects_have_days_of_their_own(day: Day) -> None:
             await agent.call("look", {})
 
 
-@pytest.mark.parametrize("way", ["ask", "call"])
-@pytest.mark.parametrize("kind", ["sqlite", "libsql"])
-async def test_A7_ten_processes_never_make_more_calls_than_a_day_has(tmp_path: Path, kind: str, way: str) -> None:
-    most, ledger, home = 25, tmp_path / "ledger", tmp_path / "home"
+async def spent_by_ten(tmp_path: Path, kind: str, way: str, most: int) -> tuple[list[str], Spending]:
+    """What ten processes have written into their ledger that spend until the day is used up, and what is on record."""
+    ledger, home = tmp_path / "ledger", tmp_path / "home"
     with libsql_server(tmp_path) as url:
         words = [str(SPENDER), kind, url, str(home), str(ledger), way, str(most)]
         processes = [
@@ -315,6 +315,100 @@ async def test_A7_ten_processes_never_make_more_calls_than_a_day_has(tmp_path: P
         opening = SqliteStore.at(home) if kind == "sqlite" else LibsqlStore.on(url, home)
         async with await opening as store:
             spent = await store.spent("agent", time.time())
-    assert len(ledger.read_text().splitlines()) == most
-    assert spent.calls == most
     assert [out for out, _ in said] == [b"spent\n"] * 10
+    return ledger.read_text().splitlines(), spent
+
+
+@pytest.mark.parametrize("way", ["ask", "call"])
+@pytest.mark.parametrize("kind", ["sqlite", "libsql"])
+async def test_A7_ten_processes_never_make_more_calls_than_a_day_has(tmp_path: Path, kind: str, way: str) -> None:
+    lines, spent = await spent_by_ten(tmp_path, kind, way, 25)
+    assert len(lines) == spent.calls == 25
+
+
+@pytest.mark.parametrize("way", ["tokens", "money"])
+@pytest.mark.parametrize("kind", ["sqlite", "libsql"])
+async def test_A7_ten_processes_exceed_a_day_by_less_than_one_reply(tmp_path: Path, kind: str, way: str) -> None:
+    """Each reply uses what was expected of it, so that only the last one, which took what was left, may exceed that."""
+    lines, spent = await spent_by_ten(tmp_path, kind, way, 2_000)
+    used = [int(line) for line in lines]
+    assert 2_000 <= sum(used) < 2_000 + max(used)
+    assert (spent.tokens, round(spent.cost_usd, 6)) == (sum(used), sum(used) / 1000)
+
+
+class SlowModel(ScriptedModel):
+    """A scripted model that says when it was asked, and answers when it may."""
+
+    def __init__(self, *script: Line) -> None:
+        super().__init__(*script)
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
+        reply = await super().ask(request, on_delta)
+        self.asked.set()
+        await self.may_answer.wait()
+        return reply
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=100), Budget(cost_usd=0.5)])
+async def test_A7_the_last_tokens_are_reserved_before_the_model_is_asked(day: Day, budget: Budget) -> None:
+    slow, other = SlowModel(speaks(0.5)), ScriptedModel(speaks(0.5))
+    first = asyncio.create_task(Agent(slow, [look], store=day.store, budget=budget).ask("go"))
+    second = None
+    async with asyncio.timeout(30):
+        await slow.asked.wait()
+        second = asyncio.create_task(Agent(other, [look], store=day.store, budget=budget).ask("go"))
+        await asyncio.wait({second}, timeout=0.3)  # time enough to ask, if it did not wait
+        slow.may_answer.set()
+        answers = await asyncio.gather(first, second)
+
+    assert answers[0].text == "so"
+    assert other.requests == []
+    assert answers[1].turn.ending is not None
+    assert answers[1].turn.ending.reason in (EndReason.TOKEN_BUDGET, EndReason.COST_BUDGET)
+    spent = await day.store.spent("agent", time.time())
+    assert (spent.tokens, spent.cost_usd) == (100, 0.5)
+
+
+async def test_A7_a_reservation_that_was_too_large_is_released_with_the_reply(day: Day) -> None:
+    """Each call expects 4,096 tokens and more, and uses 100."""
+    for _ in range(5):
+        answer = await Agent(ScriptedModel(speaks(0.1)), [look], store=day.store, budget=Budget(tokens=5_000)).ask("go")
+        assert answer.text == "so"
+    assert (await day.store.spent("agent", time.time())).tokens == 500
+
+
+async def test_A7_a_model_that_fails_holds_nothing(day: Day) -> None:
+    budget = Budget(tokens=100)
+    with pytest.raises(ModelUnavailable):
+        await Agent(ScriptedModel(ModelUnavailable("gone")), [look], store=day.store, budget=budget).ask("go")
+    async with asyncio.timeout(30):
+        answer = await Agent(ScriptedModel(speaks(0.1)), [look], store=day.store, budget=budget).ask("go")
+    assert answer.text == "so"
+
+
+async def test_A7_a_turn_whose_time_is_over_does_not_wait_for_the_tokens_of_others(day: Day) -> None:
+    slow, budget = SlowModel(speaks(0.1)), Budget(tokens=100)
+    first = asyncio.create_task(Agent(slow, [look], store=day.store, budget=budget).ask("go"))
+    async with asyncio.timeout(30):
+        await slow.asked.wait()
+        hurried = Agent(ScriptedModel(), [look], store=day.store, budget=budget, limits=Limits(deadline_s=0.2))
+        answer = await hurried.ask("go")
+        slow.may_answer.set()
+        await first
+    assert answer.turn.ending is not None
+    assert answer.turn.ending.reason is EndReason.DEADLINE
+
+
+async def test_A7_a_summary_reserves_what_it_uses_and_settles_it(day: Day) -> None:
+    model, budget = ScriptedModel(*[says("so", usage=Usage(40, 10, 0, 0.1))] * 10), Budget(tokens=100_000)
+    limits = Limits(window_tokens=1_000, compact_at=0.5)
+    agent = Agent(model, [], store=day.store, budget=budget, limits=limits)
+    for question in ("go " * 500, "go " * 500, "go"):
+        await agent.ask(question, thread="chat")
+
+    used = 50 * len(model.requests)
+    assert used > 150  # with summaries
+    assert (await day.store.spent("agent", time.time())).tokens == used
+    rest = UsageRequest(Spending(0, 100_000 - used), budget, ("agent",))
+    assert await day.store.reserve_usage(a_turn("next"), rest)  # none holds anything any more

@@ -1,28 +1,47 @@
 """What a turn may still use, looked up before each step: what its sub-agents leave it, and others leave of the day.
 
-Calls of the day are reserved in the transaction that writes them down, so that no two can get the last one, and those
-beyond are refused there; what does not run in the end is given back. Within a question, a reply is on record with its
-calls before they are dispatched, and so is what a sub-agent draws before it begins; each looks at what the other has
-written down.
+- Calls of the day are reserved in the transaction that writes them down, so that no two can get the last one, and those
+  beyond are refused there. What does not run in the end is given back.
+- Tokens and money are reserved before the model is asked, as much as the answer may use. The transaction that writes
+  the reply puts what it used in their place. A call for which there is no room waits for the replies of others.
+- Within a question, a reply is on record with its calls before they are dispatched, and so is what a sub-agent draws
+  before it begins. Each looks at what the other has written down.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 from toolwire.deliver.endings import refused
 from toolwire.errors import BudgetSpent
 from toolwire.hub.calls import Accepted
-from toolwire.loop.limits import amount, day_sentence, used_up, within_budget
+from toolwire.loop.limits import (
+    WITHOUT_ANSWER,
+    amount,
+    day_sentence,
+    expected_usage,
+    time_left_s,
+    used_up,
+    within_budget,
+)
 from toolwire.loop.step import last_words
 from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.calls import Denied
+from toolwire.protocol.chat import ChatModel, Reply, Request, Usage
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
-from toolwire.record.contract import BudgetStore, Reservation
+from toolwire.record.contract import BudgetStore, Reservation, UsageRequest
 
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+_MOST_WAITING_S = 600.0
+"""So long a model call waits for what others have reserved. A reservation ends with its reply, or with its process."""
+
+NOTHING = Spending()
 _GO_ON = "Answer with what you have."
+_RESERVED = "The rest of today's budget is reserved by turns that are waiting for their model. Try again later."
 _REASONS = {
     "tokens": EndReason.TOKEN_BUDGET,
     "cost_usd": EndReason.COST_BUDGET,
@@ -43,6 +62,7 @@ class Allowance:
         budget: Budget | None,
         accounts: Iterable[str],
         lends: bool,
+        rates: dict[str, float],
     ) -> None:
         self._store = store
         self._own = own
@@ -51,6 +71,7 @@ class Allowance:
         self._budget = budget
         self._accounts = tuple(dict.fromkeys((own.agent, *accounts)))
         self._lends = lends
+        self._rates = rates
         self._spent = Spending()
         self._lent = Spending()
 
@@ -73,16 +94,60 @@ class Allowance:
         self._lent = await self._store.lent(turn.id) if self._lends else Spending()
         turn = changed(turn, limits=self._left())
         reason, sentence = self._over(turn, now)
-        if reason is None:
-            return turn
-        words = last_words(turn)
-        return changed(turn, ending=Ending(reason, f"{words}\n\n({sentence})" if words else sentence))
+        return turn if reason is None else _ended(turn, reason, sentence)
 
-    def reservation(self) -> Reservation | None:
-        """What the store has to count while it writes calls down."""
-        if self._budget is None or self._budget.calls is None:
-            return None
-        return Reservation(self._budget.calls, self._accounts, self._refuse)
+    @property
+    def reserves_usage(self) -> bool:
+        """Whether the model may be asked only after tokens or money were reserved for its answer."""
+        day, own = self._budget or Budget(), self._own.limits
+        of_day = day.tokens is not None or day.cost_usd is not None
+        return of_day or (self._lends and (own.tokens is not None or own.cost_usd is not None))
+
+    async def reserve(self, turn: Turn, request: Request, model: ChatModel, already: Spending = NOTHING) -> Turn:
+        """The turn, once what the answer may use is reserved for it; or with an ending, where nothing is left.
+
+        What it used `already`, and is not on record, is reserved as well.
+        """
+        own, began, pause_s = self._own.limits, self._monotonic(), _FIRST_PAUSE_S
+        limits = Budget(None, own.tokens, own.cost_usd) if self._lends else Budget()
+        want = already + await self._expected(request, model)
+        asked = UsageRequest(want, self._budget or Budget(), self._accounts, limits)
+        while not await self._store.reserve_usage(turn, asked):
+            turn = await self.cut(turn)
+            if turn.ending is not None:
+                return turn
+            now = self._monotonic()
+            if time_left_s(turn, now) == 0.0:
+                return _ended(turn, EndReason.DEADLINE, WITHOUT_ANSWER[EndReason.DEADLINE])
+            if now - began >= _MOST_WAITING_S:
+                return _ended(turn, EndReason.TOKEN_BUDGET, _RESERVED)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        return turn
+
+    async def _expected(self, request: Request, model: ChatModel) -> Spending:
+        usage = expected_usage(request, getattr(model, "max_output_tokens", None))
+        limited = self._own.limits.cost_usd is not None or (self._budget and self._budget.cost_usd is not None)
+        cost_usd = await self._price(usage, model) if limited else 0.0
+        return Spending(0, usage.total_tokens, cost_usd)
+
+    async def _price(self, usage: Usage, model: ChatModel) -> float:
+        """What a usage costs, by the model's own prices or as its replies did so far; infinite where unknown."""
+        price: Callable[[Usage], float | None] | None = getattr(model, "price", None)
+        known = await asyncio.to_thread(price, usage) if price is not None else None
+        rate = self._rates.get(model.name, inf)
+        return rate * usage.total_tokens if known is None else known
+
+    def learn_price(self, reply: Reply, model: ChatModel) -> None:
+        """Remember what a token of this model costs. One that never says so costs nothing that could be counted."""
+        if reply.usage.total_tokens:
+            rate = (reply.usage.cost_usd or 0.0) / reply.usage.total_tokens
+            self._rates[model.name] = max(rate, self._rates.get(model.name, 0.0))
+
+    def reservation(self, *, settles: bool = False) -> Reservation | None:
+        """What the store has to count while it writes calls down, and whether a reply `settles` what was reserved."""
+        most = None if self._budget is None else self._budget.calls
+        return Reservation(most, self._accounts, self._refuse, settles) if most is not None or settles else None
 
     def _refuse(self, card: CallCard, spent: Spending) -> tuple[CallCard, AuditRow]:
         assert self._budget is not None
@@ -133,6 +198,11 @@ class Allowance:
 def lends(tools: Iterable[Tool]) -> bool:
     """Whether some of these tools set other agents to work."""
     return any(tool.category == "session" and tool.effect is not Effect.PURE for tool in tools)
+
+
+def _ended(turn: Turn, reason: EndReason, sentence: str) -> Turn:
+    words = last_words(turn)
+    return changed(turn, ending=Ending(reason, f"{words}\n\n({sentence})" if words else sentence))
 
 
 def _refused(one: Accepted, sentence: str) -> Accepted:

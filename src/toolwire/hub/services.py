@@ -39,7 +39,8 @@ class Services:
     Of the calls of one agent at most `in_flight` run at the same time, over all its turns; the others wait, so that
     none takes all threads and sandboxes from another. Calls that touch the same thing wait for each other by `locks`,
     which are this process's own unless others are given. Watchers of `events` see what happens in all turns.
-    `clock` gives dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process.
+    `clock` gives dates; what lasts is measured by `monotonic`. The `seal` is a secret of this process. What a token
+    of each model has cost, in US dollars, is in `rates`.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Services:
         self.seal = os.urandom(_SEAL_BYTES)
         self.recorder = ContextRecorder(store, clock, self.clean)
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
+        self.rates: dict[str, float] = {}
         self._agents: dict[tuple[str, str], Slots] = {}
 
     def clean(self, text: str) -> str:

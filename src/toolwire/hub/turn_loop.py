@@ -207,12 +207,17 @@ class Runner:
 
     async def _ask(self, turn: Turn) -> Turn:
         closing = turn.closing
-        if self._emit:
-            self._emit(ModelAsked(turn.iterations + 1, closing))
         messages = self._sent(turn) if turn.thread else turn.messages
         request = _request(
             messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
         )
+        reserves = self._allowance is not None and self._allowance.reserves_usage
+        if self._allowance is not None and reserves:
+            turn = await self._allowance.reserve(turn, request, self._model)
+            if turn.ending is not None:
+                return turn
+        if self._emit:
+            self._emit(ModelAsked(turn.iterations + 1, closing))
         began = perf_counter()
         try:
             answer = self._model.ask(request, self._deltas)
@@ -235,7 +240,10 @@ class Runner:
             self._tell_notes(turn.messages, after.messages, self._emit)
         if reply.calls and not after.pending:
             reply = changed(reply, calls=())
-        reserve = self._allowance.reservation() if self._allowance is not None else None
+        reserve = None
+        if self._allowance is not None:
+            self._allowance.learn_price(reply, self._model)
+            reserve = self._allowance.reservation(settles=reserves)
         self._accepted = await self._runtime.accept(turn, reply, self._names, left_out, reserve)
         return after
 

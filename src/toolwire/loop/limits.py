@@ -9,6 +9,9 @@ from toolwire.protocol.values import changed
 
 ECHOES_KEPT = 20
 CHARS_PER_TOKEN = 4
+BYTES_PER_TOKEN_AT_LEAST = 3
+OUTPUT_TOKENS = 4_096
+"""What a model is expected to answer with at most, where neither the request nor the model says how much that is."""
 DAY_S = 86_400
 PARTS = ("calls", "tokens", "cost_usd", "wall_s")
 """The parts of a budget, as `Budget` and `Spending` call them."""
@@ -118,6 +121,18 @@ def estimated_usage(request: Request, reply: Reply) -> Usage:
     said = sum(len(words_of(message)) for message in request.messages) + len(request.system)
     defined = sum(len(tool.description) + len(str(tool.input_schema)) for tool in request.tools)
     return Usage((said + defined) // CHARS_PER_TOKEN + 1, len(words_of(reply)) // CHARS_PER_TOKEN + 1)
+
+
+def expected_usage(request: Request, most_output: int | None) -> Usage:
+    """About how many tokens the answer to a request uses at most. A reservation should be too large, if anything."""
+    said = sum(_bytes(words_of(message)) for message in request.messages) + _bytes(request.system)
+    defined = sum(_bytes(tool.description) + _bytes(str(tool.input_schema)) for tool in request.tools)
+    output = request.max_tokens or most_output or OUTPUT_TOKENS
+    return Usage((said + defined) // BYTES_PER_TOKEN_AT_LEAST + 1, output)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def words_of(message: Message) -> str:

@@ -11,8 +11,8 @@ from toolwire.errors import ModelError, ModelRefused, SettingsError
 from toolwire.models.endpoint import Endpoint, HttpAnswer, Patience, World
 from toolwire.models.failures import ProviderSite, Trouble, cut_off, not_a_reply, of_error_body, too_large
 from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
-from toolwire.models.prices import with_cost
-from toolwire.protocol.chat import Delta, Reply, Request, TextDelta
+from toolwire.models.prices import cost_usd, with_cost
+from toolwire.protocol.chat import Delta, Reply, Request, TextDelta, Usage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.encode.request import Dialect, RequestEncoder
@@ -123,6 +123,10 @@ class HttpChat:
         except Trouble as trouble:
             raise await self._final(trouble) from None
         return await with_cost(replace(reply, model=reply.model or self.model), self.site.price_list)
+
+    def price(self, usage: Usage) -> float | None:
+        """What so many tokens cost in US dollars, if the price list has this model. Loads it, so not on the loop."""
+        return cost_usd(usage, self.model, self.site.price_list) if self.site.price_list else None
 
     def losses(self, tools: Iterable[Tool]) -> tuple[str, ...]:
         """What of these tools cannot be said in this model's formats, each place in a sentence."""

@@ -171,7 +171,9 @@ class ChatModel(Protocol):
     """Anything that can answer a request. `name` is its `provider:model` string.
 
     A model that can be shown only so many tools says so in an attribute `most_tools`, and one that can read only
-    questions of so many characters in `longest_question`. One that knows its window says so in `window_tokens`.
+    questions of so many characters in `longest_question`. One that knows its window says so in `window_tokens`, one
+    that knows how much it answers at most in `max_output_tokens`, and one that knows its prices has a method
+    `price(usage)`, which gives US dollars or None.
     """
 
     @property

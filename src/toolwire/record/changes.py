@@ -13,7 +13,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import dataclass, quick
-from toolwire.record import ledger
+from toolwire.record import ledger, reserved_usage
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.contract import LoopMetrics, Reservation, TurnStats
 from toolwire.record.ledger import Answered, Claim, Step
@@ -164,6 +164,10 @@ def say(
     known = tx.turn(column(turn.id))
     if refusal := ledger.change_turn(turn, known):
         return refusal
+    if reserve is not None:
+        if reserve.settles:
+            reserved_usage.release(tx, turn)
+        reserve = None if reserve.most is None else reserve
     steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, tx.alive, now.store) for one in cards]
     for answer, _, conflict, _ in steps:
         if isinstance(answer, StoreError):

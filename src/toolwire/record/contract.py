@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from toolwire.protocol.approvals import Approval, ApprovalCard
-from toolwire.protocol.budgets import Purse, Spending
+from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
@@ -133,12 +133,28 @@ class Reservation:
     """How many calls the agents in `accounts` may make in one day (UTC), over all their turns in a project.
 
     The store counts in the transaction that writes calls down. It has the calls beyond refused: given a card and what
-    was used by then, `refuse` tells the card with its result and what the audit log says.
+    was used by then, `refuse` tells the card with its result and what the audit log says. None is no limit. A reply
+    that `settles` takes the place of what was reserved for it by `reserve_usage`.
     """
 
-    most: int
+    most: int | None
     accounts: tuple[str, ...]
     refuse: Callable[[CallCard, Spending], tuple[CallCard, AuditRow]]
+    settles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRequest:
+    """What one model call is expected to use at most, and the limits within which it must stay.
+
+    The agents in `accounts` share the day's `budget` in a project. `own` is what the turn may use together with its
+    sub-agents. An amount that is not known beforehand is infinite: the call then reserves all that is left.
+    """
+
+    want: Spending
+    budget: Budget
+    accounts: tuple[str, ...]
+    own: Budget = Budget()
 
 
 class TurnStore(Protocol):
@@ -361,13 +377,28 @@ class MetricStore(Protocol):
 
 
 class BudgetStore(Protocol):
-    """What agents and sub-agents of a project have used. Calls of the day are reserved where they are written down."""
+    """What agents and sub-agents of a project have used.
+
+    Calls of the day are reserved where they are written down; tokens and money before the model is asked.
+    """
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         """What an agent's turns in a project have used on the day (UTC) of this time, all `but` one.
 
         A turn counts on the day on which it ended or, while it has not, last wrote something down.
         """
+        ...
+
+    async def reserve_usage(self, turn: Turn, request: UsageRequest) -> bool:
+        """Reserve tokens and money for the next reply of a turn; False where others hold what is left, or nothing is.
+
+        The reply takes the place of the reservation, which counts for no longer than its turn is run under this epoch
+        by a living process. See `reserving.granted` for the rule. Raises `Fenced` when the turn was taken over.
+        """
+        ...
+
+    async def release_usage(self, turn: Turn) -> None:
+        """Release what was reserved for a reply that does not come."""
         ...
 
     async def draw(

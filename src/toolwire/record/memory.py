@@ -25,7 +25,16 @@ from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import ledger, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
-from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, Reservation, ToolMetrics, TurnStats, TurnSummary
+from toolwire.record.contract import (
+    KeptTurn,
+    LoopMetrics,
+    Numbered,
+    Reservation,
+    ToolMetrics,
+    TurnStats,
+    TurnSummary,
+    UsageRequest,
+)
 from toolwire.record.ledger import Step
 from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
@@ -37,7 +46,7 @@ from toolwire.record.memory_limits import (
     Threads,
     named_bodies,
 )
-from toolwire.record.reserving import reserved
+from toolwire.record.reserving import granted, reserved
 from toolwire.record.rows import new_id
 from toolwire.record.tally import (
     NEWEST_RESULTS,
@@ -147,6 +156,7 @@ class MemoryStore:
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
         self._lent: dict[tuple[str, str], Lent] = {}
+        self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
         self._open: dict[str, _Kept] = {}
         self._begun: set[tuple[str, str]] = set()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
@@ -186,6 +196,8 @@ class MemoryStore:
         kept.said.append(reply)
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
         if reserve is not None:
+            if reserve.settles:
+                self._reserved_usage.pop((turn.project, turn.id), None)
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
             _, new, _, charge = ledger.add_call(
@@ -437,11 +449,39 @@ class MemoryStore:
         )
         return sum(running, self._spent.get((*whose, day), Spending()))
 
+    async def reserve_usage(self, turn: Turn, request: UsageRequest) -> bool:
+        if turn.id in self._turns:
+            self._held(turn)
+        day = day_of(self._clock())
+        others = sum((self._day(turn.project, agent, day, turn.id) for agent in request.accounts), Spending())
+        lent = self._lent.get((turn.project, turn.id), Lent()).used
+        share = granted(request, turn.used(), others, self._held_usage(turn, request.accounts), lent)
+        if share is None:
+            return False
+        self._reserved_usage[turn.project, turn.id] = turn, share
+        return True
+
+    def _held_usage(self, turn: Turn, accounts: Sequence[str]) -> Spending:
+        """What other turns of these agents have reserved. What a turn has left behind that ended is removed."""
+        held = Spending()
+        for key, (other, share) in list(self._reserved_usage.items()):
+            kept = self._turns.get(other.id)
+            if kept is not None and (kept.epoch != other.epoch or kept.state != ledger.RUNNING):
+                del self._reserved_usage[key]
+            elif other.id != turn.id and other.project == turn.project and other.agent in accounts:
+                held += share
+        return held
+
+    async def release_usage(self, turn: Turn) -> None:
+        self._reserved_usage.pop((turn.project, turn.id), None)
+
     async def draw(
         self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
     ) -> Purse | None:
         lent, asker = self._lent.get((project, root), Lent()), self._turns.get(root)
         used = _used(asker) if asker and asker.project == project else Spending()
+        if (reserved_usage := self._reserved_usage.get((project, root))) is not None:
+            used += reserved_usage[1]
         share = lent.share(purse, question, used, most)
         if share is not None:
             self._lent[project, root] = Lent(lent.used + share.held, lent.agents + 1)

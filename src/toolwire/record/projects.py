@@ -28,6 +28,7 @@ from toolwire.record.contract import (
     ToolMetrics,
     TurnStats,
     TurnSummary,
+    UsageRequest,
 )
 from toolwire.wire.formats.tally import FormatTally
 
@@ -208,6 +209,14 @@ class ProjectStore:
 
     def spent(self, agent: str, at: float, *, but: str = "", project: str | None = None) -> Doing[Spending]:  # noqa: ARG002 -- its own
         return self.whole.spent(agent, at, but=but, project=self.project)
+
+    def reserve_usage(self, turn: Turn, request: UsageRequest) -> Doing[bool]:
+        self._require(turn)
+        return self.whole.reserve_usage(turn, request)
+
+    def release_usage(self, turn: Turn) -> Doing[None]:
+        self._require(turn)
+        return self.whole.release_usage(turn)
 
     def draw(
         self,

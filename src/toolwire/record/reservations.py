@@ -7,7 +7,12 @@ from toolwire.record.rows import column, project_key
 from toolwire.record.transaction import Transaction
 
 _LENT = "SELECT calls, tokens, cost_usd, agents FROM lent WHERE root = ?"
-_ASKER = "SELECT calls, tokens, cost_usd FROM turns WHERE id = ? AND project = ?"
+# What the question uses itself, with what it has reserved for the reply that it waits for.
+_ASKER = """
+    SELECT t.calls, t.tokens + coalesce(r.tokens, 0), t.cost_usd + coalesce(r.cost_usd, 0)
+    FROM turns t LEFT JOIN reserved_usage r ON r.project = t.project AND r.turn_id = t.id AND r.epoch = t.epoch
+    WHERE t.id = ? AND t.project = ?
+"""
 _KEEP = """
     INSERT INTO lent (calls, tokens, cost_usd, agents, root) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (root) DO UPDATE SET calls = excluded.calls, tokens = excluded.tokens, cost_usd = excluded.cost_usd,

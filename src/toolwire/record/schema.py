@@ -393,10 +393,26 @@ _OWNER_LEASES = (
     """,
 )
 
+# What model calls have reserved of the day until their reply is on record.
+_RESERVED_USAGE = (
+    """
+    CREATE TABLE reserved_usage (
+        project TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        tokens INTEGER NOT NULL,
+        cost_usd REAL NOT NULL,
+        PRIMARY KEY (project, turn_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
-    _OWNER_LEASES,
+    _OWNER_LEASES, _RESERVED_USAGE,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

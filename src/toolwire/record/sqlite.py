@@ -20,7 +20,7 @@ from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.record import changes, reads, refusals, reservations, schema
+from toolwire.record import changes, reads, refusals, reservations, reserved_usage, schema
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
@@ -36,6 +36,7 @@ from toolwire.record.contract import (
     ToolMetrics,
     TurnStats,
     TurnSummary,
+    UsageRequest,
 )
 from toolwire.record.faults import translated
 from toolwire.record.ledger import Claim
@@ -373,6 +374,15 @@ class SqliteStore:
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         return await self._reader.read(reads.spent, project, agent, day_of(at), but)
+
+    async def reserve_usage(self, turn: Turn, request: UsageRequest) -> bool:
+        reserve = partial(
+            reserved_usage.reserve, turn=turn, request=request, at=self._clock(), owner=self._owners.name
+        )  # fmt: skip
+        return await self._writer.write(reserve, _whose(turn))
+
+    async def release_usage(self, turn: Turn) -> None:
+        await self._now_or_later(partial(reserved_usage.release, turn=turn), _whose(turn))
 
     async def draw(
         self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
