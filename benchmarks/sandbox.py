@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolwire.execute.sandbox.engines import local_sandbox
-from toolwire.execute.sandbox.ops import STRENGTH, Sandbox
+from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.protocol.engines import ENGINES
 from toolwire.protocol.operations import MIB, Command, ExecLimits, shell
 
 ROUNDS = {"none": 60, "bubblewrap": 100, "firejail": 15, "podman": 8}
@@ -33,7 +34,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as workspace:
         print(await output(workspace))
         print(floor())
-        for engine in STRENGTH:
+        for engine in ENGINES:
             sandbox = local_sandbox(floor=engine, default=engine)
             report = await sandbox.report(engine)
             if report.usable:

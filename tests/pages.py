@@ -10,6 +10,7 @@ from tests import features, threats
 from tests.cli import help_page
 from tests.mutation import tables
 from toolwire.cli.help import stored_pages
+from toolwire.protocol.providers import CHAT_APIS, PROVIDERS
 
 DOCS = Path(__file__).parent.parent / "docs"
 SNIPPET = re.compile(r"(<!-- snippet: (\S+) -->\n)(?:```python\n.*?```\n)?", re.DOTALL)
@@ -24,6 +25,28 @@ def with_snippets(path: Path) -> str:
     return SNIPPET.sub(shown, path.read_text(encoding="utf-8"))
 
 
+PROVIDER_TABLE = re.compile(r"(<!-- table: providers -->\n)(?:\|.*\n)*")
+
+
+def with_providers(path: Path) -> str:
+    """The page with the table of providers below its mark."""
+    rows = [
+        "| provider | address | variable of the key | tool that asks it |",
+        "|---|---|---|---|",
+        *(
+            f"| `{row.name}` | {row.base_url or 'given'} | {_code(row.key_variable)} | {_code(row.tool)} |"
+            for row in PROVIDERS.values()
+            if row.api in CHAT_APIS
+        ),
+    ]
+    table = "".join(f"{row}\n" for row in rows)
+    return PROVIDER_TABLE.sub(lambda mark: mark[1] + table, path.read_text(encoding="utf-8"))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "features.md": features.page,
     DOCS / "threats.md": threats.page,
@@ -31,6 +54,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     stored_pages.PAGES: help_page.data,
     DOCS / "guide.md": partial(with_snippets, DOCS / "guide.md"),
     DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),
+    DOCS / "settings.md": partial(with_providers, DOCS / "settings.md"),
     tables.PAGE: tables.page,
     DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),
 }

@@ -10,8 +10,8 @@ import pytest
 from toolwire.cli.entry.exits import Exit
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.models.http_chat import HttpChat
-from toolwire.models.providers import PROVIDERS
 from toolwire.models.registry import open_model
+from toolwire.protocol.providers import PROVIDERS
 
 from .conftest import KEY, QUESTION, Client
 from .provider import Provider

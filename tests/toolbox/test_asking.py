@@ -17,7 +17,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.testing import call as calling
-from toolwire.toolbox.agents.model_tools import Configured, ModelSpending, asking_tool, ollama_local, openrouter, venice
+from toolwire.toolbox.agents.model_tools import Configured, ModelSpending, asking_tool, configure
 
 KEY = "sk-secret-0123456789"
 QUESTION = [{"role": "user", "content": "Name a tea."}]
@@ -48,11 +48,11 @@ async def provider() -> AsyncIterator[Provider]:
 def named(name: str, provider: Provider, *models: str) -> Configured:
     match name:
         case "openrouter":
-            return openrouter("meta/llama-3", *models, base_url=f"{provider.url}/api/v1", api_key=KEY)
+            return configure("openrouter", "meta/llama-3", *models, base_url=f"{provider.url}/api/v1", api_key=KEY)
         case "venice":
-            return venice("meta/llama-3", *models, base_url=f"{provider.url}/api/v1", api_key=KEY)
+            return configure("venice", "meta/llama-3", *models, base_url=f"{provider.url}/api/v1", api_key=KEY)
         case _:
-            return ollama_local("llama3", *models, base_url=provider.url, api_key="")
+            return configure("ollama_local", "llama3", *models, base_url=provider.url, api_key="")
 
 
 @pytest.mark.feature("F238")
@@ -150,7 +150,9 @@ async def test_a_missing_key_is_said_with_the_variable_to_set(call: Call) -> Non
         return open_model(name, environ={}, **given)
 
     with pytest.raises(ToolFailure, match="set OPENROUTER_API_KEY"):
-        await call(asking_tool("openrouter", openrouter("m"), open_model=without_variables), messages=QUESTION)
+        await call(
+            asking_tool("openrouter", configure("openrouter", "m"), open_model=without_variables), messages=QUESTION
+        )
 
 
 async def test_a_conversation_needs_a_question(call: Call, provider: Provider) -> None:
@@ -234,11 +236,13 @@ async def test_T55_each_provider_sees_its_own_key_only(call: Call, provider: Pro
 
 
 def test_a_configuration_does_not_show_its_key() -> None:
-    assert KEY not in repr(openrouter("m", api_key=KEY))
+    assert KEY not in repr(configure("openrouter", "m", api_key=KEY))
 
 
 def test_the_tools_conform() -> None:
-    tools: list[Tool] = [asking_tool(name, ollama_local("m")) for name in ("openrouter", "venice", "ollama_local")]
+    tools: list[Tool] = [
+        asking_tool(name, configure("ollama_local", "m")) for name in ("openrouter", "venice", "ollama_local")
+    ]
 
     assert [report(tool) for tool in tools] == [[], [], []]
     assert {tool.needs for tool in tools} == {frozenset({"network"})}
@@ -252,6 +256,7 @@ async def test_a_model_is_closed_after_it_was_asked(call: Call) -> None:
             closed.append("yes")
 
     await call(
-        asking_tool("venice", venice("m"), open_model=lambda *_, **__: Closing(Reply("Assam."))), messages=QUESTION
+        asking_tool("venice", configure("venice", "m"), open_model=lambda *_, **__: Closing(Reply("Assam."))),
+        messages=QUESTION,
     )
     assert closed == ["yes"]

@@ -6,10 +6,11 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
+from toolwire.protocol.providers import PROVIDERS
 from toolwire.protocol.tools import Tool
 from toolwire.settings.schema import WireFormats
 from toolwire.wire.encode.request import encode_request
-from toolwire.wire.formats.negotiation import PROVIDERS, Formats, negotiate
+from toolwire.wire.formats.negotiation import Formats, negotiate
 from toolwire.wire.formats.preference import Wished
 from toolwire.wire.formats.registry import DIALECTS
 
@@ -132,4 +133,4 @@ def test_definitions_can_be_native_while_calls_and_results_are_told_in_text() ->
 
 
 def test_every_provider_of_the_table_speaks_a_dialect_that_exists() -> None:
-    assert set(PROVIDERS.values()) <= DIALECTS.keys()
+    assert {provider.format for provider in PROVIDERS.values()} - {""} <= DIALECTS.keys()

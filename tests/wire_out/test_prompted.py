@@ -10,11 +10,12 @@ from toolwire.protocol.chat import Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
 from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
-from toolwire.wire.formats.registry import PROMPTED
+from toolwire.wire.formats.registry import DIALECTS
 from toolwire.wire.prompted import grammar
 
 from .conversation import CAMERA, IN_KITCHEN, THERMOMETER
 
+PROMPTED = {name: dialect for name, dialect in DIALECTS.items() if dialect.prompted}
 every_prompted = pytest.mark.parametrize("dialect", PROMPTED.values(), ids=PROMPTED)
 TOOLS = (THERMOMETER, CAMERA)
 

@@ -14,11 +14,12 @@ from toolwire.protocol.chat import Message, Reply, Request, ResultsMessage, User
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.wire.decode.request import CLIENT_DIALECTS, DecodedRequest, decode_request
 from toolwire.wire.encode.request import Dialect, encode_request
-from toolwire.wire.formats.registry import DIALECTS, NATIVE
+from toolwire.wire.formats.registry import DIALECTS
 from toolwire.wire.replies.reply import StreamParser
 
 from .conversation import CAMERA, IN_ATTIC, IN_KITCHEN, PICTURE, THERMOMETER
 
+NATIVE = {name: dialect for name, dialect in DIALECTS.items() if not dialect.prompted}
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 HOUSE = (THERMOMETER, CAMERA)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.errors import SettingsError
-from toolwire.models.providers import split_name
+from toolwire.models.model_names import split_name
 from toolwire.models.recording import RecordingModel, ReplayModel
 from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel

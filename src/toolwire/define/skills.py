@@ -13,7 +13,7 @@ from toolwire.define.skill_samples import examples_of, tests_of
 from toolwire.define.tables import Table
 from toolwire.define.versions import is_version
 from toolwire.errors import DefinitionError
-from toolwire.protocol.engines import ENGINES
+from toolwire.protocol.engines import DEFAULT_ENGINE, ENGINES
 from toolwire.protocol.skills import Passing, Program, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier, Tool
 
@@ -92,7 +92,7 @@ def _tool(entry: Table, skill: str, version: str, platforms: frozenset[str]) -> 
         category="exec",
         timeout_s=timeout_ms / 1000,
         max_timeout_s=entry.whole("max_timeout_ms", max(timeout_ms, 300_000), timeout_ms, LONGEST_TIMEOUT_MS) / 1000,
-        sandbox=program.engine or "bubblewrap",
+        sandbox=program.engine or DEFAULT_ENGINE,
         version=_own_version(entry, version),
         skill=skill,
         platforms=_platforms(entry) or platforms or _platforms_of(program),
@@ -142,7 +142,7 @@ def _program(entry: Table, needs: frozenset[str]) -> Program:
     else:
         binaries = {"": _inside(entry, "binary")}
     passing = Passing(entry.choice("input", Passing, Passing.JSON))
-    engine = entry.choice("sandboxing", ENGINES, "bubblewrap") if "sandboxing" in entry.values else ""
+    engine = entry.choice("sandboxing", ENGINES, DEFAULT_ENGINE) if "sandboxing" in entry.values else ""
     writes, network = "file_write" in needs, "network" in needs
     return Program(binaries, passing, writes or "file_read" in needs, writes, network, engine)
 

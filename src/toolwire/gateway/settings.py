@@ -6,8 +6,9 @@ import httpx2
 
 from toolwire.errors import SettingsError
 from toolwire.models.http_chat import checked_key, checked_url
+from toolwire.protocol.providers import ANTHROPIC_URL, CHAT_APIS
 
-DIALECTS = ("auto", "openai", "anthropic", "ollama")
+DIALECTS = ("auto", *CHAT_APIS)
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 -- recognised, so that it can be refused without a token
 
@@ -28,7 +29,7 @@ class Upstream:
         parts = checked_url(url)
         if parts.userinfo or parts.query or parts.fragment:
             raise SettingsError("the upstream's address may not hold a user, a query or a fragment")
-        if dialect == "auto" and parts.host == "api.anthropic.com":
+        if dialect == "auto" and parts.host == httpx2.URL(ANTHROPIC_URL).host:
             dialect = "anthropic"
         return cls(url.rstrip("/").removesuffix("/v1").rstrip("/"), dialect, checked_key(key, "the upstream's key"))
 

@@ -8,12 +8,13 @@ from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
 from toolwire.models.openai import listed_ids
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Request
+from toolwire.protocol.providers import ANTHROPIC_URL, PROVIDERS
 from toolwire.wire.encode import anthropic
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.formats.negotiation import Formats
 
-BASE_URL = "https://api.anthropic.com"
-KEY_VARIABLE = "ANTHROPIC_API_KEY"
+BASE_URL = ANTHROPIC_URL
+KEY_VARIABLE = PROVIDERS["anthropic"].key_variable
 API_VERSION = "2023-06-01"
 MAX_TOKENS = 8192
 

@@ -6,13 +6,13 @@ from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
 from toolwire.models.http_chat import HttpChat, ProviderApi, Site
 from toolwire.models.payloads import JsonLines
 from toolwire.protocol.chat import Request
+from toolwire.protocol.providers import PROVIDERS
 from toolwire.wire.encode import ollama
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.formats.negotiation import Formats
 
-HOST_VARIABLE = "OLLAMA_HOST"
+OLLAMA = PROVIDERS["ollama"]
 PORT = 11434
-START_HINT = "is Ollama running? start it with `ollama serve`"
 
 
 def base_url_of(host: str) -> str:
@@ -54,8 +54,8 @@ class OllamaChat(HttpChat):
         world: World = REAL_WORLD,
         formats: Formats | None = None,
     ) -> None:
-        address = base_url_of(os.environ.get(HOST_VARIABLE, "") if base_url is None else base_url)
-        site = Site("ollama", address, "OLLAMA_API_KEY", api_key or "", START_HINT)
+        address = base_url_of(os.environ.get(OLLAMA.url_variable, "") if base_url is None else base_url)
+        site = Site(OLLAMA.name, address, OLLAMA.key_variable, api_key or "", OLLAMA.start_hint)
         super().__init__(
             model, site, {"authorization": f"Bearer {api_key}"} if api_key else {}, patience, world, formats
         )

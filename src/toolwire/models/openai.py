@@ -9,12 +9,13 @@ from toolwire.models.endpoint import REAL_WORLD, USUAL_PATIENCE, Patience, World
 from toolwire.models.http_chat import HttpChat, ProviderApi, Site, checked_key
 from toolwire.models.payloads import EventData
 from toolwire.protocol.chat import Delta, Reply, Request
+from toolwire.protocol.providers import OPENAI_URL, PROVIDERS
 from toolwire.wire.encode import mistral, openai_chat
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.formats.negotiation import Formats
 
-BASE_URL = "https://api.openai.com/v1"
-KEY_VARIABLE = "OPENAI_API_KEY"
+BASE_URL = OPENAI_URL
+KEY_VARIABLE = PROVIDERS["openai"].key_variable
 
 
 def _enough(chunk: Json) -> bool:
@@ -38,7 +39,9 @@ def listed_ids(data: Json) -> list[str]:
 CHAT_COMPLETIONS = ProviderApi(
     openai_chat.DIALECT, "/chat/completions", "/models", "choices", EventData, _enough, _never, listed_ids
 )
-MISTRAL_COMPLETIONS = replace(CHAT_COMPLETIONS, dialect=mistral.DIALECT)
+COMPLETIONS = {
+    dialect.name: replace(CHAT_COMPLETIONS, dialect=dialect) for dialect in (openai_chat.DIALECT, mistral.DIALECT)
+}
 
 
 class OpenAIChat(HttpChat):
@@ -59,7 +62,8 @@ class OpenAIChat(HttpChat):
         world: World = REAL_WORLD,
         formats: Formats | None = None,
     ) -> None:
-        self.api = MISTRAL_COMPLETIONS if provider == "mistral" else CHAT_COMPLETIONS
+        row = PROVIDERS.get(provider)
+        self.api = COMPLETIONS.get(row.format if row else "openai", CHAT_COMPLETIONS)
         given = os.environ.get(key_variable, "") if api_key is None else api_key
         key = checked_key(given, key_variable)
         is_openai = base_url.rstrip("/") == BASE_URL

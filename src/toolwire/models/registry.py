@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.lazy import lazy_module
-from toolwire.models.providers import PROVIDERS, Provider, split_name
+from toolwire.models.model_names import split_name
 from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.providers import PROVIDERS, Provider, openable
 from toolwire.wire.formats.preference import NO_WISH, Wish
 from toolwire.wire.formats.tally import FormatTally
 
@@ -43,9 +44,9 @@ def open_model(
     """
     provider_name, model = split_name(name)
     provider = PROVIDERS.get(provider_name)
-    if provider is None:
+    if provider is None or not provider.api:
         raise SettingsError(_unknown(provider_name))
-    if provider.speaks == "local":
+    if provider.api == "local":
         return local.open_local(model)
     address = base_url or environ.get(provider.url_variable, "") or provider.base_url
     if not address:
@@ -59,7 +60,7 @@ def open_model(
 
 
 def _open_http(provider: Provider, model: str, address: str, key: str, variable: str, formats: Any) -> ChatModel:
-    match provider.speaks:
+    match provider.api:
         case "anthropic":
             return anthropic.AnthropicChat(model, address, key, key_variable=variable, formats=formats)
         case "ollama":
@@ -80,7 +81,7 @@ def _open_http(provider: Provider, model: str, address: str, key: str, variable:
 def _unknown(name: str) -> str:
     if name in ("http", "https"):
         return "an address is not a model: write openai-compatible:MODEL, and give the address as --base-url"
-    near = difflib.get_close_matches(name[:40], PROVIDERS, 3, 0.7)
+    near = difflib.get_close_matches(name[:40], openable(), 3, 0.7)
     others = "any other that speaks the OpenAI API is openai-compatible:MODEL with --base-url"
-    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(PROVIDERS)}; {others}"
+    known = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(openable())}; {others}"
     return f"no provider is called {name[:40]!r}; {known}"

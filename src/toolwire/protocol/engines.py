@@ -7,4 +7,4 @@ SandboxEngine = Literal["none", "firejail", "bubblewrap", "podman"]
 ENGINES: tuple[str, ...] = get_args(SandboxEngine)
 """The engines, weakest first."""
 
-DEFAULT_ENGINE = "bubblewrap"
+DEFAULT_ENGINE: SandboxEngine = "bubblewrap"

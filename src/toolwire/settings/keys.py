@@ -8,9 +8,11 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator
 from pydantic.fields import FieldInfo
 
 from toolwire.protocol.values import dataclass
+from toolwire.settings.choices import OneOf
 from toolwire.settings.schema import AgentSettings, Profile, Section, Settings
 
 NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings}
@@ -21,16 +23,24 @@ SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "n
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting. An alias stands for the key `alias_of`, its value divided by `divisor`."""
+    """One setting. An alias stands for the key `alias_of`, its value divided by `divisor`.
+
+    `allowed_words` says what is allowed, or reads it from a table.
+    """
 
     name: str
     type: str
-    allowed: str
+    allowed_words: str | OneOf
     default: Any
     meaning: str
     optional: bool = False
     alias_of: str = ""
     divisor: int = 1
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words."""
+        return self.allowed_words.in_words() if isinstance(self.allowed_words, OneOf) else self.allowed_words
 
     def read_text(self, text: str) -> Any:
         """The value that a variable or flag means by `text`; text that means nothing stays as it is."""
@@ -89,7 +99,7 @@ _ALIASES = (
 def _alias(name: str, target: Key, divisor: int) -> Key:
     meaning = f"Another name of {target.name}"
     if divisor == 1:
-        return Key(name, target.type, target.allowed, target.default, f"{meaning}.", alias_of=target.name)
+        return Key(name, target.type, target.allowed_words, target.default, f"{meaning}.", alias_of=target.name)
     default = int(target.default * divisor)
     meaning = f"{meaning}, times {divisor}."
     return Key(name, "whole number", "a whole number", default, meaning, alias_of=target.name, divisor=divisor)
@@ -120,7 +130,10 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def _in_words(kind: Any, metadata: list[Any]) -> tuple[str, str]:
+def _in_words(kind: Any, metadata: list[Any]) -> tuple[str, str | OneOf]:
+    for each in metadata:
+        if isinstance(each, AfterValidator) and isinstance(each.func, OneOf):
+            return "one of", each.func
     if get_origin(kind) is Annotated:
         return _in_words(get_args(kind)[0], metadata)
     if get_origin(kind) is Literal:

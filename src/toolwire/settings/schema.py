@@ -14,24 +14,35 @@ from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import DefinitionError, SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.budgets import Budget
-from toolwire.protocol.engines import SandboxEngine
+from toolwire.protocol.engines import DEFAULT_ENGINE, SandboxEngine
 from toolwire.protocol.policy import Autonomy, Rule
+from toolwire.protocol.providers import ChatApi, tools_for_models
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import changed
+from toolwire.settings.choices import OneOf
 
 if TYPE_CHECKING:
     from toolwire.execute.egress import rules as host_rules
+    from toolwire.wire.formats import registry as formats
 else:
     # Loaded where hosts are named: reading names of hosts needs tables that most commands do without.
     host_rules = lazy_module("toolwire.execute.egress.rules")
+    # Loaded where a format is named: the table holds every dialect, which only a model behind an API needs.
+    formats = lazy_module("toolwire.wire.formats.registry")
 
-DefinitionFormat = Literal[
-    "auto", "openai", "openai_strict", "openai_responses", "anthropic", "gemini", "ollama", "mistral", "cohere",
-    "bedrock", "hermes", "qwen_xml", "rcrt", "grammar",
-]  # fmt: skip
 
-CallParser = Literal[DefinitionFormat, "anthropic_xml", "text"]
+def _formats() -> tuple[str, ...]:
+    return tuple(formats.DIALECTS)
+
+
+def _parsers() -> tuple[str, ...]:
+    return (*formats.DIALECTS, "anthropic_xml", "text")
+
+
+DefinitionFormat = Annotated[str, AfterValidator(OneOf(_formats))]
+CallParser = Annotated[str, AfterValidator(OneOf(_parsers))]
+UpstreamDialect = Literal["auto", ChatApi]
 
 
 class Layer(IntEnum):
@@ -190,12 +201,13 @@ def _secret(text: str) -> str:
 
 def _asked_model(text: str) -> str:
     match text.split():
-        case ["openrouter" | "venice" | "ollama_local", _]:
+        case [tool, _] if tool in tools_for_models():
             return text
-        case ["openrouter" | "venice" | "ollama_local", _, "at", url]:
+        case [tool, _, "at", url] if tool in tools_for_models():
             _plain_url(url)
             return text
-    raise ValueError("must read like openrouter vendor/model, venice MODEL or ollama_local MODEL at http://host:11434")
+    tools = ", ".join(tools_for_models())
+    raise ValueError(f"must read like TOOL MODEL or TOOL MODEL at http://host:11434, where TOOL is one of {tools}")
 
 
 def _pin(text: str) -> str:
@@ -299,7 +311,8 @@ class ToolSettings(Section):
     )
     enable_sandboxing: bool = Field(default=True, description="Whether commands and skills run in a sandbox.")
     sandbox_engine: SandboxEngine = Field(
-        default="bubblewrap", description="The weakest sandbox that is good enough; a tool can ask for a stronger one."
+        default=DEFAULT_ENGINE,
+        description="The weakest sandbox that is good enough; a tool can ask for a stronger one.",
     )
     toolchains: bool = Field(
         default=True,
@@ -499,9 +512,7 @@ class ServeSettings(Section):
     upstream: str | None = Field(
         default=None, min_length=1, description="The model server that it asks, such as http://127.0.0.1:11434."
     )
-    upstream_dialect: Literal["auto", "openai", "anthropic", "ollama"] = Field(
-        default="auto", description="What the upstream speaks."
-    )
+    upstream_dialect: UpstreamDialect = Field(default="auto", description="What the upstream speaks.")
     model: str | None = Field(
         default=None, min_length=1, description="A model that it asks itself in place of an upstream: local:smollm2."
     )

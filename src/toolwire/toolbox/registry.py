@@ -15,6 +15,7 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.operations import ExecOps
+from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed, dataclass
 from toolwire.toolbox import modules
@@ -174,6 +175,11 @@ def _model(name: str, parts: Parts) -> Tool:
     return modules.model_tools.asking_tool(name, modules.model_tools.named(name, parts.given.models))
 
 
+JOB_TOOLS = ("job_start", "job_poll", "job_tail", "job_stop", "job_list")
+SESSION_TOOLS = (
+    "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
+)  # fmt: skip
+
 TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "calculator": lambda _: modules.everyday.calculator_tool(),
     "echo": lambda _: modules.everyday.echo_tool(),
@@ -200,7 +206,7 @@ TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "list_dir": lambda parts: named(modules.finding.list_tool(parts.files), "list_dir"),
     "codesearch": lambda parts: named(modules.searching.search_code_tool(parts.files), "codesearch"),
     "bash": lambda parts: modules.bash.bash_tool(parts.commands, engine=parts.given.engine),
-    **{name: partial(_job, name) for name in ("job_start", "job_poll", "job_tail", "job_stop", "job_list")},
+    **{name: partial(_job, name) for name in JOB_TOOLS},
     "git_status": lambda parts: modules.inspect_tools.git_status_tool(parts.sandbox),
     "git_diff": lambda parts: modules.inspect_tools.git_diff_tool(parts.sandbox),
     "git_log": lambda parts: modules.inspect_tools.git_log_tool(parts.sandbox),
@@ -212,12 +218,8 @@ TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "browser": lambda parts: modules.browser_tool.browser_tool(parts.chromium, evaluate=parts.given.scripts),
     "canvas": lambda parts: modules.canvas.canvas_tool(parts.given.home / "canvas"),
     "nodes": lambda _: modules.canvas.nodes_tool(),
-    **{
-        name: partial(_session, name)
-        for name in ("task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send",
-                     "sessions_spawn")
-    },
-    **{name: partial(_model, name) for name in ("openrouter", "venice", "ollama_local")},
+    **{name: partial(_session, name) for name in SESSION_TOOLS},
+    **{name: partial(_model, name) for name in tools_for_models()},
 }  # fmt: skip
 """How each tool is made; None where what it needs is not there."""
 
@@ -231,26 +233,6 @@ _READ_ONLY = ("read", "list", "glob", "grep", "find", "stat", "search_code", "im
 EDITING = ("write", "edit", "apply_patch")
 PLANNING = ("todowrite", "todoread", "question")
 
-_PARTS: Mapping[str, tuple[str, ...]] = {
-    "read_only": (*_READ_ONLY, "more"),
-    "coding": (*_READ_ONLY, *EDITING, *PLANNING, "more"),
-    "other_names": ("read_file", "write_file", "edit_block", "list_dir", "codesearch"),
-    "shell": ("bash", "job_start", "job_poll", "job_tail", "job_stop", "job_list", "more"),
-    "git": ("git_status", "git_diff", "git_log", "git_branch", "git_commit"),
-    "web": ("webfetch", "websearch", "more"),
-    "search": ("websearch", "more"),
-    "data": ("json-transform",),
-    "image": ("image",),
-    "browser": ("browser",),
-    "canvas": ("canvas",),
-    "nodes": ("nodes",),
-    "teamwork": (
-        "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
-    ),
-    "models": ("openrouter", "venice", "ollama_local"),
-    SKILLS: ("skill",),
-}  # fmt: skip
-
 DESKTOP = (
     "read", "write", "edit", "glob", "grep", "websearch", "webfetch", "codesearch", "bash", "question", "todowrite",
     "todoread", "task", "skill", "sessions_list", "sessions_history", "sessions_send", "sessions_spawn",
@@ -259,12 +241,35 @@ DESKTOP = (
 )  # fmt: skip
 """The tools that one expects of an agent on a desktop."""
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    **_PARTS,
+GROUPS: dict[str, tuple[str, ...]] = {
+    "read_only": (*_READ_ONLY, "more"),
+    "coding": (*_READ_ONLY, *EDITING, *PLANNING, "more"),
+    "other_names": ("read_file", "write_file", "edit_block", "list_dir", "codesearch"),
+    "shell": ("bash", *JOB_TOOLS, "more"),
+    "git": ("git_status", "git_diff", "git_log", "git_branch", "git_commit"),
+    "web": ("webfetch", "websearch", "more"),
+    "search": ("websearch", "more"),
+    "data": ("json-transform",),
+    "image": ("image",),
+    "browser": ("browser",),
+    "canvas": ("canvas",),
+    "nodes": ("nodes",),
+    "teamwork": SESSION_TOOLS,
+    "models": tuple(tools_for_models()),
+    SKILLS: ("skill",),
     "desktop": (*DESKTOP, "more"),
-    "all": tuple(dict.fromkeys(name for names in _PARTS.values() for name in names)),
-}
+}  # fmt: skip
 """The groups that settings and `--tools` can name, with the names of their tools."""
+
+GROUPS["all"] = tuple(dict.fromkeys(name for names in GROUPS.values() for name in names))
+
+WIDE = frozenset({"desktop", "all"})
+"""The groups that only gather tools of others."""
+
+
+def narrow_groups() -> dict[str, tuple[str, ...]]:
+    """The groups for one purpose each."""
+    return {group: names for group, names in GROUPS.items() if group not in WIDE}
 
 
 def tool_names(groups: Iterable[str]) -> tuple[str, ...]:
@@ -304,7 +309,7 @@ def built_in_tool(name: str) -> Tool | None:
 
 def group_of(name: str) -> str:
     """The smallest group that has a tool of this name; empty if none has."""
-    return next((group for group, names in _PARTS.items() if name in names), "")
+    return next((group for group, names in narrow_groups().items() if name in names), "")
 
 
 def reads_skills(groups: Iterable[str]) -> bool:

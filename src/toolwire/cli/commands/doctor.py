@@ -32,10 +32,10 @@ from toolwire.cli.terminal.text import clean
 from toolwire.cli.views.sandbox_engines import examine_all, sandbox_lines, table
 from toolwire.errors import ToolwireError
 from toolwire.execute.quota import share_of
-from toolwire.models.providers import PROVIDERS
 from toolwire.models.weights import KNOWN
 from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.protocol.providers import PROVIDERS
 from toolwire.record.ownership import is_own
 from toolwire.record.schema import connect
 

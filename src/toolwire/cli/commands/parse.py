@@ -14,10 +14,11 @@ from toolwire.cli.terminal.screen import Screen, write_json
 from toolwire.cli.terminal.text import arguments_line, clean, one_line
 from toolwire.errors import SettingsError
 from toolwire.protocol.chat import Reply
+from toolwire.wire.native.detect import GENERIC, READERS
 from toolwire.wire.replies.reply import parse_reply
 from toolwire.wire.text.spans import spans
 
-PROVIDERS = "auto openai openai_responses anthropic gemini ollama bedrock cohere mistral text".split()
+PROVIDERS = ("auto", *(name for name in READERS if name != GENERIC), "text")
 
 STYLES = {
     "text": "",

@@ -9,12 +9,10 @@ from toolwire.assemble.tools import tool_dependencies
 from toolwire.cli.resolve.resuming import flag_words
 from toolwire.define.toolbox import Toolbox
 from toolwire.protocol.tools import Grant, Tool
-from toolwire.toolbox.registry import GROUPS, built_in_tool, group_of, tools_of
+from toolwire.toolbox.registry import built_in_tool, group_of, narrow_groups, tools_of
 
 RULES = frozenset({"exists", "tier", "permissions"})
 """What the flags of a command can cure."""
-
-_WIDE = ("desktop", "all")
 
 
 def missing_flags(place: ProjectFolder, toolbox: Toolbox, grant: Grant, name: str) -> dict[str, Any]:
@@ -43,4 +41,4 @@ def missing_sentence(name: str, pairs: Sequence[str], given: Mapping[str, Any], 
 def groups_with_tools(place: ProjectFolder) -> dict[str, tuple[Tool, ...]]:
     """The groups that can be named, less those that only gather others."""
     given = tool_dependencies(place)
-    return {group: found for group in GROUPS if group not in _WIDE and (found := tools_of([group], given))}
+    return {group: found for group in narrow_groups() if (found := tools_of([group], given))}

@@ -24,12 +24,8 @@ def cgroups() -> Cgroups:
 def engines(readable: tuple[str, ...] = ()) -> Mapping[str, Engine]:
     """Every engine by its name. `readable` are further folders of the host that boxes may read."""
     groups = cgroups()
-    return {
-        "bubblewrap": Bubblewrap(groups, readable=readable),
-        "podman": Podman(),
-        "firejail": Firejail(groups),
-        "none": Unconfined(groups),
-    }
+    found = (Bubblewrap(groups, readable=readable), Podman(), Firejail(groups), Unconfined(groups))
+    return {engine.name: engine for engine in found}
 
 
 def local_sandbox(

@@ -1,4 +1,4 @@
-"""Asking another model, as a tool: `openrouter`, `venice` and `ollama_local` are one tool with three names.
+"""Asking another model, as a tool: `openrouter`, `venice` and `ollama_local` are one tool, one for each provider.
 
 Which provider is asked, where, with which key and for which agent is the operator's configuration. A call brings words
 and, where several models are configured, the name of one of them; no address, no key and no configuration of another.
@@ -17,12 +17,12 @@ from toolwire.models.registry import open_model
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.providers import tools_for_models
 from toolwire.protocol.tools import Effect, Tier, Tool, limits_of
 from toolwire.protocol.values import changed
 
 LONGEST_MESSAGE = 200_000
 MOST_MESSAGES = 200
-VENICE_URL = "https://api.venice.ai/api/v1"
 ANYONE = "*"
 
 
@@ -42,28 +42,10 @@ class Configured:
     free: bool = False
 
 
-def openrouter(model: str, *models: str, **more: Any) -> Configured:
-    """The tool `openrouter`: its key is in OPENROUTER_API_KEY unless given."""
-    return Configured("openrouter", model, models, **more)
-
-
-def venice(model: str, *models: str, **more: Any) -> Configured:
-    """The tool `venice`: its key is in VENICE_API_KEY unless given."""
-    usual = {"base_url": VENICE_URL, "key_variable": "VENICE_API_KEY"}
-    return Configured("openai-compatible", model, models, **(usual | more))
-
-
-def ollama_local(model: str, *models: str, **more: Any) -> Configured:
-    """The tool `ollama_local`: a server on this machine, which costs nothing."""
-    return Configured("ollama", model, models, **({"free": True} | more))
-
-
-NAMES: Mapping[str, Callable[..., Configured]] = {
-    "openrouter": openrouter,
-    "venice": venice,
-    "ollama_local": ollama_local,
-}
-"""The tools that ask a model, each with what it takes to configure it."""
+def configure(name: str, model: str, *models: str, **more: Any) -> Configured:
+    """What a tool of this name asks: its provider's models, with the key of its provider's variable unless given."""
+    provider = tools_for_models()[name]
+    return Configured(provider.name, model, models, **({"free": provider.free} | more))
 
 
 def named(name: str, lines: Iterable[str]) -> dict[str, Configured]:
@@ -79,7 +61,7 @@ def named(name: str, lines: Iterable[str]) -> dict[str, Configured]:
             case [tool, model, "at", url] if tool == name:
                 models.append(model)
                 address = url
-    return {ANYONE: NAMES[name](*models, **({"base_url": address} if address else {}))} if models else {}
+    return {ANYONE: configure(name, *models, **({"base_url": address} if address else {}))} if models else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
+from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import ExecOps, shell
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.files.granted_paths import wrong
@@ -115,7 +116,7 @@ def git_commit_tool(ops: ExecOps, *, author: str = "", stand_ins: tuple[str, ...
         category="git",
         needs={"git"},
         writes=("workspace",),
-        sandbox="bubblewrap",
+        sandbox=DEFAULT_ENGINE,
         examples=(
             {"message": "Fix the leap year", "paths": ["src/calendar.py"]},
             {"message": "Add notes\n\nThey were asked for.", "all": True, "expected_head": "main"},

@@ -11,6 +11,7 @@ from pydantic import Field
 from toolwire.define.functions import tool
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.protocol.context import Context
+from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import ExecOps, shell
 from toolwire.protocol.tools import Effect, JsonObject, Tier, Tool
 from toolwire.toolbox.files.granted_paths import wrong
@@ -106,7 +107,7 @@ def _looking(name: str, *examples: JsonObject) -> Callable[[Callable[..., Any]],
         category="git",
         needs={"git"},
         reads=("workspace",),
-        sandbox="bubblewrap",
+        sandbox=DEFAULT_ENGINE,
     )
 
 

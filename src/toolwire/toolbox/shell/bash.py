@@ -22,6 +22,7 @@ from toolwire.execute.egress.traffic import TrafficLog
 from toolwire.execute.sandbox.git_settings import Setting
 from toolwire.execute.watched import watched
 from toolwire.protocol.context import Context, Trial
+from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import LIMITS, LONGEST_WALL_S, Command, ExecOps, Listener, Ran, shell
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tier, Tool
@@ -65,7 +66,7 @@ class WayOut(Protocol):
     ) -> AbstractAsyncContextManager[Command]: ...
 
 
-def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = "bubblewrap") -> Tool:
+def bash_tool(ops: ExecOps, outward: WayOut = way_out, *, engine: str = DEFAULT_ENGINE) -> Tool:
     """The tool that runs shell commands through `ops`; those with granted hosts reach them through `outward`.
 
     `engine` is the least that confines them. What only reads gets a box without anything to write or to reach.

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
+from toolwire.protocol.engines import DEFAULT_ENGINE
 from toolwire.protocol.operations import MIB
 from toolwire.protocol.tools import Effect, Tier, Tool
 from toolwire.toolbox.shell.bash import Folder, Text, granted_hosts, last_line, shell_command
@@ -33,7 +34,7 @@ class JobList(TypedDict):
     jobs: Annotated[list[JobOutput], Field(description="All jobs of this agent, without their output.")]
 
 
-def job_tools(jobs: Jobs, *, engine: str = "bubblewrap") -> tuple[Tool, ...]:
+def job_tools(jobs: Jobs, *, engine: str = DEFAULT_ENGINE) -> tuple[Tool, ...]:
     """The tools that start, read, stop and list jobs. `engine` is the least that confines them."""
     return _start_tool(jobs, engine), _poll_tool(jobs), _tail_tool(jobs), _stop_tool(jobs), _list_tool(jobs)
 

@@ -116,5 +116,7 @@ def system_message(text: str) -> Json:
     return {"role": "system", "content": text}
 
 
-DIALECT = Dialect("openai", encode_tools, encode_message, system=system_message, wire_name=wire_name, frame=frame)
+DIALECT = Dialect(
+    "openai", encode_tools, encode_message, system=system_message, wire_name=wire_name, frame=frame, owner="openai"
+)
 STRICT = replace(DIALECT, name="openai_strict", encode_tools=encode_tools_strictly, losses=strict_schema.losses)

@@ -113,5 +113,11 @@ def _image_part(shown: Image | Resource) -> Json:
 
 
 DIALECT = Dialect(
-    "openai_responses", encode_tools, encode_message, wire_name=wire_name, frame=frame, messages_field="input"
+    "openai_responses",
+    encode_tools,
+    encode_message,
+    wire_name=wire_name,
+    frame=frame,
+    messages_field="input",
+    owner="openai",
 )

@@ -39,6 +39,7 @@ class Dialect:
     what the provider's schemas cannot say.
     `joins_neighbours` says that messages of the same role in a row are one message, whose last field
     `parts_field` is a list; `bridge` is what the model says between results and a user, where one demands that.
+    Formats with the same `owner` belong to one provider, whose API takes all of them.
     """
 
     name: str
@@ -57,6 +58,17 @@ class Dialect:
     tell_tools: Callable[[str, tuple[Tool, ...]], str] | None = None
     losses: Callable[[Iterable[Tool]], tuple[Loss, ...]] = _nothing_lost
     bridge: str = ""
+    owner: str = ""
+
+    @property
+    def prompted(self) -> bool:
+        """Whether tools are told in the system text, so that any chat API can carry them."""
+        return self.tell_tools is not None
+
+    @property
+    def chat(self) -> bool:
+        """Whether a conversation is a list of plain chat messages, the system text first."""
+        return self.system is not None
 
     def offered(self, request: Request) -> tuple[Tool, ...]:
         return () if request.tools_off and not self.lists_tools_when_off else request.tools

@@ -10,34 +10,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from toolwire.errors import SettingsError
+from toolwire.protocol.providers import PROVIDERS
 from toolwire.protocol.values import quick
 from toolwire.wire.encode.request import Dialect
 from toolwire.wire.formats.preference import AUTO, NO_WISH, Wish
-from toolwire.wire.formats.registry import DIALECTS, NATIVE, PROMPTED, dialect_of
+from toolwire.wire.formats.registry import DIALECTS, dialect_of
 
 DEFAULT = "openai"
 KEPT_ANSWERS = 256
-
-PROVIDERS: Mapping[str, str] = {
-    "openai": "openai",
-    "azure": "openai",
-    "openai-compatible": "openai",
-    "openai_responses": "openai_responses",
-    "anthropic": "anthropic",
-    "google": "gemini",
-    "gemini": "gemini",
-    "vertex": "gemini",
-    "ollama": "ollama",
-    "mistral": "mistral",
-    "cohere": "cohere",
-    "bedrock": "bedrock",
-    **dict.fromkeys(("openrouter", "groq", "deepseek", "xai", "together", "fireworks"), "openai"),
-    **dict.fromkeys(("vllm", "llamacpp", "lmstudio", "litellm"), "openai"),
-}
-"""What each provider's API takes."""
-
-TEXT_PROVIDERS = frozenset({"text", "local"})
-"""Providers of bare text, where the form is the model's own."""
 
 FAMILIES: Mapping[str, str] = {
     "claude": "anthropic",
@@ -54,7 +34,7 @@ FAMILIES: Mapping[str, str] = {
     "devstral": "mistral",
     "command": "cohere",
 }
-"""The API of a model family, for a provider that nobody knows."""
+"""The API of a model family, for a provider that is not in the table."""
 
 TEXT_FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("qwen", "3", "coder"), "qwen_xml"),
@@ -68,8 +48,6 @@ TEXT_FORMS: tuple[tuple[tuple[str, ...], str], ...] = (
 """The form that a model family was trained on, first match; the words stand at the beginning of its name, in order."""
 
 TEXT_DEFAULT = "hermes"
-_OPENAI = frozenset({"openai", "openai_responses", "openai_strict"})
-_CHAT = frozenset({"openai", "openai_strict", "ollama", "mistral", "cohere"}) | PROMPTED.keys()
 _WORD = re.compile(r"[a-z]+|\d+")
 
 
@@ -86,7 +64,7 @@ class Formats:
     @property
     def provider(self) -> str:
         """The word for `parse_reply`: a provider's own format, else text in which every form is known."""
-        return self.call_parser if self.call_parser in NATIVE or self.call_parser == AUTO else "text"
+        return self.call_parser if self.call_parser == AUTO or _native(self.call_parser) else "text"
 
     def dialect(self, model: str = "") -> Dialect:
         """How requests are written: tools as the definition format wants them, calls and results as the other does."""
@@ -109,10 +87,10 @@ def negotiate(provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
 def _settled(provider: str, model: str, wanted: str, parser: str, results: str) -> Formats:
     definition, why = _definition(provider, model, wanted)
     results = definition if results == AUTO else results
-    if results != definition and not (results in PROMPTED and definition in _CHAT):
+    if results != definition and not _can_follow(results, definition):
         raise SettingsError(f"result_format {results!r} cannot follow definition_format {definition!r}")
     if parser == AUTO:
-        parser = definition if definition in NATIVE else "text"
+        parser = definition if _native(definition) else "text"
     return Formats(definition, parser, results, why)
 
 
@@ -122,21 +100,32 @@ def _definition(provider: str, model: str, wanted: str) -> tuple[str, str]:
         return usual, why
     if wanted not in DIALECTS:
         raise SettingsError(f"no format is called {wanted[:40]!r}; known are {', '.join(DIALECTS)}")
-    if provider in PROVIDERS and not _can_carry(usual, wanted):
+    row = PROVIDERS.get(provider)
+    if row and row.format and not _can_carry(usual, wanted):
         raise SettingsError(f"{provider} takes tools as {usual!r}; definition_format {wanted!r} cannot be sent there")
     return wanted, f"the settings ask for {wanted}"
 
 
 def _can_carry(usual: str, wanted: str) -> bool:
     """Prompted forms are ordinary chat messages; a native form needs the API that it belongs to."""
-    return wanted == usual or (usual in _CHAT and wanted in PROMPTED) or {usual, wanted} <= _OPENAI
+    owner = DIALECTS[usual].owner
+    return wanted == usual or _can_follow(wanted, usual) or (owner != "" and owner == DIALECTS[wanted].owner)
+
+
+def _can_follow(results: str, definition: str) -> bool:
+    return results in DIALECTS and DIALECTS[results].prompted and DIALECTS[definition].chat
+
+
+def _native(name: str) -> bool:
+    return name in DIALECTS and not DIALECTS[name].prompted
 
 
 def _usual(provider: str, model: str) -> tuple[str, str]:
-    if (native := PROVIDERS.get(provider)) is not None:
-        return native, f"{provider} takes tools as {native}"
+    row = PROVIDERS.get(provider)
+    if row and row.format:
+        return row.format, f"{provider} takes tools as {row.format}"
     words = name_words(model)
-    if provider in TEXT_PROVIDERS:
+    if row:
         form = next((form for family, form in TEXT_FORMS if _begins(words, family)), TEXT_DEFAULT)
         return form, f"{provider} carries text only, and {model[:80] or 'this model'} reads {form}"
     family = words[0] if words else ""
@@ -147,7 +136,7 @@ def _usual(provider: str, model: str) -> tuple[str, str]:
 
 
 def name_words(model: str) -> tuple[str, ...]:
-    """The words of a model's name, without whoever published it and without its tag: letters and numbers apart."""
+    """The words of a model's name, without its publisher and its tag: letters and numbers apart."""
     name = model[:200].lower().rpartition("/")[2].partition(":")[0]
     return tuple(_WORD.findall(name))
 

@@ -1,19 +1,32 @@
-"""Every outbound dialect by its name. A new provider is one module and one word here."""
+"""Every format by its name: the one table that settings, the choice of a format, costs and the docs read.
+
+A new format is one module and one row. A provider's own format also needs a reader in `wire/native/detect.py`.
+"""
 
 from toolwire.wire.encode import anthropic, bedrock, cohere, gemini, mistral, ollama, openai_chat, openai_responses
 from toolwire.wire.encode.request import Dialect
 from toolwire.wire.prompted import grammar, hermes, qwen_xml, rcrt
 
-_NATIVE = (openai_chat, openai_responses, anthropic, gemini, ollama, mistral, cohere, bedrock)
-_PROMPTED = (hermes, qwen_xml, rcrt, grammar)
-
-NATIVE: dict[str, Dialect] = {
-    dialect.name: dialect for dialect in (*(module.DIALECT for module in _NATIVE), openai_chat.STRICT)
+DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect
+    for dialect in (
+        openai_chat.DIALECT,
+        openai_chat.STRICT,
+        openai_responses.DIALECT,
+        anthropic.DIALECT,
+        gemini.DIALECT,
+        ollama.DIALECT,
+        mistral.DIALECT,
+        cohere.DIALECT,
+        bedrock.DIALECT,
+        hermes.DIALECT,
+        qwen_xml.DIALECT,
+        rcrt.DIALECT,
+        grammar.DIALECT,
+    )
 }
-PROMPTED: dict[str, Dialect] = {module.DIALECT.name: module.DIALECT for module in _PROMPTED}
-DIALECTS: dict[str, Dialect] = NATIVE | PROMPTED
 
 
 def dialect_of(name: str, model: str = "") -> Dialect:
-    """The dialect of that name, as this model wants it. Raises KeyError for a name that nobody speaks."""
+    """The dialect of that name, as this model wants it. Raises KeyError for an unknown name."""
     return gemini.dialect_for(model) if name == gemini.DIALECT.name else DIALECTS[name]

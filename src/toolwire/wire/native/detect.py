@@ -27,6 +27,9 @@ def read_flat(draft: Draft, data: dict[str, Any]) -> None:
         return
 
 
+GENERIC = "generic"
+"""A message of no provider in particular."""
+
 READERS: dict[str, Reader] = {
     "openai": openai_chat.read,
     "openai_strict": openai_chat.read,
@@ -37,7 +40,7 @@ READERS: dict[str, Reader] = {
     "ollama": ollama.read,
     "cohere": cohere.read,
     "bedrock": bedrock.read,
-    "generic": read_flat,
+    GENERIC: read_flat,
 }
 _BEDROCK_EVENTS = frozenset(
     {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"}
@@ -97,11 +100,11 @@ def _by_message(data: dict[str, Any]) -> str:
         return "ollama"
     if "generation_id" in data or ("text" in data and "tool_calls" in data):
         return "cohere"
-    return "generic"
+    return GENERIC
 
 
 def reader_for(provider: str, data: dict[str, Any]) -> Reader:
-    """The reader of a named provider; for `auto`, or a name nobody knows, the one whose format this is."""
+    """The reader of a named provider; for `auto`, or an unknown name, the one whose format this is."""
     known = READERS.get(provider)
     if known is openai_chat.read and "choices" not in data:
         return READERS[provider_of(data)] if data.keys() & {"output", "message", "tool_calls", "content"} else known
