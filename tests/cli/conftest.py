@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.painter import GRANTED, TOOLS
 from tests.cli.stage import Ran, Stage
 from toolwire.cli import program
 
@@ -37,3 +38,12 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.
         return Ran(int(ended.value.code or 0), seen.out.decode(), seen.err.decode())
 
     return run
+
+
+@pytest.fixture
+def painter(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """Commands in a project with a tool that needs approval; see `tests.cli.painter`."""
+    (tmp_path / "brushwork.py").write_text(TOOLS, encoding="utf-8")
+    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return inside

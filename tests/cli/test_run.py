@@ -5,22 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Inside
+from tests.cli.painter import GRANTED, LESS, MODULE, TOOLS, waiting
 from tests.cli.stage import Stage, scripted
-from tests.cli.test_taken_back import GRANTED, LESS, MODULE, TOOLS
 from toolwire.cli.entry.exits import Exit
-
-
-@pytest.fixture
-def painter(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    (tmp_path / "brushwork.py").write_text(TOOLS, encoding="utf-8")
-    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return inside
-
-
-def waiting(painter: Inside) -> tuple[str, str]:
-    [asked] = painter("approvals", "--json").json
-    return asked["turn_id"], asked["id"]
 
 
 @pytest.mark.parametrize("verb", ["call", "ask"])

@@ -6,40 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Inside
+from tests.cli.painter import GRANTED, LESS, MODULE, TOOLS, waiting
 from tests.cli.stage import Stage, scripted
 from toolwire.cli.entry.exits import Exit
-
-TOOLS = '''
-from toolwire import Tier, tool
-
-@tool(tier=Tier.RUN, needs=["brushes"])
-def paint(colour: str) -> str:
-    """Paint the door."""
-    with open("painted", "a") as file:
-        file.write(colour + "\\n")
-    return f"it is {colour}"
-'''
-MODULE = '[tools]\nmodules = ["brushwork:paint"]\n'
-GRANTED = f'{MODULE}[grant]\ntier = "run"\npermissions = ["file_read", "brushes"]\n'
-LESS = {
-    "tier": f'{MODULE}[grant]\npermissions = ["file_read", "brushes"]\n',
-    "permission": f'{MODULE}[grant]\ntier = "run"\n',
-    "agent": f'{GRANTED}[agents.cli]\npermissions = ["file_read"]\n',
-}
-
-
-@pytest.fixture
-def painter(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    (tmp_path / "brushwork.py").write_text(TOOLS, encoding="utf-8")
-    (tmp_path / "toolwire.toml").write_text(GRANTED, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return inside
-
-
-def waiting(painter: Inside) -> tuple[str, str]:
-    """The turn and the approval of the one call that waits."""
-    [asked] = painter("approvals", "--json").json
-    return asked["turn_id"], asked["id"]
 
 
 @pytest.mark.parametrize("what", LESS)

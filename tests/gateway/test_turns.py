@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.cli.painter import TOOLS
 from tests.cli.stage import LIMIT_S, Script, Stage, scripted
-from tests.cli.test_taken_back import TOOLS
 from tests.gateway.test_serve import address, first_line
 from toolwire.cli.entry.exits import Exit
 
@@ -81,8 +81,8 @@ class Served:
 
 
 @contextmanager
-def served(stage: Stage, model: Script, *flags: str) -> Iterator[Served]:
-    stage.settings(SETTINGS.format(url=model.url))
+def served(stage: Stage, model: Script, *flags: str, before: str = "", after: str = "") -> Iterator[Served]:
+    stage.settings(before + SETTINGS.format(url=model.url) + after)
     process = stage.start(
         "serve", "--upstream", model.url, "--port", "0", "--token-env", "ANN", "--agents", *flags, ANN=TOKEN
     )
@@ -116,6 +116,47 @@ def test_a_turn_is_begun_watched_and_shown_over_http(stage: Stage) -> None:
     assert (row["id"], row["state"], row["answer"]) == (turn, "ended", "It is 437.")
     assert [each["id"] for each in followed["data"]] == [turn]
     assert model.requests[0]["messages"][0] == {"role": "system", "content": "Be short."}
+
+
+@pytest.mark.parametrize("budget", ["", "[budget]\ncalls = 9\n"])
+def test_a_turn_over_http_goes_on_with_the_choices_that_it_began_with(stage: Stage, budget: str) -> None:
+    """Temperature and formats are those of its record; of limits the lesser counts."""
+    leaked = '<tool_call>\n{"name": "paint", "arguments": {"colour": "red"}}\n</tool_call>'
+    with scripted(leaked, "It is red.") as model:
+        small = "[profiles.small.tools]\ndefinition_format = "
+        with served(
+            stage, model, before="temperature = 0.25\nmax_tokens = 300\n", after=f'{small}"hermes"\n'
+        ) as server:
+            turn = server.begin()
+            server.events(turn)
+            server.stop()
+        after = f'{small}"openai"\n{budget}'
+        with served(stage, model, before="temperature = 1.5\nmax_tokens = 120\n", after=after) as server:
+            [asked] = server.get("/v1/approvals")["data"]
+            assert server.post(f"/v1/approvals/{asked['id']}", {"granted": True}).status_code == 200
+            server.events(turn)
+            assert server.get(f"/v1/turns/{turn}")["answer"] == "It is red."
+
+    first, then = model.requests
+    assert (first["temperature"], first["max_tokens"], "tools" in first) == (0.25, 300, False)
+    assert (then["temperature"], then["max_tokens"], "tools" in then) == (0.25, 120, False)
+
+
+def test_a_turn_over_http_goes_on_with_the_budget_that_it_began_with(stage: Stage) -> None:
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model:
+        with served(stage, model, after="[budget]\ncalls = 1\n") as server:
+            turn = server.begin()
+            server.events(turn)
+            server.stop()
+        with served(stage, model) as server:
+            [asked] = server.get("/v1/approvals")["data"]
+            assert server.post(f"/v1/approvals/{asked['id']}", {"granted": True}).status_code == 200
+            with server.http.stream("GET", f"/v1/turns/{turn}/events") as answer:
+                next(line for line in answer.iter_lines() if "turn_failed" in line)
+            shown = server.get(f"/v1/turns/{turn}")
+
+    assert "the turn began with this budget: go on then" in shown["error"]
+    assert not (stage.folder / "painted").exists()
 
 
 def test_an_approval_over_http_is_enough_for_the_turn_to_go_on(stage: Stage) -> None:

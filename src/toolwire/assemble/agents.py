@@ -1,30 +1,43 @@
-"""The agents of a project. What their tools hold (a browser, an index, other agents) is closed at the end."""
+"""`AgentSpec → Agent`: every entry point opens its agent here, for a new turn or for one on record.
 
-from collections.abc import AsyncIterator, Sequence
+What the agent's tools hold (a browser, an index, sub-agents) is closed at the end.
+"""
+
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from toolwire.agent import Agent
-from toolwire.assemble.models import ModelFlags, choice_for, model_of
+from toolwire.assemble.grants import grant_of, require_needed
+from toolwire.assemble.interaction import Interaction, Unattended
+from toolwire.assemble.models import model_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import AGENT, kept_spec, model_spec, project_again, resumed_spec, spec_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
+from toolwire.errors import SettingsError
 from toolwire.execute.inprocess import InProcessExecutor
-from toolwire.hub.services import Approve, Tell
+from toolwire.hub.event_hub import EventHub
+from toolwire.hub.resuming import require_still_granted
+from toolwire.hub.services import Tell
+from toolwire.hub.turn_loop import Intervene
 from toolwire.lazy import lazy_module
+from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
-from toolwire.settings import ModelChoice
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
+    from toolwire.assemble import webhook
     from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import Crew
 else:
+    webhook = lazy_module("toolwire.assemble.webhook")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
 
@@ -32,125 +45,179 @@ GENERAL = "general"
 """The sub-agent that is the model itself, beside one for each profile."""
 
 
-class Interaction(Protocol):
-    """How the user is reached while an agent works."""
+@asynccontextmanager
+async def open_agent(
+    project: ProjectFolder,
+    store: Store,
+    user: Interaction,
+    spec: AgentSpec,
+    *,
+    resumes: Turn | None = None,
+    only: str = "",
+    system: str = "",
+    record: str = "",
+    intervene: Intervene | None = None,
+    events: EventHub | None = None,
+) -> AsyncIterator[Agent]:
+    """The agent of a spec, closed at the end; the store stays open.
 
-    @property
-    def present(self) -> bool:
-        """Whether the user can be asked a question."""
-        ...
+    One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
+    one is made, for a single call. What the model says is kept in the file `record`, if there is one.
+    """
+    grant = grant_of(project, spec.granted, resumes=resumes is not None)
+    tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
+    async with AsyncExitStack() as closing:
+        model = model_of(project, spec.model, tallies, record)
+        closing.push_async_callback(model.close)
+        tell = None
+        if project.settings.approval.webhook is not None:
+            tell = await closing.enter_async_context(webhook.open_webhook(project))
+        made = _Making(project, store, user, spec, grant, tell)
+        toolbox = made.tools(closing, only)
+        _require_needed(project, spec, toolbox)
+        agent = made.agent(
+            model,
+            _tools_again(resumes, toolbox),
+            grant=grant,
+            system=system,
+            limits=project.settings.limits(),
+            budget=spec.budget,
+            accounts=(GENERAL, *project.settings.profiles),
+            intervene=intervene,
+            news=project.skill_news if spec.model.name and resumes is None else None,
+            name=AGENT,
+            project=project.name,
+            max_tokens=spec.model.max_tokens,
+            temperature=spec.model.temperature,
+            events=events,
+            spec=kept_spec(spec, tuple(toolbox.names)),
+        )
+        closing.push_async_callback(agent.runtime.close)
+        yield agent
 
-    @property
-    def approver(self) -> Approve | None:
-        """What approves calls; None where turns wait until an approval comes from somewhere else."""
-        ...
 
-    async def answer(self, prompt: str, choices: Sequence[str]) -> str:
-        """The user's answer to a question of the model's. Raises ToolFailure."""
-        ...
+def _tools_again(turn: Turn | None, toolbox: Toolbox) -> Toolbox:
+    """All tools for a new turn; for one that goes on those that it had, as far as they are still there."""
+    return toolbox if turn is None or turn.spec is None else Toolbox(*toolbox.only(turn.spec.tools.names))
 
 
-class Unattended:
-    """No user is there: calls that need approval wait for it, and the model's questions find no answer."""
-
-    present = False
-    approver: Approve | None = None
-
-    async def answer(self, prompt: str, choices: Sequence[str]) -> str:
-        raise NotImplementedError(f"nothing can answer {prompt[:40]!r} {choices!r}")
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What all agents of one command share: the store, the user, the grant, and how the model is reached."""
-
-    store: Store
-    user: Interaction
-    grant: Grant
-    tell: Tell | None = None
-    model: ModelFlags = ModelFlags()
+def _require_needed(project: ProjectFolder, spec: AgentSpec, toolbox: Toolbox) -> None:
+    """Raise SettingsError for a permission that no tool needs. Where one tool was made, all of them are looked at."""
+    if not spec.granted.permissions:
+        return
+    is_needed = frozenset[str]().union(*(tool.needs for tool in toolbox)).issuperset(spec.granted.permissions)
+    known = toolbox if is_needed else toolbox_of(project)
+    require_needed(spec.granted, project.settings.grant(project.cwd), known)
 
 
 @asynccontextmanager
-async def open_toolbox(project: ProjectFolder, session: Session, *, only: str = "") -> AsyncIterator[Toolbox]:
-    """The tools of a project with all that they hold, closed at the end. `only` names the one that is called."""
-    user = session.user
-    async with AsyncExitStack() as closing:
-        team = _Team(project, session, closing)
-        usual = tool_dependencies(project, session.store)
-        given = replace(usual, ask=user.answer if user.present else None, crew=team.crew, closing=closing)
-        team.toolbox = toolbox_of(project, given, only="" if only in GROUPS["teamwork"] else only)
-        yield team.toolbox
+async def open_agent_of(
+    turn: Turn, project: ProjectFolder, store: Store, flags: Mapping[str, Any], *, events: EventHub | None = None
+) -> AsyncIterator[Agent]:
+    """The agent of a turn on record, made again with no user there: what its record says, less what was taken back.
+
+    Raises SettingsError for a turn that does not say how its agent was made, and `CannotResume` where an approved call
+    could not run.
+    """
+    if turn.spec is None or not (turn.spec.tools.names or turn.spec.name == AGENT):
+        raise SettingsError(
+            f"turn {turn.id} was begun by a program of its own, or by an older toolwire: it does not say how its agent "
+            "was made; resume it there, or with `toolwire ask --resume` and its flags"
+        )
+    again = project_again(turn, flags, project)
+    now = spec_of(again, None if turn.kind is TurnKind.CALL else again.settings.chosen())
+    spec = resumed_spec(again, turn, now)
+    async with open_agent(again, store, Unattended(), spec, resumes=turn, events=events) as agent:
+        await require_still_granted(agent.store, turn, agent.toolbox, agent.grant)
+        yield agent
 
 
-def agent_factory(project: ProjectFolder, session: Session) -> partial[Agent]:
-    """What makes agents for this session as the settings say; a model, tools and a grant are still to be given."""
-    settings = project.settings
-    return partial(
-        Agent,
-        store=session.store,
-        approve=session.user.approver,
-        suspends=settings.store.lasts,
-        tell=session.tell,
-        approval_s=settings.approval.expires_s,
-        questions=settings.approval.questions,
-        secrets=settings.secrets(project.environ),
-        tier_by_intent=settings.grants.by_intent,
-    )
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What an agent and its sub-agents share."""
+
+    project: ProjectFolder
+    store: Store
+    user: Interaction
+    spec: AgentSpec
+    grant: Grant
+    tell: Tell | None
+
+    def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:
+        """The tools of the project with all that they hold, closed at the end."""
+        team = _Team(self, closing)
+        usual = tool_dependencies(self.project, self.store)
+        ask = self.user.answer if self.user.present else None
+        given = replace(usual, ask=ask, crew=team.crew, closing=closing)
+        team.toolbox = toolbox_of(self.project, given, only="" if only in GROUPS["teamwork"] else only)
+        return team.toolbox
+
+    def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:
+        """An agent of this project, as its settings say."""
+        settings = self.project.settings
+        return Agent(
+            model,
+            toolbox,
+            grant=grant,
+            store=self.store,
+            approve=self.user.approver,
+            suspends=settings.store.lasts,
+            tell=self.tell,
+            approval_s=settings.approval.expires_s,
+            questions=settings.approval.questions,
+            secrets=settings.secrets(self.project.environ),
+            tier_by_intent=settings.grants.by_intent,
+            **parts,
+        )
 
 
 class _Team:
     """The sub-agents: the model that answers here, and one for each profile. All have its tools."""
 
-    def __init__(self, project: ProjectFolder, session: Session, closing: AsyncExitStack) -> None:
-        self._project = project
-        self._session = session
+    def __init__(self, made: _Making, closing: AsyncExitStack) -> None:
+        self._made = made
         self._closing = closing
-        self._models: dict[str, ChatModel] = {}
+        self._models: dict[ModelSpec, ChatModel] = {}
         self._executor = InProcessExecutor()
         self.toolbox = Toolbox()
 
     def crew(self) -> "Crew":
         """All of them, over the store of the project."""
-        granted = partial(self._project.settings.granted_to, grant=self._session.grant)
+        made = self._made
+        granted = partial(made.project.settings.granted_to, grant=made.grant)
         members = [
-            workers.Worker(name, f"{choice.model}, with the tools of whoever asks.", granted(name), make)
-            for name, choice in self._choices().items()
-            for make in [partial(self._agent, choice)]
+            workers.Worker(name, f"{spec.name}, with the tools of the agent that asks.", granted(name), make)
+            for name, spec in self._specs().items()
+            for make in [partial(self._agent, spec)]
         ]
-        crew = delegation.Crew(self._session.store, members, budget=self._project.settings.day())
+        crew = delegation.Crew(made.store, members, budget=made.spec.budget)
         self._closing.push_async_callback(self._close)
         self._closing.push_async_exit(crew)
         return crew
 
-    def _choices(self) -> dict[str, ModelChoice]:
+    def _specs(self) -> dict[str, ModelSpec]:
         """None while a recording stands for the model: what a sub-agent would say is not on it."""
-        if self._session.model.replay:
+        own, settings = self._made.spec.model, self._made.project.settings
+        if own.replay:
             return {}
-        settings = self._project.settings
-        named = {
-            name: choice_for(self._project, f"{profile.provider}:{profile.model}")
-            for name, profile in settings.profiles.items()
-        }
-        return {GENERAL: settings.chosen(), **named}
+        general = own if own.name else model_spec(settings.chosen())
+        return {GENERAL: general, **{name: model_spec(settings.of_profile(name)) for name in settings.profiles}}
 
-    def _agent(self, choice: ModelChoice, grant: Grant) -> Agent:
-        return agent_factory(self._project, self._session)(
-            self._model(choice),
+    def _agent(self, spec: ModelSpec, grant: Grant) -> Agent:
+        return self._made.agent(
+            self._model(spec),
             self.toolbox,
             grant=grant,
-            limits=self._project.settings.limits(choice.profile),
+            limits=self._made.project.settings.limits(spec.profile),
             executor=self._executor,
-            max_tokens=choice.max_tokens,
-            temperature=choice.temperature,
+            max_tokens=spec.max_tokens,
+            temperature=spec.temperature,
         )
 
-    def _model(self, choice: ModelChoice) -> ChatModel:
-        if choice.model not in self._models:
-            is_own = choice == self._project.settings.chosen()
-            flags = replace(self._session.model, record=None) if is_own else ModelFlags()
-            self._models[choice.model] = model_of(self._project, choice, flags)
-        return self._models[choice.model]
+    def _model(self, spec: ModelSpec) -> ChatModel:
+        if spec not in self._models:
+            self._models[spec] = model_of(self._made.project, spec)
+        return self._models[spec]
 
     async def _close(self) -> None:
         for model in self._models.values():

@@ -1,58 +1,49 @@
-"""What an agent may do: the settings' grant with what the flags of a command add to it."""
+"""`AgentSpec → Grant`: what an agent may do, by the settings and by what its user adds to them."""
 
 import sys
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import AGENT
 from toolwire.assemble.tools import toolbox_of
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
+from toolwire.protocol.agents import GrantedByUser
 from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Grant
-from toolwire.protocol.values import dataclass
 from toolwire.settings import Layer
 from toolwire.toolbox.registry import PERMISSIONS
-
-AGENT = "cli"
-"""The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
 
 _CHANGES_FILES = frozenset({"shell", "git", "file_write"})
 
 
-@dataclass(frozen=True, slots=True)
-class GrantFlags:
-    """What the flags of a command say about the grant, beyond the settings."""
-
-    allow: list[str] = field(default_factory=list)
-    yes: bool = False
-    resumes: bool = False
-
-
-def grant_of(project: ProjectFolder, granted: GrantFlags, toolbox: Toolbox | None = None) -> Grant:
+def grant_of(
+    project: ProjectFolder, granted: GrantedByUser, toolbox: Toolbox | None = None, *, resumes: bool = False
+) -> Grant:
     """The settings' grant with what the flags add to it. Raises SettingsError for a permission that no tool needs.
 
     Where no tools are given, they are made only for a permission that no built-in tool needs; what makes them later
     asks `require_needed` about the others.
     """
     grant = project.settings.granted_to(AGENT, project.settings.grant(project.cwd))
-    if toolbox is not None or not PERMISSIONS.issuperset(granted.allow):
+    if toolbox is not None or not PERMISSIONS.issuperset(granted.permissions):
         require_needed(granted, grant, toolbox or toolbox_of(project))
-    confirmed = frozenset({"*"}) if granted.yes else grant.confirmed
+    confirmed = frozenset({"*"}) if granted.confirms_all else grant.confirmed
     whole = replace(
-        grant, permissions=grant.permissions | set(granted.allow), confirmed=confirmed, platform=sys.platform
+        grant, permissions=grant.permissions | set(granted.permissions), confirmed=confirmed, platform=sys.platform
     )
     if project.settings.store.kind == "sqlite" and project.settings.remote() is None:
         require_record_apart(project.home, whole)
-    return resuming_grant(project, whole) if granted.resumes else whole
+    return resuming_grant(project, whole) if resumes else whole
 
 
-def require_needed(granted: GrantFlags, grant: Grant, toolbox: Toolbox) -> None:
+def require_needed(granted: GrantedByUser, grant: Grant, toolbox: Toolbox) -> None:
     """Raises SettingsError for a permission that neither the grant has nor any tool needs."""
-    known = grant.permissions.union(*(tool.needs for tool in toolbox)) if granted.allow else ()
-    for name in granted.allow:
+    known = grant.permissions.union(*(tool.needs for tool in toolbox)) if granted.permissions else ()
+    for name in granted.permissions:
         _require_permission(name, known)
 
 

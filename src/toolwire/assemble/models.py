@@ -1,70 +1,84 @@
-"""The model of an agent, as settings and flags choose it."""
+"""`AgentSpec → ChatModel`, and how the settings say that a model is reached."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from toolwire.assemble.project import ProjectFolder
-from toolwire.errors import SettingsError
+from toolwire.errors import ModelRefused, SettingsError
 from toolwire.models.model_names import split_name
 from toolwire.models.recording import RecordingModel, ReplayModel
 from toolwire.models.registry import open_model
-from toolwire.protocol.chat import ChatModel
-from toolwire.protocol.values import dataclass
+from toolwire.protocol.agents import ModelSpec
+from toolwire.protocol.chat import ChatModel, Reply, Request
+from toolwire.protocol.turns import NO_MODEL
 from toolwire.settings import ModelChoice
+from toolwire.settings.schema import Profile
 from toolwire.wire.formats.tally import FormatTally
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFlags:
-    """What the flags of a command say about its model."""
+class NoModel:
+    """Stands where a model would be, in work that needs none."""
 
-    base_url: str | None = None
-    record: str | None = None
-    replay: str | None = None
-    key_env: str | None = None
+    name = NO_MODEL
+
+    async def ask(self, request: Request, on_delta: Any = None) -> Reply:  # noqa: ARG002 -- the contract's arguments
+        raise ModelRefused("this command asks no model")
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
 
 def model_of(
-    project: ProjectFolder, choice: ModelChoice, asked: ModelFlags, tallies: Sequence[FormatTally] = ()
+    project: ProjectFolder, spec: ModelSpec, tallies: Sequence[FormatTally] = (), record: str = ""
 ) -> ChatModel:
-    """The chosen model, or what was recorded of one. Raises SettingsError and ModelError.
+    """The model of a spec, or what was recorded of one. Raises SettingsError and ModelError.
 
-    Its formats are what its profile says and, where that leaves them open, what the tallies say has worked.
+    Its formats are what the spec says and, where that leaves them open, what the tallies say has worked. What it says
+    is kept in the file `record`, if there is one.
     """
-    if asked.replay:
-        return ReplayModel(Path(asked.replay))
-    url = asked.base_url or choice.url
+    if not spec.name:
+        return NoModel()
+    if spec.replay:
+        return ReplayModel(Path(spec.replay))
+    choice = choice_for(project, spec.name, spec.profile)
     model = open_model(
-        choice.model, base_url=url, key_variable=_key_variable(project, asked) or choice.api_key_env,
-        environ=project.environ, wish=choice.tools, tallies=tallies,
+        spec.name, base_url=spec.base_url or choice.url,
+        key_variable=_key_variable(project, spec.key_env) or choice.api_key_env,
+        environ=project.environ, wish=spec.formats, tallies=tallies,
     )  # fmt: skip
-    return RecordingModel(model, Path(asked.record)) if asked.record else model
+    return RecordingModel(model, Path(record)) if record else model
 
 
-def _key_variable(project: ProjectFolder, asked: ModelFlags) -> str | None:
+def _key_variable(project: ProjectFolder, named: str) -> str | None:
     """The variable that `--key-env` names. Raises SettingsError for one that is not set, and for a key in its place."""
-    if asked.key_env is None:
+    if not named:
         return None
-    if not _VARIABLE.fullmatch(asked.key_env):
+    if not _VARIABLE.fullmatch(named):
         raise SettingsError(
             "--key-env takes the name of an environment variable, such as MY_API_KEY, not the key itself"
         )
-    if not project.environ.get(asked.key_env, "").strip():
-        raise SettingsError(f"--key-env {asked.key_env}: this variable is not set, or empty")
-    return asked.key_env
+    if not project.environ.get(named, "").strip():
+        raise SettingsError(f"--key-env {named}: this variable is not set, or empty")
+    return named
 
 
-def choice_for(project: ProjectFolder, model: str) -> ModelChoice:
-    """How to reach a model by its name: as the settings choose it, or as a profile describes it, or plainly."""
-    chosen = project.settings.chosen()
-    if split_name(chosen.model) == split_name(model):
+def choice_for(project: ProjectFolder, model: str, profile: str = "") -> ModelChoice:
+    """How to reach a model: as this profile describes it, or the settings choose it, or another profile, or plainly."""
+    settings, name = project.settings, split_name(model)
+    if profile in settings.profiles and _names(settings.profiles[profile], name):
+        return settings.of_profile(profile)
+    chosen = settings.chosen()
+    if split_name(chosen.model) == name:
         return chosen
-    for name, profile in project.settings.profiles.items():
-        if split_name(f"{profile.provider}:{profile.model}") == split_name(model):
-            return ModelChoice(
-                model, name, profile.url, profile.api_key_env, profile.temperature, profile.max_tokens, profile.tools
-            )
-    return ModelChoice(model)
+    return next(
+        (settings.of_profile(other) for other, one in settings.profiles.items() if _names(one, name)),
+        ModelChoice(model, temperature=settings.temperature, max_tokens=settings.max_tokens),
+    )
+
+
+def _names(profile: Profile, model: tuple[str, str]) -> bool:
+    return split_name(f"{profile.provider}:{profile.model}") == model

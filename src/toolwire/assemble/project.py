@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.assemble.state_ownership import STORE_FILE
 from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.obeyed import OWN_STATE
@@ -48,6 +49,10 @@ class ProjectFolder:
         chosen = self.settings.tools
         folder = self.cwd / chosen.skills_path if chosen.skills_path else user_folder() / "skills"
         return bool(os.path.lexists(folder) or chosen.versions or chosen.skills_path or reads_skills(chosen.groups))
+
+    def skill_news(self, toolbox: Toolbox) -> Toolbox | None:
+        """A toolbox with its skills as they are now; None when nothing has changed since this was last asked."""
+        return self.skills.news(toolbox) if self._skills or self.has_skills else None
 
     @property
     def home(self) -> Path:

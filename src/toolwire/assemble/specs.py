@@ -1,55 +1,80 @@
-"""Between flags and the `AgentSpec` that a turn carries: what a turn began with, and beginning from that again."""
+"""`Settings → AgentSpec`: what settings and flags say about an agent, as the one value from which it is made.
+
+A turn carries the value. To go on with a turn is to take the spec of its record, less what the settings have taken
+back since; see `resumed_spec`.
+"""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolwire.assemble.grants import AGENT, GrantFlags
-from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder, open_project
-from toolwire.define.toolbox import Toolbox
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
+from toolwire.protocol.budgets import Budget, least
 from toolwire.protocol.tools import Grant, Tier
+from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed
 from toolwire.settings import Layer, ModelChoice
 
+AGENT = "cli"
+"""The agent that answers at the terminal, as records and `[agents.NAME]` know it."""
 
-def spec_of(project: ProjectFolder, toolbox: Toolbox, granted: GrantFlags, model: ModelSpec = ModelSpec()) -> AgentSpec:  # noqa: B008 -- a value
-    """How the agent of a command is made: settings, and what flags say beyond them."""
+
+def spec_of(
+    project: ProjectFolder,
+    choice: ModelChoice | None = None,
+    *,
+    base_url: str = "",
+    key_env: str = "",
+    replay: str = "",
+    allow: tuple[str, ...] = (),
+    confirms_all: bool = False,
+) -> AgentSpec:
+    """How an agent is made: settings, and what a command or request says beyond them. Without a choice, no model.
+
+    Its tools are named once they are made.
+    """
     chosen = project.settings.tools
     return AgentSpec(
         AGENT,
-        model,
-        ToolsSpec(chosen.groups, chosen.modules, _skills_of(project), tuple(toolbox.names)),
-        _granted_by(project, granted),
+        model_spec(choice, base_url, key_env, replay) if choice is not None else ModelSpec(),
+        ToolsSpec(chosen.groups, chosen.modules, _skills_of(project)),
+        _granted_by(project, allow, confirms_all=confirms_all),
         project.settings.day(),
     )
 
 
-def model_spec(project: ProjectFolder, choice: ModelChoice, asked: ModelFlags) -> ModelSpec:
-    """The model of a command. An address with a password in it is not kept."""
-    url, formats = asked.base_url or "", choice.tools
+def model_spec(choice: ModelChoice, base_url: str = "", key_env: str = "", replay: str = "") -> ModelSpec:
+    """How a model is asked: as the settings choose it, at an address and with a key that flags may name."""
+    formats = choice.tools
     return ModelSpec(
         choice.model,
-        (project.settings.profile or "") if _is_flag(project, "profile") else "",
-        "" if "@" in url else url,
-        asked.key_env or "",
-        str(Path(asked.replay).absolute()) if asked.replay else "",
+        choice.profile,
+        base_url,
+        key_env,
+        str(Path(replay).absolute()) if replay else "",
         choice.temperature,
         choice.max_tokens,
         FormatSpec(formats.definition_format, formats.call_parser, formats.result_format, formats.coach),
     )
 
 
-def _granted_by(project: ProjectFolder, granted: GrantFlags) -> GrantedByUser:
+def kept_spec(spec: AgentSpec, names: tuple[str, ...]) -> AgentSpec:
+    """The spec as turns carry it: with the names of its tools, and without an address that has a password in it."""
+    if "@" in spec.model.base_url:
+        spec = changed(spec, model=changed(spec.model, base_url=""))
+    return changed(spec, tools=changed(spec.tools, names=names))
+
+
+def _granted_by(project: ProjectFolder, allow: tuple[str, ...], *, confirms_all: bool) -> GrantedByUser:
     grant = project.settings.grant(project.cwd)
     return GrantedByUser(
         grant.tier.name.lower() if _is_flag(project, "grant.tier") else "",
-        tuple(granted.allow),
+        allow,
         grant.roots if _is_flag(project, "grant.roots") else (),
         project.settings.tools.groups if _is_flag(project, "tools.groups") else (),
-        confirms_all=granted.yes,
+        confirms_all=confirms_all,
     )
 
 
@@ -64,31 +89,75 @@ def _skills_of(project: ProjectFolder) -> tuple[SkillSpec, ...]:
     return tuple(SkillSpec(one.skill.name, one.skill.version, one.folder.digest) for one in found if one.trusted)
 
 
-def project_again(spec: AgentSpec | None, flags: Mapping[str, Any], project: ProjectFolder) -> ProjectFolder:
+def project_again(turn: Turn, flags: Mapping[str, Any], project: ProjectFolder) -> ProjectFolder:
     """The project for a turn that goes on: what the turn was given counts where no flag says otherwise."""
-    if spec is None:
+    if (spec := turn.spec) is None:
         return project
+    keeps_profile = spec.model.profile in project.settings.profiles and not flags.get("model")
     before = {
         "grant.tier": spec.granted.tier or None,
         "grant.roots": list(spec.granted.roots) or None,
         "tools.groups": ",".join(spec.granted.groups) or None,
-        "profile": spec.model.profile or None,
+        "profile": spec.model.profile if keeps_profile else None,
     }
-    merged = {**flags, **{key: value for key, value in before.items() if flags.get(key) is None}}
-    return open_project(merged, name=project.name) if merged != flags else project
+    said = {key: value for key, value in before.items() if value is not None and flags.get(key) is None}
+    return open_project({**flags, **said}, name=project.name) if said else project
 
 
-def granted_again(spec: AgentSpec | None, granted: GrantFlags) -> GrantFlags:
-    """What flags grant to a turn that goes on, with what they granted when it began."""
-    if spec is None:
-        return granted
-    allow = list(dict.fromkeys((*spec.granted.permissions, *granted.allow)))
-    return GrantFlags(allow, granted.yes or spec.granted.confirms_all, granted.resumes)
+def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_model: bool = False) -> AgentSpec:
+    """The spec for a turn that goes on: that of its record, less what has been taken back, never more.
+
+    - Model, address, temperature and formats are those of the record. With `other_model` they are those of `now`.
+    - Limits (the budget of a day, tokens of a reply) are the lesser of both.
+    - Permissions are those of the record and of the flags of `now`; the turn's own grant bounds them.
+    - Tools come from where they come from now; `open_agent` leaves those that the record does not name.
+
+    A turn of a program of its own has no spec: it goes on with that of `now`, and its own model.
+    """
+    before = turn.spec
+    if before is None:
+        model = now.model if other_model else _plain_model(project, turn.model, now.model)
+        return changed(now, model=model)
+    granted = changed(
+        now.granted,
+        permissions=tuple(dict.fromkeys((*before.granted.permissions, *now.granted.permissions))),
+        confirms_all=before.granted.confirms_all or now.granted.confirms_all,
+    )
+    return AgentSpec(
+        now.name,
+        now.model if other_model else _model_again(project, before.model, now.model),
+        now.tools,
+        granted,
+        _lesser(before.budget, now.budget),
+    )
 
 
-def tools_again(spec: AgentSpec | None, toolbox: Toolbox) -> Toolbox:
-    """The tools that a turn had as far as they are still there, and no others."""
-    return toolbox if spec is None else Toolbox(*toolbox.only(spec.tools.names))
+def _model_again(project: ProjectFolder, before: ModelSpec, now: ModelSpec) -> ModelSpec:
+    if not before.name:  # a single call asks no model
+        return before
+    allowed = choice_for(project, before.name, before.profile)
+    return changed(
+        before,
+        base_url=now.base_url or before.base_url,
+        key_env=now.key_env or before.key_env,
+        replay=now.replay or before.replay,
+        max_tokens=least(before.max_tokens, allowed.max_tokens),
+    )
+
+
+def _plain_model(project: ProjectFolder, name: str, now: ModelSpec) -> ModelSpec:
+    return model_spec(choice_for(project, name), now.base_url, now.key_env, now.replay) if now.name else now
+
+
+def _lesser(one: Budget | None, other: Budget | None) -> Budget | None:
+    if one is None or other is None:
+        return one or other
+    return Budget(
+        least(one.calls, other.calls),
+        least(one.tokens, other.tokens),
+        least(one.cost_usd, other.cost_usd),
+        least(one.wall_s, other.wall_s),
+    )
 
 
 def with_own_grants(grant: Grant, spec: AgentSpec | None) -> Grant:
@@ -102,17 +171,4 @@ def with_own_grants(grant: Grant, spec: AgentSpec | None) -> Grant:
         permissions=grant.permissions.union(own.permissions),
         roots=own.roots or grant.roots,
         confirmed=frozenset({"*"}) if own.confirms_all else grant.confirmed,
-    )
-
-
-def model_again(spec: AgentSpec | None, flags: ModelFlags) -> ModelFlags:
-    """How the model of a turn that goes on is reached: as flags say, and where they do not as when it began."""
-    if spec is None:
-        return flags
-    model = spec.model
-    return replace(
-        flags,
-        base_url=flags.base_url or model.base_url or None,
-        key_env=flags.key_env or model.key_env or None,
-        replay=flags.replay or model.replay or None,
     )

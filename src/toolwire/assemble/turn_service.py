@@ -12,15 +12,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from toolwire.agent import Agent
-from toolwire.assemble.agents import Unattended
+from toolwire.assemble.agents import open_agent, open_agent_of
 from toolwire.assemble.event_log import EventLog
-from toolwire.assemble.grants import GrantFlags
-from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
-from toolwire.assemble.turns import open_agent, open_agent_of
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
@@ -115,9 +114,8 @@ class TurnService:
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
             return turn_id
-        choice = self.project.settings.chosen()
-        parts = (self.project, self.store, Unattended(), choice, GrantFlags(), ModelFlags())
-        async with open_agent(*parts, system=new.system) as agent:
+        spec = spec_of(self.project, self.project.settings.chosen())
+        async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
             _restrict(agent, new.tools)
             turn_id = turn_id or agent.runtime.new_id()
             self.log.expect(turn_id)  # before it can begin to run

@@ -83,7 +83,13 @@ class Allowance:
         spent = await self._by_others(now) + (used or Spending())
         if part := used_up(self._budget, spent):
             sentence = day_sentence(self._own.agent, self._budget, spent, part, now)
-            raise BudgetSpent(f"{sentence}; raise budget.{part}, or go on then")
+            # A turn that goes on keeps the budget that it began with, whatever the settings allow by now.
+            began = self._own.spec.budget if used is not None and self._own.spec is not None else None
+            is_its_own = began is not None and used_up(began, spent) == part
+            advice = (
+                "the turn began with this budget: go on then" if is_its_own else f"raise budget.{part}, or go on then"
+            )
+            raise BudgetSpent(f"{sentence}; {advice}")
 
     async def cut(self, turn: Turn) -> Turn:
         """The turn with its limits cut down to what is left now, or with an ending where that is nothing."""

@@ -682,16 +682,17 @@ class Settings(Section):
         if by_model.strength == by_profile.strength:
             both = f"{by_model.names('model')} and {by_profile.names('profile')}"
             raise SettingsError(f"{both} are both set; keep one of them")
-        return _of_profile(self.profile, self.profiles[self.profile], self.temperature, self.max_tokens)
+        return self.of_profile(self.profile)
 
-
-def _of_profile(name: str, profile: Profile, temperature: float | None, max_tokens: int | None) -> ModelChoice:
-    return ModelChoice(
-        f"{profile.provider}:{profile.model}",
-        name,
-        profile.url,
-        profile.api_key_env,
-        temperature if profile.temperature is None else profile.temperature,
-        max_tokens if profile.max_tokens is None else profile.max_tokens,
-        profile.tools,
-    )
+    def of_profile(self, name: str) -> ModelChoice:
+        """The model of a profile; what the profile leaves open is as the settings say for all models."""
+        profile = self.profiles[name]
+        return ModelChoice(
+            f"{profile.provider}:{profile.model}",
+            name,
+            profile.url,
+            profile.api_key_env,
+            self.temperature if profile.temperature is None else profile.temperature,
+            self.max_tokens if profile.max_tokens is None else profile.max_tokens,
+            profile.tools,
+        )

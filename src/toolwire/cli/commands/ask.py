@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from toolwire.agent import Answer, run_sync
-from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import project_again
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.command import Interrupted
 from toolwire.cli.entry.exits import Exit
@@ -43,14 +41,15 @@ from toolwire.cli.entry.options import Trace as TraceFlag
 from toolwire.cli.resolve.agents import (
     ENDED_WELL,
     Flags,
-    agent_of,
+    begin_agent,
     how_to_answer,
     newest_interrupted,
+    resume_agent,
     show_summary,
     turn_named,
 )
 from toolwire.cli.resolve.ids import turn_meant
-from toolwire.cli.resolve.resuming import require_still_granted, resume_command_of
+from toolwire.cli.resolve.resuming import resume_command_of
 from toolwire.cli.terminal.json_output import turn_object
 from toolwire.cli.terminal.piped_input import FIRST_BYTE_S, SilentInput, decoded, read_piped
 from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
@@ -111,7 +110,7 @@ def ask(
     """
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, step, system, project, tools, resume, key_env,
+        no_tools, step, system, project, tools, key_env,
     )  # fmt: skip
     words = turn_named(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
     place = flags.place()
@@ -183,19 +182,13 @@ async def _turn(
     flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     async with store_of(place) as store:
-        person = Person(screen, agrees=flags.yes)
         if not resume:
-            async with agent_of(flags, place, store, person, place.settings.chosen()) as agent:
+            async with begin_agent(flags, place, store, Person(screen, agrees=flags.yes)) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=relay)
         turn_id = await turn_meant(store, words) if words else await newest_interrupted(store, single_call=False)
         opening = (await store.turn(turn_id)).opening
         if opening.kind is TurnKind.CALL:
             line = resume_command_of(opening, opening.grant, flags.home)
             raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")
-        named = flags.model or flags.profile or flags.replay
-        place, flags = project_again(opening.spec, flags.settings, place), flags.again(opening.spec)
-        choice = place.settings.chosen() if named else choice_for(place, opening.model)
-        person = Person(screen, agrees=flags.yes)
-        async with agent_of(flags, place, store, person, choice, opening.spec) as agent:
-            await require_still_granted(agent, turn_id, flags.home)
+        async with resume_agent(flags, place, store, screen, opening) as agent:
             return await agent.resume(turn_id, on_event=relay)

@@ -8,12 +8,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from toolwire.agent import run_sync
-from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.agents import open_agent
+from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import granted_again, project_again
+from toolwire.assemble.specs import project_again, resumed_spec, spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
-from toolwire.assemble.turns import open_caller
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.resolve.agents import how_to_answer, newest_interrupted, turn_named
@@ -31,6 +31,7 @@ from toolwire.cli.views.result import show_result
 from toolwire.decide.ladder import Case, Issue
 from toolwire.decide.ladder import preflight as everything_in_the_way
 from toolwire.errors import SettingsError, Suspended
+from toolwire.protocol.agents import AgentSpec, GrantedByUser
 from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
@@ -66,16 +67,16 @@ def call(
     arguments = read_arguments(args, pairs or [])
     wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
     set_by_flags = {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}
-    place = here(set_by_flags, project=project)
+    place, granted = here(set_by_flags, project=project), granted_by(allow, confirms_all=yes)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     said = {"--home": home, "--project": named_project(project)}
     with tools_kept_quiet(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, GrantFlags(allow or [], yes, resume), set_by_flags))
+            result = run_sync(_called(place, screen, wanted, granted, set_by_flags))
         except Suspended as waits:
             line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
-    flags = {} if result.ok or resume else _missing(place, result, name or "", GrantFlags(allow or [], yes))
+    flags = {} if result.ok or resume else _missing(place, result, name or "", granted)
     if as_json:
         screen.json(result_object(result))
     else:
@@ -93,7 +94,7 @@ def call(
     return Exit.NOT_FOUND
 
 
-def _missing(place: ProjectFolder, result: ToolResult, name: str, granted: GrantFlags) -> dict[str, Any]:
+def _missing(place: ProjectFolder, result: ToolResult, name: str, granted: GrantedByUser) -> dict[str, Any]:
     rule = result.error.detail.get("rule") if result.error and result.error.detail else ""
     if rule not in RULES:
         return {}
@@ -118,7 +119,7 @@ def preflight(
     Ends with 0 when nothing does, with 1 otherwise.
     """
     place = here({"grant.tier": tier, "grant.roots": root, "tools.groups": tools})
-    case = case_of(place, name, read_arguments(args, pairs or []), GrantFlags(allow or [], yes))
+    case = case_of(place, name, read_arguments(args, pairs or []), granted_by(allow, confirms_all=yes))
     issues = everything_in_the_way(case)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if as_json:
@@ -138,10 +139,18 @@ def preflight(
     return Exit.FAILED if issues else Exit.DONE
 
 
-def case_of(place: ProjectFolder, name: str, arguments: dict[str, Any], granted: GrantFlags) -> Case:
+def granted_by(allow: list[str] | None, *, confirms_all: bool = False) -> GrantedByUser:
+    """What `--allow` and `--yes` grant."""
+    return GrantedByUser(permissions=tuple(allow or ()), confirms_all=confirms_all)
+
+
+def case_of(
+    place: ProjectFolder, name: str, arguments: dict[str, Any], granted: GrantedByUser, *, resumes: bool = False
+) -> Case:
     """The call as the ladder judges it, on its own and outside any turn."""
     toolbox = toolbox_of(place)
-    return Case(ToolCall(name, arguments, format="direct"), toolbox, grant_of(place, granted, toolbox))
+    grant = grant_of(place, granted, toolbox, resumes=resumes)
+    return Case(ToolCall(name, arguments, format="direct"), toolbox, grant)
 
 
 def tell_where(screen: Screen, place: ProjectFolder, name: str) -> None:
@@ -211,24 +220,29 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(
-    place: ProjectFolder, screen: Screen, wanted: _Wanted, granted: GrantFlags, flags: Mapping[str, Any]
+    place: ProjectFolder, screen: Screen, wanted: _Wanted, granted: GrantedByUser, flags: Mapping[str, Any]
 ) -> ToolResult:
     grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     async with store_of(place) as store:
         if not wanted.resume:
-            name, person = wanted.name or "", Person(screen, agrees=granted.yes)
-            async with open_caller(place, store, person, granted, only=name) as agent:
+            name, person = wanted.name or "", Person(screen, agrees=granted.confirms_all)
+            async with open_agent(place, store, person, _spec(place, granted), only=name) as agent:
                 return await agent.call(name, wanted.arguments)
         if wanted.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
         named = wanted.name and await turn_meant(store, wanted.name)
         turn_id = named or await newest_interrupted(store, single_call=True)
-        spec = (await store.turn(turn_id)).opening.spec
-        place, granted = project_again(spec, flags, place), granted_again(spec, granted)
-        person = Person(screen, agrees=granted.yes)
-        async with open_caller(place, store, person, granted, resumes=spec) as agent:
+        turn = (await store.turn(turn_id)).opening
+        place = project_again(turn, flags, place)
+        spec = resumed_spec(place, turn, _spec(place, granted))
+        person = Person(screen, agrees=spec.granted.confirms_all)
+        async with open_agent(place, store, person, spec, resumes=turn) as agent:
             await require_still_granted(agent, turn_id, wanted.home)
             return await agent.resume_call(turn_id)
+
+
+def _spec(place: ProjectFolder, granted: GrantedByUser) -> AgentSpec:
+    return spec_of(place, allow=granted.permissions, confirms_all=granted.confirms_all)
 
 
 def _issue_object(issue: Issue) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from time import perf_counter
@@ -38,7 +39,7 @@ from toolwire.cli.entry.options import (
     Yes,
 )
 from toolwire.cli.entry.options import Trace as TraceFlag
-from toolwire.cli.resolve.agents import MOST_TURNS, Flags, agent_of, show_summary
+from toolwire.cli.resolve.agents import MOST_TURNS, Flags, begin_agent, resume_agent, show_summary
 from toolwire.cli.terminal.chat_input import BLOCK, PROMPT, line_editing, next_message
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import one_line
@@ -48,6 +49,7 @@ from toolwire.cli.views.watch import Watcher
 from toolwire.disclose.offer import offered
 from toolwire.errors import ToolwireError
 from toolwire.protocol.chat import Message, Reply, UserMessage
+from toolwire.protocol.events import Emit
 
 HELP = {
     "/help": "show these words",
@@ -159,7 +161,17 @@ class _Room:
         if turn_id is None:
             self._screen.tell("No question of this conversation was interrupted.", "yellow")
         else:
-            self._answer(partial(self._agent.resume, turn_id))
+            self._answer(partial(self._resume, turn_id))
+
+    async def _resume(self, turn_id: str, on_event: Emit) -> Answer:
+        """Go on as the turn began: another process, with other flags, may have begun it."""
+        store = self._agent.store
+        turn = (await store.turn(turn_id)).opening
+        if turn.spec == self._agent.spec:
+            return await self._agent.resume(turn_id, on_event=on_event)
+        flags = replace(self._flags, record=None)  # a recording is a new file, and this chat has begun it
+        async with resume_agent(flags, self._place, store, self._screen, turn) as agent:
+            return await agent.resume(turn_id, on_event=on_event)
 
     async def _interrupted(self) -> str | None:
         left = await self._agent.store.turns(limit=MOST_TURNS, state="interrupted")
@@ -190,7 +202,7 @@ class _Room:
 
     async def _opened(self) -> Agent:
         store = await self._stack.enter_async_context(store_of(self._place))
-        opening = agent_of(self._flags, self._place, store, self._person, self._place.settings.chosen())
+        opening = begin_agent(self._flags, self._place, store, self._person)
         return await self._stack.enter_async_context(opening)
 
     def _obey(self, word: str) -> None:

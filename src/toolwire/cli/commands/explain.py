@@ -6,11 +6,11 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
-from toolwire.assemble.grants import AGENT, GrantFlags
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import AGENT
 from toolwire.assemble.stores import store_of
 from toolwire.cli.commands.approvals import standing_line
-from toolwire.cli.commands.call import Pairs, case_of, read_arguments, tell_where
+from toolwire.cli.commands.call import Pairs, case_of, granted_by, read_arguments, tell_where
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Root, Tier, Yes
 from toolwire.cli.resolve.ids import call_meant, turn_meant
@@ -70,9 +70,8 @@ def explain(
         card, rows = run_sync(_kept(place, call_id))
         _show_story(screen, card, rows, as_json=as_json)
         return Exit.DONE
-    case = case_of(
-        place, name or "", read_arguments(args, pairs or []), GrantFlags(allow or [], yes, turn_id is not None)
-    )
+    arguments, granted = read_arguments(args, pairs or []), granted_by(allow, confirms_all=yes)
+    case = case_of(place, name or "", arguments, granted, resumes=turn_id is not None)
     if turn_id is not None:
         case = run_sync(_within_turn(place, case, turn_id))
     decision = decide(case)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.agents import open_agent_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
-from toolwire.assemble.turns import open_agent_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.options import AsJson, Home, NoColor, Project
 from toolwire.cli.resolve.ids import turn_meant

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from toolwire.agent import run_sync
-from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
@@ -20,6 +20,7 @@ from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration, one_line
 from toolwire.cli.views.budget import budget_line, budget_object, used_today
 from toolwire.disclose.offer import covers
+from toolwire.protocol.agents import GrantedByUser
 from toolwire.protocol.budgets import Spending
 from toolwire.record.contract import ToolMetrics, TurnSummary
 from toolwire.settings import Layer
@@ -108,7 +109,7 @@ def _overview(place: ProjectFolder, kept: _Kept, used: Spending) -> dict[str, An
 
 def _health(place: ProjectFolder, measured: list[ToolMetrics], boxes: dict[str, str]) -> list[dict[str, Any]]:
     toolbox = toolbox_of(place)
-    grant = grant_of(place, GrantFlags(), toolbox)
+    grant = grant_of(place, GrantedByUser(), toolbox)
     by_name = {each.tool: each for each in measured}
     return [
         {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from toolwire.assemble.grants import GrantFlags, grant_of
+from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import own_tools_of, toolbox_of
 from toolwire.cli.entry.command import LOOK, Command, Group
@@ -29,6 +29,7 @@ from toolwire.define.skill_conformance import standard_name
 from toolwire.define.toolbox import Toolbox
 from toolwire.disclose.compact import compact_catalogue
 from toolwire.errors import NotFound, SettingsError
+from toolwire.protocol.agents import GrantedByUser
 from toolwire.protocol.calls import Denied, ToolCall
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Grant, Tool
@@ -67,7 +68,7 @@ def list_tools(
     place = here({"grant.tier": tier, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
-    grant = grant_of(place, GrantFlags(allow or []), toolbox)
+    grant = grant_of(place, GrantedByUser(permissions=tuple(allow or ())), toolbox)
     listed = [(tool, _why_not(tool, toolbox, grant)) for tool in toolbox]
     if compact:
         screen.say(compact_catalogue(tool for tool, reason in listed if not reason))
@@ -99,7 +100,7 @@ def show_tool(
         tool, withheld = aside[name].tool, aside[name].reason
     else:
         tool = _required(place, toolbox, name)
-        withheld = _why_not(tool, toolbox, grant_of(place, GrantFlags(), toolbox))
+        withheld = _why_not(tool, toolbox, grant_of(place, GrantedByUser(), toolbox))
     entry = _skills_entry(place, tool)
     if as_json:
         screen.json({**tool_object(tool), **_offer_object(withheld), **_entry_object(entry)})

@@ -1,27 +1,25 @@
 """What `ask`, `chat` and `call` share: an agent made from flags, and the lines around an answer."""
 
-from contextlib import AbstractAsyncContextManager
-from dataclasses import field, replace
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import field
 from typing import Any
 
 from toolwire.agent import Agent, Answer
-from toolwire.assemble.grants import GrantFlags
-from toolwire.assemble.models import ModelFlags
+from toolwire.assemble.agents import open_agent
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.specs import granted_again, model_again
+from toolwire.assemble.specs import project_again, resumed_spec, spec_of
 from toolwire.assemble.state_ownership import STORE_FILE
-from toolwire.assemble.turns import open_agent
 from toolwire.cli.resolve.project import here
-from toolwire.cli.resolve.resuming import named_project, project_words, resume_command
+from toolwire.cli.resolve.resuming import named_project, project_words, require_still_granted, resume_command
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration, one_line
 from toolwire.cli.views.prompts import Person
 from toolwire.errors import NotFound, SettingsError, Suspended
 from toolwire.protocol.agents import AgentSpec
-from toolwire.protocol.turns import EndReason, TurnKind
+from toolwire.protocol.turns import EndReason, Turn, TurnKind
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
-from toolwire.settings import ModelChoice
 
 MOST_TURNS = 1_000
 ENDED_WELL = {EndReason.ANSWERED, EndReason.DELIVERED}
@@ -49,7 +47,6 @@ class Flags:
     system: str = ""
     project: str = "default"
     tools: str | None = None
-    resumes: bool = False
     key_env: str | None = None
 
     def place(self) -> ProjectFolder:
@@ -58,6 +55,8 @@ class Flags:
             raise SettingsError(
                 "--record keeps what a model says and --replay asks none, so there is nothing to record; leave one out"
             )
+        if self.key_env == "":
+            raise SettingsError("--key-env takes the name of an environment variable, such as MY_API_KEY; it is empty")
         return here(self.settings, project=self.project)
 
     @property
@@ -76,16 +75,22 @@ class Flags:
             "loop.enabled": False if self.no_tools else None,
         }
 
-    def again(self, spec: AgentSpec | None) -> "Flags":
-        """The flags of a turn that goes on: those of now, and where they say nothing those that it began with."""
-        if spec is None:
-            return self
-        granted = granted_again(spec, GrantFlags(self.allow, self.yes))
-        flags = replace(self, allow=granted.allow, yes=granted.yes)
-        if self.model or self.profile or self.replay:
-            return flags
-        model = model_again(spec, ModelFlags(self.base_url, key_env=self.key_env))
-        return replace(flags, base_url=model.base_url, key_env=model.key_env, replay=model.replay)
+    def spec(self, project: ProjectFolder) -> AgentSpec:
+        """What these flags and the settings of a project say about an agent."""
+        return spec_of(
+            project,
+            project.settings.chosen(),
+            base_url=self.base_url or "",
+            key_env=self.key_env or "",
+            replay=self.replay or "",
+            allow=tuple(self.allow),
+            confirms_all=self.yes,
+        )
+
+    @property
+    def names_model(self) -> bool:
+        """Whether they say which model is asked."""
+        return bool(self.model or self.profile or self.replay)
 
     def resume_line(self, turn_id: str) -> str:
         """The command that goes on with a turn: where its record is, and what the record does not keep."""
@@ -94,26 +99,41 @@ class Flags:
         return resume_command("ask", turn_id, flags)
 
 
-def agent_of(
-    flags: Flags,
-    place: ProjectFolder,
-    store: Store,
-    person: Person,
-    choice: ModelChoice,
-    resumes: AgentSpec | None = None,
+def begin_agent(
+    flags: Flags, project: ProjectFolder, store: Store, person: Person
 ) -> AbstractAsyncContextManager[Agent]:
-    """An agent made from settings and flags, closed at the end; the store stays open."""
+    """An agent made from settings and flags, for new turns; closed at the end, while the store stays open."""
     return open_agent(
-        place,
+        project,
         store,
         person,
-        choice,
-        GrantFlags(flags.allow, flags.yes, flags.resumes),
-        ModelFlags(flags.base_url, flags.record, flags.replay, flags.key_env),
-        resumes=resumes,
+        flags.spec(project),
         system=flags.system,
+        record=flags.record or "",
         intervene=person.intervene if flags.step else None,
     )
+
+
+@asynccontextmanager
+async def resume_agent(
+    flags: Flags, project: ProjectFolder, store: Store, screen: Screen, turn: Turn
+) -> AsyncIterator[Agent]:
+    """The agent of a turn on record, made again. Raises SettingsError where a call that waits could not run."""
+    again = project_again(turn, flags.settings, project)
+    spec = resumed_spec(again, turn, flags.spec(again), other_model=flags.names_model)
+    person = Person(screen, agrees=spec.granted.confirms_all)
+    opening = open_agent(
+        again,
+        store,
+        person,
+        spec,
+        resumes=turn,
+        record=flags.record or "",
+        intervene=person.intervene if flags.step else None,
+    )
+    async with opening as agent:
+        await require_still_granted(agent, turn.id, flags.home)
+        yield agent
 
 
 def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolwire.assemble.agents import GENERAL
-from toolwire.assemble.grants import AGENT
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.specs import AGENT
 from toolwire.assemble.stores import store_of
 from toolwire.decide.ladder import Rung
 from toolwire.loop.limits import PARTS, amount, day_sentence, renews_at, used_up
