@@ -35,7 +35,7 @@ def live_on() -> None:
         os._exit(0)
 
 
-@tool(effect=Effect.UNSAFE)
+@tool(effect=Effect.UNSAFE, writes="shared:pad")
 def launch(what: str) -> str:
     """Launch."""
     with LEDGER.open("a") as file:

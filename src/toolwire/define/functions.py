@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     timeout_s: float
     max_timeout_s: float
     polling: bool
+    in_flight: int
     delivery: Delivery
     untrusted: bool
     sandbox: str

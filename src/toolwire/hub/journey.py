@@ -24,7 +24,7 @@ from toolwire.hub.results import is_plain, show_result, without_secrets
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
 from toolwire.loop.limits import time_left_s
-from toolwire.plan.resources import claims
+from toolwire.plan.resources import claims, touches
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
@@ -110,8 +110,7 @@ class Journey:
             return self._give_up()
         match decision:
             case Allowed():
-                touches = decision.tool.reads or decision.tool.writes
-                return self._run_holding(decision) if touches else self._run(decision)
+                return self._run_holding(decision) if touches(decision.tool) else self._run(decision)
             case NeedsApproval():
                 return self._approve_and_run(decision)
             case Denied():
@@ -135,8 +134,7 @@ class Journey:
         request, self._files = await bind_files(request, self._turn.grant)
         match await gate.decide(self._card, request):
             case Allowed() as allowed:
-                touches = allowed.tool.reads or allowed.tool.writes
-                return await (self._run_holding(allowed) if touches else self._run(allowed))
+                return await (self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
             case Denied() as denied:
                 return Refused(denied)
             case Waiting() as waiting:

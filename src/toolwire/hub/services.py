@@ -14,6 +14,7 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Locks, Resources
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.provenance import ContextRecorder
+from toolwire.hub.shared_locks import SharedLocks
 from toolwire.hub.slots import Slots
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.calls import NeedsApproval, ToolResult
@@ -77,7 +78,7 @@ class Services:
         self.clock = clock
         self.monotonic = monotonic
         self.new_id = new_id
-        self.resources: Locks = locks or Resources()
+        self.resources: Locks = locks or SharedLocks(Resources(), store, new_id)
         self.seal = os.urandom(_SEAL_BYTES)
         self.recorder = ContextRecorder(store, clock, self.clean)
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}

@@ -11,12 +11,22 @@ from toolwire.protocol.values import dataclass
 _FORMATTER = Formatter()
 
 
+SHARED = "shared:"
+"""How the name of a resource begins whose lock holds over all processes that share the store."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A resource that a call touches, and whether it changes it."""
+    """A resource that a call touches, and whether it changes it; or a place among at most so many calls."""
 
     resource: str
     writes: bool
+    most: int | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes have to be asked."""
+        return self.most is not None or self.resource.startswith(SHARED)
 
     def conflicts(self, other: "Claim") -> bool:
         """Two claims conflict when they touch one resource and at least one of them writes."""
@@ -26,15 +36,23 @@ class Claim:
 def claims(tool: Tool, arguments: Mapping[str, Any], root: str = "") -> tuple[Claim, ...]:
     """What a call with these arguments touches; relative file paths are under `root`.
 
-    A resource both read and written is claimed for writing.
+    A resource both read and written is claimed for writing. A tool with a limit of calls `in_flight` claims a place.
     """
-    if not tool.reads and not tool.writes:
+    if not touches(tool):
         return ()
+    places = () if tool.in_flight is None else (Claim(f"tool:{tool.name}", writes=False, most=tool.in_flight),)
     written = {render(template, tool, arguments, root) for template in tool.writes}
     read = {render(template, tool, arguments, root) for template in tool.reads} - written
-    return tuple(Claim(name, writes=True) for name in sorted(written)) + tuple(
-        Claim(name, writes=False) for name in sorted(read)
+    return (
+        *(Claim(name, writes=True) for name in sorted(written)),
+        *(Claim(name, writes=False) for name in sorted(read)),
+        *places,
     )
+
+
+def touches(tool: Tool) -> bool:
+    """Whether calls of a tool may have to wait for each other."""
+    return bool(tool.reads or tool.writes or tool.in_flight)
 
 
 def render(template: str, tool: Tool, arguments: Mapping[str, Any], root: str = "") -> str:

@@ -106,7 +106,7 @@ Target = InProcess | Service | Edge | McpServer
     requires_confirmation=flag, category=text,
     timeout_s=above_zero, max_timeout_s=above_zero, polling=flag, delivery=one_of(Delivery),
     untrusted=flag, sandbox=text, version=text, skill=text, platforms=names, examples=_examples, reading_box=flag,
-    trial_box=flag,
+    trial_box=flag, in_flight=optional(count(1)),
 )  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,7 @@ class Tool:
     nothing that it has done before and gives the same answer. A shell tool with a `reading_box` runs a command that
     only reads where nothing can be written and nothing reached, so that nobody need be asked about it. One with a
     `trial_box` can run any command so that it changes and reaches nothing, where its context has a `trial`.
+    At most `in_flight` calls of it run at once, over all processes that share the store.
     `must_ask(arguments, roots)` says why a call needs approval whatever is confirmed; "" where it does not.
     """
 
@@ -146,6 +147,7 @@ class Tool:
     target: Target | None = None
     reading_box: bool = False
     trial_box: bool = False
+    in_flight: int | None = None
     must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None
 
     @property

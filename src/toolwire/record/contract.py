@@ -7,6 +7,7 @@ Whoever needs one of them takes that one. Who is alive is a contract of its own,
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from toolwire.plan.resources import Claim
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -420,6 +421,28 @@ class BudgetStore(Protocol):
         ...
 
 
+class LockStore(Protocol):
+    """Locks over named resources that hold in all processes that share the store, and places for calls in flight.
+
+    A lock is held by the process that queued for it, until that releases it or its lease has run out.
+    """
+
+    async def queue_locks(self, claims: Sequence[Claim], token: str, *, project: str = "default") -> bool:
+        """Queue for all of these at once, under a new token; whether they are held from now on."""
+        ...
+
+    async def holds_locks(self, token: str, *, project: str = "default") -> bool | None:
+        """Whether everything that was queued for is held by now: all who came before have gone.
+
+        None where nothing is queued under this token, since the lease of this process had run out.
+        """
+        ...
+
+    async def release_locks(self, token: str, *, project: str = "default") -> None:
+        """Leave the queue, or let go of what is held. Harmless when called twice."""
+        ...
+
+
 class ProvenanceStore(Protocol):
     """What turns wrote after they had read untrusted content."""
 
@@ -448,7 +471,16 @@ class BodyStore(Protocol):
 
 
 class Store(
-    TurnStore, CallStore, ApprovalStore, AuditStore, MetricStore, BudgetStore, ProvenanceStore, BodyStore, Protocol
+    TurnStore,
+    CallStore,
+    ApprovalStore,
+    AuditStore,
+    MetricStore,
+    BudgetStore,
+    LockStore,
+    ProvenanceStore,
+    BodyStore,
+    Protocol,
 ):
     """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from toolwire.errors import StoreError
+from toolwire.plan.resources import Claim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Lent, Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -36,6 +37,7 @@ from toolwire.record.contract import (
     UsageRequest,
 )
 from toolwire.record.ledger import Step
+from toolwire.record.lock_queue import LockLine, may_go
 from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
     MAX_BYTES,
@@ -155,6 +157,7 @@ class MemoryStore:
         self._threads = Threads(self._bodies, self._max_bytes)
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
+        self._lock_queue: dict[str, list[LockLine]] = {}
         self._lent: dict[tuple[str, str], Lent] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
         self._open: dict[str, _Kept] = {}
@@ -474,6 +477,17 @@ class MemoryStore:
 
     async def release_usage(self, turn: Turn) -> None:
         self._reserved_usage.pop((turn.project, turn.id), None)
+
+    async def queue_locks(self, claims: Sequence[Claim], token: str, *, project: str = "default") -> bool:
+        number, queue = next(self._numbers), self._lock_queue.setdefault(project, [])
+        queue.extend(LockLine(number, token, _STORE, one.resource, one.writes, one.most) for one in claims)
+        return may_go(token, queue, _is_alive) is True
+
+    async def holds_locks(self, token: str, *, project: str = "default") -> bool | None:
+        return may_go(token, self._lock_queue.get(project, ()), _is_alive)
+
+    async def release_locks(self, token: str, *, project: str = "default") -> None:
+        self._lock_queue[project] = [line for line in self._lock_queue.get(project, ()) if line.token != token]
 
     async def draw(
         self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"

@@ -409,10 +409,26 @@ _RESERVED_USAGE = (
     """,
 )
 
+# Calls that want a lock which holds over all processes, in the order in which they came; see `lock_queue`.
+_LOCK_QUEUE = (
+    """
+    CREATE TABLE lock_queue (
+        project TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        token TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        writes INTEGER NOT NULL,
+        most INTEGER,
+        PRIMARY KEY (project, resource, number)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
-    _OWNER_LEASES, _RESERVED_USAGE,
+    _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

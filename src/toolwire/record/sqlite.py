@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
+from toolwire.plan.resources import Claim as LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -20,7 +21,7 @@ from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.record import changes, reads, refusals, reservations, reserved_usage, schema
+from toolwire.record import changes, lock_rows, reads, refusals, reservations, reserved_usage, schema
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
@@ -286,7 +287,7 @@ class SqliteStore:
         self._stops(turn)
         await self._now_or_later(release, _whose(turn))
 
-    async def _now_or_later(self, change: Callable[[Transaction], T | StoreError], whose: tuple[str, str]) -> T:
+    async def _now_or_later(self, change: Callable[[Transaction], T | StoreError], whose: Any = None) -> T:
         """Make a change that must not get lost: one that cannot be made now is told, and made as soon as it can."""
         try:
             return await self._writer.write(change, whose)
@@ -383,6 +384,18 @@ class SqliteStore:
 
     async def release_usage(self, turn: Turn) -> None:
         await self._now_or_later(partial(reserved_usage.release, turn=turn), _whose(turn))
+
+    async def queue_locks(self, claims: Sequence[LockClaim], token: str, *, project: str = "default") -> bool:
+        owner = self._owners.name
+        return await self._writer.write(
+            partial(lock_rows.queue, project=project, claims=tuple(claims), token=token, owner=owner)
+        )
+
+    async def holds_locks(self, token: str, *, project: str = "default") -> bool | None:
+        return await self._reader.read(lock_rows.holds, project, token, self._owners.alive_on)
+
+    async def release_locks(self, token: str, *, project: str = "default") -> None:
+        await self._now_or_later(partial(lock_rows.release, project=project, token=token))
 
     async def draw(
         self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"

@@ -28,7 +28,7 @@ _TEXTS = ("name", "description", "category", "sandbox", "version", "skill")
 _FLAGS = (
     "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box"
 )  # fmt: skip
-_NUMBERS = ("timeout_s", "max_timeout_s")
+_NUMBERS = ("timeout_s", "max_timeout_s", "in_flight")
 _LISTS = ("reads", "writes", "examples")
 _SETS = ("needs", "platforms")
 _INFO = ("call_id", "turn_id", "project", "agent", "timeout_s", "attempt", "thread", "approved", "is_trial")
