@@ -14,6 +14,7 @@ from toolwire.protocol.calls import Image, Text, ToolOutput
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Tool
+from toolwire.protocol.traffic import ReachedHost, Traffic
 
 SECRETS = Secrets({"KEY": Secret("opensesame", frozenset({"echo", "leak"}), anywhere=True)})
 
@@ -93,6 +94,74 @@ async def read_page(context: Context) -> str:
 
 
 @tool
+async def use_files(context: Context, folder: str) -> str:
+    """Read, write and touch things, and reach a host."""
+    context.read_file(folder, "read.txt", "7", "1:2")
+    context.wrote_file(folder, "written.txt")
+    context.touched("todos:garden", writes=True)
+    context.ran_in("bubblewrap", "strict", Traffic((ReachedHost("example.test:443", 1, 2, 3),)))
+    return "used"
+
+
+@tool
+async def read_file_again(context: Context, folder: str) -> str:
+    """Read what was written."""
+    context.read_file(folder, "written.txt")
+    return "read"
+
+
+@tool
+async def list_marks(context: Context) -> list[str]:
+    """Name what untrusted turns wrote."""
+    return [f"{one.resource} {' '.join(one.origins)}" for one in await context.recorder.marks(context.project)]
+
+
+@tool
+async def try_it(context: Context) -> str:
+    """Say in a trial what would have been needed."""
+    if context.trial is not None:
+        context.trial.wanted = "It needs the network."
+    return "tried"
+
+
+_JOBS: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
+
+
+@tool
+async def start_job(context: Context, name: str, folder: str) -> str:
+    """Begin something that goes on after the call."""
+    over = asyncio.Event()
+
+    async def work() -> None:
+        await over.wait()
+        context.read_from("https://example.test/late")
+        context.wrote_file(folder, "late.txt")
+        await context.recorder.record_told(context, "start_job")
+
+    _JOBS[name] = (over, asyncio.create_task(work()))
+    return "started"
+
+
+@tool
+async def finish_job(name: str) -> str:
+    """Let it end, and wait for that."""
+    over, task = _JOBS.pop(name)
+    over.set()
+    await task
+    return "finished"
+
+
+@tool
+async def report_much(context: Context) -> str:
+    """Report more than anybody reads."""
+    for number in range(2_000):
+        context.progress(f"{number} " + "x" * 10_000)
+        if not number % 100:
+            await asyncio.sleep(0)
+    return "reported"
+
+
+@tool
 async def show() -> ToolOutput:
     """Give blocks, what a program wrote, and its exit code."""
     return ToolOutput((Text("seen"), Image("aGk=", "image/png")), exit_code=2, stderr="careful")
@@ -124,7 +193,7 @@ async def die_harmlessly() -> str:
 
 TOOLS: tuple[Tool, ...] = (
     echo, echo_in_thread, fail, wait, wait_in_thread, report, describe, read_page, show, produce, leak, die,
-    die_harmlessly,
+    die_harmlessly, use_files, read_file_again, list_marks, try_it, start_job, finish_job, report_much,
 )  # fmt: skip
 
 

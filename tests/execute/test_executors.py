@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
 from toolwire.execute.service import ServiceExecutor, tools_of
 from toolwire.protocol.calls import Allowed, Image, Text, ToolCall, ToolResult
-from toolwire.protocol.context import Context, Trial
+from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
 from toolwire.protocol.events import CallProgress, Event
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Edge, Grant, McpServer, Service, Target, Tool
@@ -199,6 +200,91 @@ async def test_a_trial_says_what_it_would_have_needed(bench: Bench) -> None:
     assert (result.text, trial.wanted) == ("tried", None)
 
 
+async def test_a_trial_that_was_not_enough_says_so(bench: Bench) -> None:
+    await bench.run("try_it", Context("call_1", "turn_1", trial=(trial := Trial())))
+
+    assert trial.wanted == "It needs the network."
+
+
+async def test_what_a_tool_read_wrote_and_reached_is_on_record(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent()
+    used = await agent.call("use_files", {"folder": str(tmp_path)})
+    marked = {mark.resource: mark.origins for mark in await agent.store.untrusted("default")}
+    [row] = [row for row in await agent.store.audit_log() if row.event == "network"]
+
+    assert (used.engine, used.profile, used.untrusted) == ("bubblewrap", "strict", True)
+    assert marked == {f"file:{tmp_path}/written.txt": used.origins, "todos:garden": used.origins}
+    assert row.detail["reached"] == [{"host": "example.test:443", "connections": 1, "up": 2, "down": 3}]
+    assert row.tool == "use_files"
+
+
+async def test_a_tool_knows_what_untrusted_turns_wrote(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent()
+    before = await agent.call("list_marks", {})
+    used = await agent.call("use_files", {"folder": str(tmp_path)})
+    after = await agent.call("list_marks", {})
+    again = await agent.call("read_file_again", {"folder": str(tmp_path)})
+
+    origins = " ".join(used.origins)
+    assert before.structured == []
+    assert sorted(after.structured) == [f"file:{tmp_path}/written.txt {origins}", f"todos:garden {origins}"]
+    assert again.untrusted, "it has read what an untrusted turn wrote"
+
+
+async def test_what_a_tool_tells_after_its_call_is_on_record(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent()
+    await agent.call("start_job", {"name": str(tmp_path), "folder": str(tmp_path)})
+    before = await agent.store.untrusted("default")
+    await agent.call("finish_job", {"name": str(tmp_path)})
+
+    [mark] = await agent.store.untrusted("default")
+    assert list(before) == []
+    assert (mark.resource, mark.origins) == (f"file:{tmp_path}/late.txt", ("https://example.test/late",))
+
+
+async def test_what_a_tool_tells_when_its_caller_is_gone_waits_for_the_next_one(
+    shared_service: str, tmp_path: Path
+) -> None:
+    """The record is where the agent is: the next call of the same agent in the same folders puts it there."""
+    tools, store = await tools_of(shared_service), MemoryStore()
+    grant = Grant(roots=(str(tmp_path),))
+
+    async def called(tool: str, agent: str = "agent", **arguments: Any) -> None:
+        executor = ServiceExecutor()
+        one = Agent(ScriptedModel(), list(tools), store=store, executor=executor, grant=grant, name=agent)
+        await one.call(tool, arguments)
+        await executor.close()
+
+    await called("start_job", name=str(tmp_path), folder=str(tmp_path))
+    await called("finish_job", name=str(tmp_path))
+    await called("echo", "another", value=1)
+    nothing = await store.untrusted("default")
+    await called("echo", value=1)
+
+    [mark] = await store.untrusted("default")
+    assert list(nothing) == []
+    assert (mark.resource, mark.origins) == (f"file:{tmp_path}/late.txt", ("https://example.test/late",))
+
+
+def test_every_field_of_a_context_is_data_that_travels_or_an_operation() -> None:
+    operations = {"report", "canceled", "told", "recorder", "trial", "begins", "reveal"}
+
+    assert {field.name for field in fields(Context)} - operations == {
+        field.name for field in fields(CallInfo)
+    } - {"is_trial"}  # fmt: skip
+
+
+def test_every_operation_of_a_context_is_in_this_suite() -> None:
+    """One that is added must work from another process, too."""
+    tools = Path(served_tools.__file__).read_text(encoding="utf-8")
+    methods = {name for name, value in vars(Context).items() if callable(value) and not name.startswith("_")}
+    recorded = {name for name in vars(Recorder) if not name.startswith("_")}
+
+    assert methods - {"of"} == {"progress", "ran_in", "read_file", "wrote_file", "touched", "read_from"}
+    assert [name for name in methods - {"of"} if f"context.{name}(" not in tools] == []
+    assert [name for name in recorded if f"context.recorder.{name}(" not in tools] == []
+
+
 async def test_secrets_are_put_in_place_where_the_tool_lives_and_never_come_back(bench: Bench) -> None:
     result = await bench.agent(secrets=SECRETS).call("leak", {"key": "{{secret:KEY}}"})
 
@@ -238,7 +324,10 @@ async def test_a_password_that_the_model_wrote_reaches_a_service_and_no_record(t
 async def test_a_service_that_dies_over_a_call_is_a_result(tmp_path: Path, name: str, code: Code) -> None:
     async with serving(address := str(tmp_path / "s")) as process:
         bench = Bench(ServiceExecutor(), await tools_of(address))
-        waiting = asyncio.create_task(bench.run("wait", timeout_s=60.0))
+        sent = asyncio.Event()
+        context = Context("call_1", "turn_1", begins=lambda turn, one: sent.set())
+        waiting = asyncio.create_task(bench.run("wait", context, timeout_s=60.0))
+        await sent.wait()
         result = await bench.run(name)
         other = await waiting
         await process.wait()
@@ -264,43 +353,6 @@ async def test_a_call_of_another_version_or_tool_is_not_started(tmp_path: Path) 
     assert [result.error and result.error.code for result in results] == [Code.UNAVAILABLE] * 2
     assert "has version 1 here, not 0" in results[0].text
     assert "no tool named 'missing' here" in results[1].text
-
-
-@pytest.mark.parametrize("answer", [b"", b"\xff" * 16, b"\0" * 7 + b"\2[]", b"\0" * 7 + b"\x0d" + b'{"kind": "x"}'])
-async def test_a_service_that_answers_nonsense_is_a_result(tmp_path: Path, answer: bytes) -> None:
-    async def answer_it(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    address = str(tmp_path / "s")
-    tool = changed(served_tools.echo, target=Service(address))
-    async with await asyncio.start_unix_server(answer_it, address):
-        result = await Bench(ServiceExecutor(), (tool,)).run("echo", value="x")
-
-    assert result.error is not None
-    assert result.error.code in {Code.INTERNAL_ERROR, Code.UNAVAILABLE}
-
-
-async def test_a_service_that_does_not_answer_is_a_timeout(tmp_path: Path) -> None:
-    silent = asyncio.Event()
-
-    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await silent.wait()
-        writer.close()
-
-    address = str(tmp_path / "s")
-    tool = changed(served_tools.wait, target=Service(address))
-    executor = ServiceExecutor(margin_s=0.1)
-    async with await asyncio.start_unix_server(wait, address):
-        result = await Bench(executor, (tool,)).run("wait")
-        left = executor.leftover("turn_1/call_1")
-        silent.set()
-        assert left is not None, "what the call touches is not free while nobody knows whether it is at work"
-        await asyncio.wait_for(asyncio.wrap_future(left), 5)
-
-    assert result.status is Status.TIMEOUT
 
 
 @pytest.mark.parametrize(

@@ -1,126 +1,173 @@
 """Tools that live in another process on this machine, called over a Unix socket.
 
-Each call has a connection of its own. The caller sends the call; the service answers with progress, then with the
-result, and closes. A caller that closes its side wants no more: the service cancels the tool and closes too. So the end
-of the connection says that nothing of the call is at work any more, and one that ends without a result says that the
-service has died.
+Each call has a connection of its own. Both sides say hello first; until then nothing has begun. The caller sends the
+call; the service answers with progress, asks for what only the caller knows, gives the result and closes. A caller that
+closes its side wants no more: the service cancels the tool and closes too. So the end of the connection says that
+nothing of the call is at work any more, and one that ends without a result says that the service has died.
 
-A fleet of workers and devices speaks the same messages over a broker: `wire.travelling` has them.
+One more connection to each service hears what tools tell after their calls.
+
+A fleet of workers and devices speaks the same messages over a broker: `wire.codecs.travelling` has them.
 """
 
 import asyncio
-from asyncio import IncompleteReadError, StreamReader, StreamWriter
+import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from time import perf_counter
-from typing import Any
+from uuid import uuid4
 
+from toolwire.errors import ToolwireError
+from toolwire.execute.channel import HELLO_S, Disconnected, Json, SocketChannel
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
-from toolwire.protocol.context import Context
+from toolwire.protocol.context import Context, Recorder
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Effect, Service, Tool
 from toolwire.protocol.values import changed
 from toolwire.wire.codecs.travelling import (
-    LENGTH,
     BadFrame,
-    length_of,
-    pack,
+    hello_fault,
     read_ended,
+    read_late,
     read_tools,
-    unpack,
     write_allowed,
+    write_hello,
+    write_marks,
 )
 
 MARGIN_S = 5.0
 """How much longer than its tool a service may take to say that the time is over."""
 
 GRACE_S = 3.0
-LARGE_BYTES = 1 << 20
 _REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
+_log = logging.getLogger(__name__)
 
 
-async def read_message(reader: StreamReader) -> dict[str, Any]:
-    """The next message. Raises IncompleteReadError at the end, and BadFrame."""
-    length = length_of(await reader.readexactly(LENGTH.size))
-    body = await reader.readexactly(length)
-    return unpack(body) if length < LARGE_BYTES else await asyncio.to_thread(unpack, body)
+class ServiceUnavailable(ConnectionError):
+    """A service cannot be used; nothing was sent to it that it could run."""
 
 
-async def send_message(writer: StreamWriter, message: dict[str, Any], *, large: bool = False) -> None:
-    """Raises OSError when the other side is gone."""
-    writer.write(await asyncio.to_thread(pack, message) if large else pack(message))
-    await writer.drain()
-
-
-async def tools_of(address: str) -> tuple[Tool, ...]:
-    """The tools of a service. Raises OSError when it cannot be reached, and BadFrame."""
-    reader, writer = await asyncio.open_unix_connection(address)
+async def connect(address: str, token: str = "", hello_s: float = HELLO_S) -> SocketChannel:
+    """A connection to a service that has said hello. Raises ServiceUnavailable."""
     try:
-        await send_message(writer, {"kind": "tools"})
-        return read_tools(await read_message(reader), address)
-    except IncompleteReadError:
-        raise BadFrame(f"the service at {address} closed without an answer") from None
+        channel = SocketChannel(*await asyncio.open_unix_connection(address))
+    except OSError as error:
+        raise ServiceUnavailable(f"the service at {address} cannot be reached ({error.strerror or error})") from None
+    try:
+        # Asked before the token and the call are sent: a socket in a shared folder may be anybody's.
+        if channel.foreign_user is not None:
+            raise ServiceUnavailable(f"the socket {address} belongs to another user ({channel.foreign_user})")
+        await channel.send(write_hello(token))
+        fault = hello_fault(await channel.receive_hello(hello_s))
+        if fault:
+            raise ServiceUnavailable(f"the service at {address} refused: {fault}")
+    except BadFrame as odd:
+        channel.abort()
+        raise ServiceUnavailable(f"what listens at {address} is not a toolwire service ({odd})") from None
+    except Disconnected:
+        channel.abort()
+        raise ServiceUnavailable(f"what listens at {address} closed the connection without a hello") from None
+    except TimeoutError:
+        channel.abort()
+        raise ServiceUnavailable(f"what listens at {address} does not answer") from None
+    except BaseException:
+        channel.abort()
+        raise
+    return channel
+
+
+async def tools_of(address: str, token: str = "") -> tuple[Tool, ...]:
+    """The tools of a service. Raises ServiceUnavailable."""
+    channel = await connect(address, token)
+    try:
+        await channel.send({"kind": "tools"})
+        return read_tools(await channel.receive(), address)
+    except Disconnected:
+        raise ServiceUnavailable(f"the service at {address} closed without an answer") from None
+    except BadFrame as odd:
+        raise ServiceUnavailable(f"the service at {address} sent an unexpected response: {odd}") from None
     finally:
-        writer.close()
+        channel.close()
 
 
 class ServiceExecutor:
-    """Runs calls in the process where their tools live."""
+    """Runs calls in the process where their tools live. `tokens` are those of services that want one, by address."""
 
     notes_begin = True
 
-    def __init__(self, *, margin_s: float = MARGIN_S, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        tokens: Mapping[str, str] | None = None,
+        *,
+        margin_s: float = MARGIN_S,
+        grace_s: float = GRACE_S,
+        hello_s: float = HELLO_S,
+    ) -> None:
+        self._tokens = tokens or {}
+        self._hello_s = hello_s
         self._margin_s = margin_s
         self._grace_s = grace_s
+        self._name = uuid4().hex
         self._left: dict[str, Left] = {}
         self._endings: set[asyncio.Task[None]] = set()
+        self._recorders: dict[str, Recorder] = {}
+        self._listening: dict[str, asyncio.Task[None]] = {}
 
     async def execute(self, allowed: Allowed, context: Context) -> ToolResult:
         call, target, started = allowed.call, allowed.tool.target, perf_counter()
         if not isinstance(target, Service):
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} does not live in a service.")
         try:
-            reader, writer = await asyncio.open_unix_connection(target.address)
-        except OSError as error:
-            reason = f"the service at {target.address} cannot be reached ({error.strerror or error})"
+            await self._listen(target.address, context)
+            channel = await self._connect(target.address)
+        except ServiceUnavailable as reason:
             return ToolResult.failed(call, Code.UNAVAILABLE, f"{call.name!r} was not started: {reason}.")
         try:
             async with asyncio.timeout(allowed.timeout_s + self._margin_s):
-                result = await self._ask(reader, writer, allowed, context)
+                result = await self._ask(channel, allowed, context)
         except TimeoutError:
             message = f"{call.name!r} did not finish within {allowed.timeout_s:g} s, and its service does not answer."
             result = ToolResult.failed(call, Code.TIMEOUT, message)
-            self._leave(reader, writer, context)
-        except (IncompleteReadError, OSError):
-            result = _died(allowed)
-            writer.close()
+            self._leave(channel, context)
+        except Disconnected:
+            result = _lost(allowed, "the process that ran it died")
+            channel.close()
         except BadFrame as odd:
-            message = f"The service of {call.name!r} sent an unexpected response: {odd}."
-            result = ToolResult.failed(call, Code.INTERNAL_ERROR, message)
-            writer.close()
+            result = _lost(allowed, f"its service sent an unexpected response ({odd})")
+            channel.close()
         except BaseException:  # most often a cancellation, which is the caller's own word and passes through
-            await self._stop(reader, writer, context)
+            await self._stop(channel, context)
             raise
         else:
-            writer.close()
+            channel.close()
         return changed(result, elapsed_ms=(perf_counter() - started) * 1000)
 
     def leftover(self, key: str) -> Left | None:
         return self._left.get(key)
 
     async def close(self) -> None:
-        for ending in list(self._endings):
-            ending.cancel()
-        await asyncio.gather(*self._endings, return_exceptions=True)
+        tasks = [*self._endings, *self._listening.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, reader: StreamReader, writer: StreamWriter, allowed: Allowed, context: Context) -> ToolResult:
+    async def _connect(self, address: str) -> SocketChannel:
+        return await connect(address, self._tokens.get(address, ""), self._hello_s)
+
+    async def _ask(self, channel: SocketChannel, allowed: Allowed, context: Context) -> ToolResult:
         context.begins(context.turn_id, context.call_id)
-        await send_message(writer, write_allowed(allowed, context.info))
+        await channel.send(write_allowed(allowed, context.info, self._name))
         while True:
-            message = await read_message(reader)
+            message = await channel.receive()
             match message:
                 case {"kind": "progress", "message": str(words)}:
                     context.progress(words, message.get("fraction"))
+                case {"kind": "marks"}:
+                    marks = await context.recorder.marks(context.project)
+                    await channel.send({**write_marks(marks), "number": message.get("number")})
+                case {"kind": "late"}:
+                    await _record_late(channel, message, context.recorder, context.project)
                 case {"kind": "result"}:
                     await asyncio.sleep(0)  # watchers hear of progress on the loop, before they hear of the end
                     result, told, wanted = read_ended(message)
@@ -134,18 +181,48 @@ class ServiceExecutor:
                 case _:
                     raise BadFrame(f"a message of the kind {message.get('kind')!r:.40}")
 
-    async def _stop(self, reader: StreamReader, writer: StreamWriter, context: Context) -> None:
+    # What tools tell after their calls
+
+    async def _listen(self, address: str, context: Context) -> None:
+        """Hear from now on what tools of a service tell after their calls. Raises ServiceUnavailable."""
+        self._recorders[context.project] = context.recorder
+        if address in self._listening:
+            return
+        channel = await self._connect(address)
+        if address in self._listening:  # a call of the same moment was faster
+            channel.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._hear(channel), name="toolwire-service-notes")
+        self._listening[address] = task
+        task.add_done_callback(lambda _: self._listening.pop(address, None))
+
+    async def _hear(self, channel: SocketChannel) -> None:
+        """Put on record what tools tell after their calls. The next call connects anew where the service has died."""
+        try:
+            await channel.send({"kind": "listen", "caller": self._name})
+            while True:
+                match await channel.receive():
+                    case {"kind": "late", "info": {"project": str(project)}} as message if project in self._recorders:
+                        await _record_late(channel, message, self._recorders[project], project)
+        except (Disconnected, BadFrame):
+            pass
+        finally:
+            channel.close()
+
+    # Calls that are given up
+
+    async def _stop(self, channel: SocketChannel, context: Context) -> None:
         """Have the tool canceled, and wait a little for its end."""
-        ending = self._leave(reader, writer, context)
+        ending = self._leave(channel, context)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._grace_s):
                 await asyncio.shield(ending)
 
-    def _leave(self, reader: StreamReader, writer: StreamWriter, context: Context) -> "asyncio.Task[None]":
+    def _leave(self, channel: SocketChannel, context: Context) -> "asyncio.Task[None]":
         """Say that the result is not wanted any more. What the call touches is free when its service closes."""
         key, left = context.idempotency_key, Left()
         self._left[key] = left
-        ending = asyncio.get_running_loop().create_task(_await_end(reader, writer), name="toolwire-service-end")
+        ending = asyncio.get_running_loop().create_task(channel.wait_for_end(), name="toolwire-service-end")
         self._endings.add(ending)
 
         def ended(task: "asyncio.Task[None]") -> None:
@@ -157,23 +234,27 @@ class ServiceExecutor:
         return ending
 
 
-async def _await_end(reader: StreamReader, writer: StreamWriter) -> None:
+async def _record_late(channel: SocketChannel, message: Json, recorder: Recorder, project: str) -> None:
+    """Put a late note on record, and say whether it is. A note of another project is not ours to keep."""
+    note, kind = read_late(message), "kept"
+    if note.info.project != project:
+        raise BadFrame(f"a note of project {note.info.project!r:.40}")
     try:
-        with suppress(OSError):
-            writer.write_eof()
-            while await reader.read(LARGE_BYTES):
-                pass  # progress, or a result that came too late
-    finally:
-        writer.close()
+        await recorder.record_told(changed(Context.of(note.info), told=list(note.told)), note.tool)
+    except ToolwireError as error:
+        kind = "not_kept"
+        _log.warning("what %s told after its call is not on record yet: %s", note.tool, error)
+    await channel.send({"kind": kind, "number": message.get("number")})
 
 
-def _died(allowed: Allowed) -> ToolResult:
+def _lost(allowed: Allowed, reason: str) -> ToolResult:
+    """The result of a call that was delivered, and whose own result never came."""
     name = allowed.call.name
     if allowed.tool.effect in _REPEATABLE:
-        message = f"{name!r} failed: the process that ran it died. Nothing is left half done; it can be called again."
+        message = f"{name!r} failed: {reason}. Nothing is left half done; it can be called again."
         return ToolResult.failed(allowed.call, Code.UNAVAILABLE, message)
     message = (
-        f"{name!r} was started, but the process that ran it died before its result was known. It may or may not have "
+        f"{name!r} was started, but {reason} before its result was known. It may or may not have "
         "taken effect, and it was not run again. Check before you repeat it."
     )
     return ToolResult.failed(allowed.call, Code.OUTCOME_UNKNOWN, message)

@@ -4,15 +4,16 @@ What a tool can do stays where it lives (its function, its checks); what it is c
 are ignored on reading, so that two versions can talk to each other. Everything here is pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any
 
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo
-from toolwire.protocol.provenance import Touched
+from toolwire.protocol.provenance import Touched, UntrustedMark
 from toolwire.protocol.tools import Delivery, Effect, Service, Target, Tier, Tool
 from toolwire.protocol.traffic import ReachedHost, RefusedHost, Traffic
+from toolwire.protocol.values import dataclass
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.stored import read_call, read_grant, read_result, write_call, write_grant, write_result
 
@@ -23,6 +24,9 @@ MOST_BYTES = 1 << 30
 """A frame that claims to be longer is not read."""
 
 LENGTH = Struct(">Q")
+
+PROTOCOL = 1
+"""Both sides say which version they speak before anything else. One that differs is refused."""
 
 _TEXTS = ("name", "description", "category", "sandbox", "version", "skill")
 _FLAGS = (
@@ -36,6 +40,15 @@ _INFO = ("call_id", "turn_id", "project", "agent", "timeout_s", "attempt", "thre
 
 class BadFrame(ValueError):
     """What came over the wire is not what was agreed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateNote:
+    """What a tool told after its call had ended."""
+
+    info: CallInfo
+    tool: str
+    told: tuple[Told, ...]
 
 
 def pack(message: Json) -> bytes:
@@ -61,6 +74,55 @@ def unpack(body: bytes) -> Json:
     if not isinstance(message, dict):
         raise BadFrame("it is not a JSON object")
     return message
+
+
+def write_hello(token: str = "") -> Json:
+    """The first message of a caller; its token is left out where it has none."""
+    return {"kind": "hello", "protocol": PROTOCOL, **({"token": token} if token else {})}
+
+
+def hello_fault(message: Mapping[str, Any]) -> str:
+    """What is wrong with the first message of the other side, or its refusal; empty if it may go on."""
+    match message:
+        case {"kind": "hello", "protocol": int(version)} if version == PROTOCOL:
+            return ""
+        case {"kind": "hello", "protocol": version}:
+            return f"it speaks version {version!r:.20} of the protocol, and this side version {PROTOCOL}"
+        case {"kind": "refused", "message": str(words)}:
+            return words
+    return f"a message of the kind {message.get('kind')!r:.40} came in place of a hello"
+
+
+def write_late(note: LateNote) -> Json:
+    """What a tool told after its call had ended, for the process that has the record."""
+    return {
+        "kind": "late", "info": write_info(note.info), "tool": note.tool, "told": list(map(_write_told, note.told))
+    }  # fmt: skip
+
+
+def read_late(data: Mapping[str, Any]) -> LateNote:
+    """Raises BadFrame."""
+    try:
+        return LateNote(read_info(data["info"]), str(data["tool"]), tuple(map(_read_told, data["told"])))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadFrame(f"it is not a late note ({type(error).__name__}: {error})") from None
+
+
+def write_marks(marks: Sequence[UntrustedMark]) -> Json:
+    """What untrusted turns wrote."""
+    listed = [[one.resource, list(one.origins), one.inode, one.version, one.at] for one in marks]
+    return {"kind": "marks", "marks": listed}
+
+
+def read_marks(data: Mapping[str, Any]) -> list[UntrustedMark]:
+    """Raises BadFrame."""
+    try:
+        return [
+            UntrustedMark(resource, tuple(origins), inode, version, at)
+            for resource, origins, inode, version, at in data["marks"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadFrame(f"it is not a list of marks ({type(error).__name__}: {error})") from None
 
 
 def write_tool(tool: Tool) -> Json:
@@ -106,10 +168,14 @@ def read_info(data: Mapping[str, Any]) -> CallInfo:
     )  # fmt: skip
 
 
-def write_allowed(allowed: Allowed, info: CallInfo) -> Json:
-    """An allowed call. Its secrets are still placeholders: they are put in place where the tool lives."""
+def write_allowed(allowed: Allowed, info: CallInfo, caller: str = "") -> Json:
+    """An allowed call. Its secrets are still placeholders: they are put in place where the tool lives.
+
+    The `caller` is a name under which the calling process listens for what comes after the call.
+    """
     return {
         "kind": "call",
+        "caller": caller,
         "call": write_call(allowed.call),
         "version": allowed.tool.version,
         "arguments": dict(allowed.arguments),
@@ -130,7 +196,9 @@ def read_allowed(data: Mapping[str, Any], tools: Mapping[str, Tool]) -> tuple[Al
             raise BadFrame(f"{call.name!r} has version {tool.version} here, not {data['version']}")
         allowed = Allowed(call, tool, data["arguments"], float(data["timeout_s"]), tuple(data.get("notes", ())))
         return allowed, read_info(data["info"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except BadFrame:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadFrame(f"it is not a call ({type(error).__name__}: {error})") from None
 
 
