@@ -163,7 +163,7 @@ async def test_a_service_that_does_not_answer_a_call_is_a_timeout(tmp_path: Path
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "opensesam", "opensesame ", "ö\ud800"])
-async def test_a_caller_without_the_token_is_refused(tmp_path: Path, token: str) -> None:
+async def test_T171_a_caller_without_the_token_is_refused(tmp_path: Path, token: str) -> None:
     address = str(tmp_path / "s")
     async with ServiceHost([served_tools.echo], token="opensesame").listening(address):
         with pytest.raises(ServiceUnavailable, match="the token is missing or wrong"):
@@ -175,7 +175,7 @@ async def test_a_caller_without_the_token_is_refused(tmp_path: Path, token: str)
         assert begun == []
 
 
-async def test_a_caller_with_the_token_is_served(tmp_path: Path) -> None:
+async def test_T171_control_a_caller_with_the_token_is_served(tmp_path: Path) -> None:
     address, ran = str(tmp_path / "s"), []
 
     @tool
@@ -226,7 +226,7 @@ def _as_other_user(program: str, *words: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-S", "-c", become + program, *words], stdout=subprocess.PIPE)
 
 
-async def test_a_socket_of_another_user_gets_no_call() -> None:
+async def test_T171_a_socket_of_another_user_gets_no_call() -> None:
     """Anybody can put a socket into a shared folder; the kernel says whose it is."""
     program = (
         "server = socket.socket(socket.AF_UNIX)\n"
@@ -249,7 +249,7 @@ async def test_a_socket_of_another_user_gets_no_call() -> None:
             process.kill()
 
 
-async def test_a_caller_of_another_user_is_refused() -> None:
+async def test_T171_a_caller_of_another_user_is_refused() -> None:
     program = (
         "one = socket.socket(socket.AF_UNIX)\n"
         "one.connect(sys.argv[1])\n"

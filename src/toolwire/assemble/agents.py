@@ -14,11 +14,11 @@ from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.models import model_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.services import executor_of
 from toolwire.assemble.specs import AGENT, kept_spec, model_spec, project_again, resumed_spec, spec_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
-from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
@@ -79,6 +79,7 @@ async def open_agent(
             model,
             _tools_again(resumes, toolbox),
             grant=grant,
+            executor=executor_of(project),
             system=system,
             limits=project.settings.limits(),
             budget=spec.budget,
@@ -178,7 +179,7 @@ class _Team:
         self._made = made
         self._closing = closing
         self._models: dict[ModelSpec, ChatModel] = {}
-        self._executor = InProcessExecutor()
+        self._executor = executor_of(made.project)
         self.toolbox = Toolbox()
 
     def crew(self) -> "Crew":

@@ -11,6 +11,7 @@ from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.project_modules import importable
 from toolwire.assemble.remote import on_remote
+from toolwire.assemble.services import is_served, with_services
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -29,16 +30,21 @@ else:
     search = lazy_module("toolwire.toolbox.web.search")
 
 
-def toolbox_of(project: ProjectFolder, given: ToolDependencies | None = None, *, only: str = "") -> Toolbox:
+def toolbox_of(
+    project: ProjectFolder, given: ToolDependencies | None = None, *, only: str = "", is_worker: bool = False
+) -> Toolbox:
     """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out.
 
     To be called and not only looked at, tools must be `given` what they hold: see `assemble.agents`. Where one tool is
-    called and no other is looked at, `only` that built-in tool is made.
+    called and no other is looked at, `only` that built-in tool is made. A worker has no tools of other workers.
     """
     chosen, names = project.settings.tools, built_in_names(project)
     given = on_remote(project.settings, given or tool_dependencies(project))
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
+    is_alone = is_alone and not is_served(project, only)
     own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))
+    if project.settings.services and not is_worker:
+        own = every = with_services(project, own)
     taken = (*names, *own.names)
     withheld: list[Tool] = []
     if project.has_skills:

@@ -97,13 +97,16 @@ class SocketChannel:
     @property
     def foreign_user(self) -> int | None:
         """The user at the other end, where that is neither the user of this process nor root."""
-        user = _user_of(self._writer.get_extra_info("socket"))
-        return None if user in (None, os.geteuid(), _ROOT) else user
+        return foreign_user(self._writer.get_extra_info("socket"))
 
 
-def _user_of(sock: socket.socket) -> int | None:
-    """Who made the other end of a Unix socket; None on systems that do not say."""
+def foreign_user(sock: socket.socket) -> int | None:
+    """The user at the other end of a Unix socket, where that is neither the user of this process nor root.
+
+    Systems that do not say it give None; there the permissions of the socket's file count alone.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(credentials)[1])
+    user = int(_CREDENTIALS.unpack(credentials)[1])
+    return None if user in (os.geteuid(), _ROOT) else user

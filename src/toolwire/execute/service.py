@@ -12,7 +12,9 @@ A fleet of workers and devices speaks the same messages over a broker: `wire.cod
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import perf_counter
 from uuid import uuid4
@@ -77,18 +79,43 @@ async def connect(address: str, token: str = "", hello_s: float = HELLO_S) -> So
     return channel
 
 
-async def tools_of(address: str, token: str = "") -> tuple[Tool, ...]:
+async def tools_of(address: str, token: str = "", within_s: float = HELLO_S) -> tuple[Tool, ...]:
     """The tools of a service. Raises ServiceUnavailable."""
-    channel = await connect(address, token)
+    channel = await connect(address, token, within_s)
     try:
-        await channel.send({"kind": "tools"})
-        return read_tools(await channel.receive(), address)
+        async with asyncio.timeout(within_s):
+            await channel.send({"kind": "tools"})
+            return read_tools(await channel.receive(), address)
+    except TimeoutError:
+        raise ServiceUnavailable(f"the service at {address} does not say which tools it has") from None
     except Disconnected:
         raise ServiceUnavailable(f"the service at {address} closed without an answer") from None
     except BadFrame as odd:
         raise ServiceUnavailable(f"the service at {address} sent an unexpected response: {odd}") from None
     finally:
         channel.close()
+
+
+_described: dict[str, tuple[tuple[int, int, int], tuple[Tool, ...]]] = {}
+
+
+def tools_at(address: str, token: str = "") -> tuple[Tool, ...]:
+    """The same for callers that cannot wait, asked once of each service that listens there; one that is started anew
+    has a new socket. Raises ServiceUnavailable.
+    """
+    try:
+        status = os.stat(address)  # noqa: PTH116 - a path may be any text
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ServiceUnavailable(f"the service at {address} cannot be reached ({why})") from None
+    identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
+    known = _described.get(address)
+    if known is not None and known[0] == identity:
+        return known[1]
+    with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
+        tools = thread.submit(asyncio.run, tools_of(address, token)).result()
+    _described[address] = (identity, tools)
+    return tools
 
 
 class ServiceExecutor:

@@ -191,7 +191,8 @@ class _Caller:
         if self._is_gone:
             raise Disconnected("the caller is gone")
         number = next(self._numbers)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
         try:
             async with asyncio.timeout(self._stall_s):
                 await self._channel.send({**message, "number": number})

@@ -10,13 +10,14 @@ from toolwire.settings.schema import (
     Profile,
     RemoteFolder,
     SecretLine,
+    ServiceSettings,
     Settings,
     WireFormats,
 )
 from toolwire.settings.trust import Untrusted, forget, is_trusted, trust
 
 __all__ = [
-    "Layer", "ModelChoice", "Origin", "Profile", "RemoteFolder", "SecretLine", "Settings", "Untrusted", "WireFormats",
-    "describe", "forget", "is_trusted", "load", "project_file", "state_folder", "trust", "trust_requests",
-    "user_folder",
+    "Layer", "ModelChoice", "Origin", "Profile", "RemoteFolder", "SecretLine", "ServiceSettings", "Settings",
+    "Untrusted", "WireFormats", "describe", "forget", "is_trusted", "load", "project_file", "state_folder", "trust",
+    "trust_requests", "user_folder",
 ]  # fmt: skip

@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 
 from toolwire.protocol.values import dataclass
 from toolwire.settings.choices import OneOf
-from toolwire.settings.schema import AgentSettings, Profile, Section, Settings
+from toolwire.settings.schema import AgentSettings, Profile, Section, ServiceSettings, Settings
 
-NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings}
+NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings, "services": ServiceSettings}
 """Sections of which there are several, each by a name of the user's choosing."""
 
 SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

@@ -42,7 +42,8 @@ USUAL_HOME = StoreSettings.model_construct().home
 
 Entries = dict[tuple[str, ...], Entry]
 PATHS = frozenset(
-    {"grant.roots", "store.home", "tools.skills_path", "search.folder", "workspace.identity", "workspace.known_hosts"}
+    "grant.roots store.home tools.skills_path search.folder workspace.identity workspace.known_hosts "
+    "services.NAME.socket".split()
 )
 ADDED_UP = frozenset({("grant", "rules"), ("tools", "exclude")})
 """Lists of restrictions: what one file says is added to what weaker files say, so that none can drop them."""
@@ -235,7 +236,7 @@ def _folded(name: str) -> str:
 
 def _with_full_paths(entry: Entry, environ: Mapping[str, str]) -> Entry:
     """Read `~` as the home folder, and start a relative path of a project's file at that file."""
-    if _without_alias(entry).key not in PATHS:
+    if pattern_of(_without_alias(entry).path) not in PATHS:
         return entry
     start = str(entry.origin.file.parent) if entry.origin.file and entry.origin.layer is Layer.PROJECT_FILE else ""
     home = environ.get("HOME") or environ.get("USERPROFILE") or "~"

@@ -409,6 +409,18 @@ class AgentSettings(Section):
     )
 
 
+class ServiceSettings(Section):
+    """A worker in another process on this machine, and which tools it runs."""
+
+    socket: str = Field(min_length=1, description="Unix socket on which the worker listens: `toolwire worker NAME`.")
+    tools: Words = Field(
+        default=(), description="Tools that run there, also in place of built-in ones; empty takes all that it has."
+    )
+    token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds the token which callers must show to the worker."
+    )
+
+
 class StoreSettings(Section):
     home: str = Field(default=".toolwire", min_length=1, description="Folder that keeps turns, records and results.")
     kind: Literal["sqlite", "memory", "libsql"] = Field(default="sqlite", description="What keeps them.")
@@ -573,6 +585,7 @@ class Settings(Section):
     workspace: WorkspaceSettings = WorkspaceSettings.model_construct()
     grants: GrantSettings = Field(default=GrantSettings.model_construct(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
+    services: dict[str, ServiceSettings] = Field(default_factory=dict)
     store: StoreSettings = StoreSettings.model_construct()
     retention: RetentionSettings = RetentionSettings.model_construct()
     budget: BudgetSettings = BudgetSettings.model_construct()

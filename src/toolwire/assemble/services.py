@@ -1,0 +1,87 @@
+"""Tools that run in workers: `[services.NAME]` says where their calls go, and what a worker of that name offers."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from toolwire.assemble.project import ProjectFolder
+from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import SettingsError
+from toolwire.execute.contract import Executor
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.lazy import lazy_module
+from toolwire.protocol.tools import Tool
+from toolwire.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from toolwire.execute import router, service
+else:
+    # Loaded where the settings name a service: most projects have none.
+    router = lazy_module("toolwire.execute.router")
+    service = lazy_module("toolwire.execute.service")
+
+
+def executor_of(project: ProjectFolder) -> Executor:
+    """What runs the calls of a project: in this process, and in the workers that its settings name."""
+    services = project.settings.services
+    if not services:
+        return InProcessExecutor()
+    tokens = {address_of(project, one): token_of(project, name, one) for name, one in services.items()}
+    return router.Router(InProcessExecutor(), service=service.ServiceExecutor(tokens))
+
+
+def is_served(project: ProjectFolder, tool: str) -> bool:
+    """Whether the settings say that a tool runs in a worker."""
+    return any(tool in one.tools for one in project.settings.services.values())
+
+
+def with_services(project: ProjectFolder, own: Toolbox) -> Toolbox:
+    """The tools of this process and those of workers, which replace the ones that the settings name.
+
+    Raises SettingsError for a worker that cannot be asked, lacks a tool, or has one of a name that is taken.
+    """
+    found: dict[str, tuple[str, Tool]] = {}
+    for name, one in project.settings.services.items():
+        for tool in _tools_of(project, name, one):
+            other = found.get(tool.name, ("this process", None))[0] if tool.name in found else "this process"
+            if tool.name in found or (tool.name in own.names and tool.name not in one.tools):
+                raise SettingsError(
+                    f"services.{name} has a tool {tool.name!r}, and so has {other}; "
+                    f"name in services.{name}.tools those that are to run there"
+                )
+            found[tool.name] = (f"services.{name}", tool)
+    kept = [tool for tool in own if tool.name not in found]
+    return Toolbox(*kept, *(tool for _, tool in found.values()))
+
+
+def _tools_of(project: ProjectFolder, name: str, one: ServiceSettings) -> list[Tool]:
+    address = address_of(project, one)
+    try:
+        offered = {tool.name: tool for tool in service.tools_at(address, token_of(project, name, one))}
+    except service.ServiceUnavailable as reason:
+        raise SettingsError(f"services.{name}: {reason}; start it with: toolwire worker {name}") from None
+    require_tools(f"services.{name}.tools", one.tools, offered)
+    return [offered[each] for each in one.tools or offered]
+
+
+def require_tools(key: str, names: tuple[str, ...], offered: Mapping[str, Tool]) -> None:
+    """Raise SettingsError for the first name that is none of a worker's tools."""
+    for name in names:
+        if name not in offered:
+            near = nearest(name, offered)
+            advice = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(offered) or 'none'}"
+            raise SettingsError(f"{key}: this worker has no tool {name[:80]!r}; {advice}")
+
+
+def address_of(project: ProjectFolder, one: ServiceSettings) -> str:
+    return str(project.cwd / one.socket)
+
+
+def token_of(project: ProjectFolder, name: str, one: ServiceSettings) -> str:
+    """The token of a service, empty where it wants none. Raises SettingsError for a variable that is not set."""
+    if one.token_env is None:
+        return ""
+    token = project.environ.get(one.token_env, "").strip()
+    if not token:
+        raise SettingsError(f"services.{name}.token_env: the variable {one.token_env} is not set, or empty")
+    return token

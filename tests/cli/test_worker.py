@@ -1,0 +1,231 @@
+"""`toolwire worker` and `[services.NAME]`: tools of a project that run in another process."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.stage import LIMIT_S, Stage, scripted
+
+GARDEN = '''
+import os, time
+from pathlib import Path
+from toolwire import Context, Effect, tool
+
+
+@tool(effect=Effect.PURE)
+def where(context: Context) -> dict:
+    """Say in which process this runs."""
+    context.progress("looking")
+    return {"process": os.getpid(), "key": context.idempotency_key}
+
+
+@tool
+def leak(key: str) -> str:
+    """Say how long a key is, and the key."""
+    return f"{len(key)}: {key}"
+
+
+@tool
+def dig() -> str:
+    """Dig until a file says that it is enough."""
+    Path("digging").write_text(str(os.getpid()))
+    while not Path("enough").exists():
+        time.sleep(0.01)
+    return "dug"
+'''
+SETTINGS = """
+[tools]
+modules = ["garden:where", "garden:leak", "garden:dig"]
+secrets = ["KEY for leak"]
+[services.shed]
+socket = "shed.sock"
+tools = ["where", "leak", "dig", "calculator"]
+"""
+
+
+@pytest.fixture
+def shed(stage: Stage) -> Stage:
+    stage.module("garden", GARDEN)
+    stage.settings(SETTINGS)
+    return stage
+
+
+def work(stage: Stage, *words: str, **environ: str) -> "subprocess.Popen[bytes]":
+    """A worker that listens."""
+    process = stage.start("worker", *(words or ("shed",)), **environ)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert b"tools for callers at" in line, (line, process.communicate(timeout=LIMIT_S))
+    return process
+
+
+def end(process: "subprocess.Popen[bytes]") -> int:
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=LIMIT_S)
+    return process.returncode
+
+
+def test_a_call_of_a_served_tool_runs_in_the_worker(shed: Stage) -> None:
+    worker = work(shed)
+    there = shed.run("call", "where", "--json")
+    built_in = shed.run("call", "calculator", "expression=6*7")
+    tools = shed.run("tools", "--json")
+
+    assert there.json["structured"]["process"] == worker.pid
+    assert '"result":42' in built_in.out
+    assert "where" in tools.out
+    assert end(worker) == 0
+    assert not (shed.folder / "shed.sock").exists()
+
+
+def test_the_calls_of_a_model_run_in_the_worker(shed: Stage) -> None:
+    worker = work(shed)
+    with scripted([("where", {})], "Done.") as model:
+        asked = shed.run("ask", "Where?", *model.flags)
+    [answer] = [one["content"] for one in model.requests[1]["messages"] if one["role"] == "tool"]
+
+    assert asked.out.strip() == "Done."
+    assert f'"process":{worker.pid}' in answer.replace(" ", "")
+
+
+def test_a_worker_of_another_folder_gives_all_its_tools(
+    stage: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = Stage(tmp_path_factory.mktemp("other"))
+    other.module("garden", GARDEN)
+    other.settings('[tools]\nmodules = ["garden:where"]\ninclude = ["where"]\n')
+    stage.settings(f'[services.far]\nsocket = "{other.folder}/w.sock"\n')
+    worker = work(other, "--socket", "w.sock")
+
+    there = stage.run("call", "where", "--json")
+
+    assert there.json["structured"]["process"] == worker.pid
+    assert end(worker) == 0
+    other.close()
+
+
+def test_secrets_are_revealed_in_the_worker_only(shed: Stage) -> None:
+    work(shed, KEY="opensesame")
+    told = shed.run("call", "leak", "key={{secret:KEY}}", "--yes")
+
+    assert told.code == 0, told.err
+    assert told.out.startswith("10: ")
+    assert "opensesame" not in told.out
+
+
+def test_a_worker_that_is_not_there_is_said_and_nothing_is_recorded(shed: Stage) -> None:
+    ran = shed.run("call", "where")
+
+    assert ran.code == 2
+    assert "services.shed: the service at" in ran.err
+    assert "cannot be reached (No such file or directory); start it with: toolwire worker shed" in ran.err
+
+
+def test_a_worker_that_is_killed_over_an_unsafe_call_leaves_its_outcome_unknown(shed: Stage) -> None:
+    worker = work(shed)
+    caller = shed.start("call", "dig", "--yes", "--json", stdin=subprocess.DEVNULL)
+    begun = shed.folder / "digging"
+    while not begun.exists() or not begun.read_text():
+        assert caller.poll() is None, caller.communicate(timeout=LIMIT_S)
+    assert int(begun.read_text()) == worker.pid
+    worker.kill()
+    out, _ = caller.communicate(timeout=LIMIT_S)
+    after = shed.run("call", "where")
+
+    assert caller.returncode == 1
+    assert json.loads(out)["error"]["code"] == "outcome_unknown"
+    assert "cannot be reached (Connection refused)" in after.err
+
+
+def test_a_worker_that_is_told_to_end_lets_its_call_finish(shed: Stage) -> None:
+    worker = work(shed)
+    caller = shed.start("call", "dig", "--yes")
+    begun = shed.folder / "digging"
+    while not begun.exists():
+        assert caller.poll() is None, caller.communicate(timeout=LIMIT_S)
+    worker.send_signal(signal.SIGTERM)
+    while (shed.folder / "shed.sock").exists():
+        assert worker.poll() is None
+    (shed.folder / "enough").touch()
+    out, err = caller.communicate(timeout=LIMIT_S)
+    worker.communicate(timeout=LIMIT_S)
+
+    assert (caller.returncode, out.strip()) == (0, b"dug"), err
+    assert worker.returncode == 0
+
+
+def test_a_token_that_is_wrong_or_missing_is_said(shed: Stage) -> None:
+    shed.settings(SETTINGS + 'token_env = "SHED_TOKEN"\n')
+    unset = shed.run("worker", "shed")
+    work(shed, SHED_TOKEN="right")
+    wrong = shed.run("call", "where", SHED_TOKEN="wrong")
+    right = shed.run("call", "where", "--json", SHED_TOKEN="right")
+
+    assert (unset.code, wrong.code, right.code) == (2, 2, 0)
+    assert "services.shed.token_env: the variable SHED_TOKEN is not set, or empty" in unset.err
+    assert "refused: the token is missing or wrong" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "sentence"),
+    [
+        (SETTINGS, ("shet",), "there is no section [services.shet]; did you mean shed?"),
+        ("", ("shed",), "there is no section [services.shed]; add it to toolwire.toml, or give --socket alone"),
+        ("", (), "name a service of the settings, or give --socket PATH"),
+        (SETTINGS.replace('"where", "leak"', '"wear"'), ("shed",), "no tool 'wear'; did you mean where?"),
+        ("", ("--socket", "x" * 120), "the path of a socket has at most 107 bytes"),
+        ("", ("--socket", "toolwire.toml"), "there is something else than a socket"),
+        ("", ("--socket", "missing/w.sock"), "cannot listen at"),
+        ("[services.shed]\ntools = []\n", ("shed",), "services.shed.socket"),
+    ],
+)
+def test_a_worker_that_cannot_be_is_told_why(shed: Stage, settings: str, words: tuple[str, ...], sentence: str) -> None:
+    shed.settings(settings)
+    ran = shed.run("worker", *words)
+
+    assert ran.code == 2
+    assert sentence in ran.err
+
+
+def test_two_workers_do_not_share_a_socket(shed: Stage) -> None:
+    first = work(shed)
+    second = shed.run("worker", "shed")
+
+    assert second.code == 2
+    assert "another service listens there" in second.err
+    assert shed.run("call", "where", "--json").json["structured"]["process"] == first.pid
+
+
+def test_a_name_that_two_places_have_is_refused_unless_the_settings_choose(shed: Stage) -> None:
+    shed.settings(SETTINGS.replace('tools = ["where", "leak", "dig", "calculator"]\n', ""))
+    work(shed)
+    ran = shed.run("call", "where")
+
+    assert ran.code == 2
+    assert "and so has this process; name in services.shed.tools those that are to run there" in ran.err
+
+
+def test_a_tool_that_the_worker_lacks_is_said(shed: Stage) -> None:
+    work(shed)
+    shed.settings(SETTINGS.replace('"dig", "calculator"]', '"digs"]'))
+    ran = shed.run("call", "where")
+
+    assert ran.code == 2
+    assert "services.shed.tools: this worker has no tool 'digs'; did you mean dig?" in ran.err
+
+
+def test_T170_a_cloned_project_sends_no_call_to_a_socket_without_trust(shed: Stage) -> None:
+    shed.settings('[services.shed]\nsocket = "shed.sock"\n')
+    ran = shed.run("call", "calculator", "expression=1", TOOLWIRE_TRUST="")
+
+    assert ran.code == 2
+    assert "services.shed.socket" in ran.err
+    assert "toolwire trust" in ran.err
+
+
+def test_T170_control_a_trusted_project_does(shed: Stage) -> None:
+    worker = work(shed)
+
+    assert shed.run("call", "where", "--json").json["structured"]["process"] == worker.pid
