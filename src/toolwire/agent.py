@@ -290,10 +290,10 @@ class Agent:
             if emit:
                 emit(TurnWaiting(turn.id, waiting.waits))
             raise
-        done = stopped(turn, Ending(EndReason.DELIVERED if result.ok else EndReason.CALL_FAILED, result.text))
+        done = stopped(turn, Ending(EndReason.CALL_FAILED if result.is_failure else EndReason.DELIVERED, result.text))
         took_ms = result.elapsed_ms + result.queued_ms
         stats = TurnStats(
-            calls=1, failed_calls=int(not result.ok), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
+            calls=1, failed_calls=int(result.is_failure), duration_ms=result.elapsed_ms, wall_s=took_ms / 1000
         )
         await self.store.end(done, stats)
         if emit and done.ending is not None:

@@ -54,7 +54,10 @@ def shed(stage: Stage) -> Stage:
 
 def work(stage: Stage, *words: str, **environ: str) -> "subprocess.Popen[bytes]":
     """A worker that listens."""
-    process = stage.start("worker", *(words or ("shed",)), **environ)
+    stage.environ |= environ
+    process = stage.start("worker", *(words or ("shed",)))
+    for name in environ:
+        del stage.environ[name]
     assert process.stdout is not None
     line = process.stdout.readline()
     assert b"tools for callers at" in line, (line, process.communicate(timeout=LIMIT_S))
@@ -90,9 +93,7 @@ def test_the_calls_of_a_model_run_in_the_worker(shed: Stage) -> None:
     assert f'"process":{worker.pid}' in answer.replace(" ", "")
 
 
-def test_a_worker_of_another_folder_gives_all_its_tools(
-    stage: Stage, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_worker_of_another_folder_gives_all_its_tools(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = Stage(tmp_path_factory.mktemp("other"))
     other.module("garden", GARDEN)
     other.settings('[tools]\nmodules = ["garden:where"]\ninclude = ["where"]\n')

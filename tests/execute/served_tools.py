@@ -167,6 +167,12 @@ async def show() -> ToolOutput:
     return ToolOutput((Text("seen"), Image("aGk=", "image/png")), exit_code=2, stderr="careful")
 
 
+@tool
+async def read_some() -> ToolOutput:
+    """Read two of three files."""
+    return ToolOutput((Text("two files"),), {"read": 2}, missing="c.txt could not be read")
+
+
 @tool(timeout_s=60)
 def produce(megabytes: int) -> str:
     """Give much."""
@@ -193,7 +199,7 @@ async def die_harmlessly() -> str:
 
 TOOLS: tuple[Tool, ...] = (
     echo, echo_in_thread, fail, wait, wait_in_thread, report, describe, read_page, show, produce, leak, die,
-    die_harmlessly, use_files, read_file_again, list_marks, try_it, start_job, finish_job, report_much,
+    die_harmlessly, use_files, read_file_again, list_marks, try_it, start_job, finish_job, report_much, read_some,
 )  # fmt: skip
 
 

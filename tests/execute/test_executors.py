@@ -21,7 +21,7 @@ from toolwire.execute.router import Router
 from toolwire.execute.service import ServiceExecutor, tools_of
 from toolwire.protocol.calls import Allowed, Image, Text, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
-from toolwire.protocol.events import CallProgress, Event
+from toolwire.protocol.events import CallFinished, CallProgress, Event
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import Edge, Grant, McpServer, Service, Target, Tool
 from toolwire.protocol.values import changed
@@ -185,6 +185,20 @@ async def test_blocks_exit_code_and_standard_error_come_back(bench: Bench) -> No
 
     assert result.content == (Text("seen"), Image("aGk=", "image/png"))
     assert (result.exit_code, result.stderr) == (2, "careful")
+
+
+async def test_a_tool_that_did_a_part_of_its_work_says_so_and_the_model_reads_both(bench: Bench) -> None:
+    events: list[Event] = []
+    agent = bench.agent(call("read_some"), "Two of three.")
+    answer = await agent.ask("Read", on_event=events.append)
+
+    [result] = [event.result for event in events if isinstance(event, CallFinished)]
+    assert (result.status, result.ok, result.is_failure, result.error) == (Status.PARTIAL, False, False, None)
+    assert result.text == "two files\nc.txt could not be read"
+    assert result.structured == {"read": 2}
+    assert answer.text == "Two of three."
+    [card] = await agent.store.calls()
+    assert card.result == result
 
 
 async def test_a_hundred_megabytes_come_back_whole(bench: Bench) -> None:

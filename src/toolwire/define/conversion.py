@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_p
 from toolwire.define.schemas import without_titles
 from toolwire.define.signatures import MISSING, Parameter, Signature
 from toolwire.errors import DefinitionError, ToolFailure
-from toolwire.protocol.calls import ErrorText, Image, Resource, Text, ToolResult
+from toolwire.protocol.calls import ErrorText, Image, Resource, Text, ToolOutput, ToolResult
 from toolwire.protocol.outcomes import Code
 
 Invoke = Callable[[Mapping[str, Any], Any], Any]
@@ -38,7 +38,7 @@ _CONSTRAINTS = (
 )
 # Type checkers want the names in a TypedDict to be literal; here they come from a signature.
 _typed_dict: Any = typing_extensions.TypedDict
-_OWN_RESULTS = (ToolResult, Text, Image, Resource, ErrorText)
+_OWN_RESULTS = (ToolOutput, ToolResult, Text, Image, Resource, ErrorText)
 
 
 class _Schemas(GenerateJsonSchema):

@@ -16,7 +16,7 @@ from toolwire.errors import Suspended, ToolFailure
 from toolwire.execute.loop_watch import BLOCKED_S, WATCH, Stretches, watched
 from toolwire.execute.threads import Left, Threads
 from toolwire.execute.values import LARGE_CHARS, OWN_RESULTS, NotPresentable, clean, is_large, present, present_large
-from toolwire.protocol.calls import Allowed, Block, Text, ToolOutput, ToolResult
+from toolwire.protocol.calls import Allowed, Block, ErrorText, Text, ToolOutput, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
@@ -297,7 +297,10 @@ def _not_as_promised(allowed: Allowed, fault: str, content: tuple[Block, ...], e
 
 
 def _ended(result: ToolResult, said: ToolOutput | ToolFailure) -> ToolResult:
-    """The result with what its tool says about the program it ran."""
+    """The result with what its tool says about the program it ran, and about what is missing."""
+    if isinstance(said, ToolOutput) and said.missing:
+        missing = ErrorText(clean(str(said.missing)))
+        result = changed(result, status=Status.PARTIAL, content=(*result.content, missing))
     if said.exit_code is None and not said.stderr:
         return result
     return changed(result, exit_code=said.exit_code, stderr=clean(str(said.stderr)))

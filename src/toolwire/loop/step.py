@@ -26,7 +26,6 @@ from toolwire.loop.limits import (
 )
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, untrusted_sources
-from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Delivery
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed, changing, dataclass, making, quick
@@ -40,7 +39,6 @@ _after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
 _after_results = changing(
     Turn, "messages", "pending", "calls", "failures", "failed_calls", "echoes", "repeats", "warned", "tainted", "ending"
 )
-_PROGRESS = (Status.SUCCESS, Status.PARTIAL)
 _MOST_PROBLEMS = 64
 _MEANT_A_CALL = {"truncated", "malformed", "unknown_tool", "mentioned", "unclear"}
 
@@ -149,7 +147,7 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     """The turn after all calls of its last reply have results; `echoes` are those that should make progress."""
     failed, tainted = 0, turn.tainted
     for result in results:
-        if result.status not in _PROGRESS:
+        if result.is_failure:
             failed += 1
         if result.untrusted:
             tainted = True

@@ -98,13 +98,15 @@ class Source:
 class ToolOutput:
     """What a tool may return when text alone will not do: blocks for the model, and a value for programs.
 
-    A tool that ran a program says how that ended, too.
+    A tool that ran a program says how that ended, too. One that did a part of what it was asked for says what is
+    `missing`, such as two of ten files that it could not read: its call ends as `partial`, and the model reads both.
     """
 
     content: tuple[Block, ...]
     structured: Any = None
     exit_code: int | None = None
     stderr: str = ""
+    missing: str = ""
 
 
 @quick
@@ -154,6 +156,11 @@ class ToolResult:
     @property
     def ok(self) -> bool:
         return self.status is Status.SUCCESS
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether nothing came of the call. A part of what was wanted is not a failure, and not all right either."""
+        return self.status is not Status.SUCCESS and self.status is not Status.PARTIAL
 
     @property
     def text(self) -> str:

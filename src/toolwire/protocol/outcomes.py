@@ -6,7 +6,10 @@ from toolwire.protocol.values import dataclass, quick
 
 
 class Status(StrEnum):
-    """The five ways in which an accepted call ends. All of them are final."""
+    """The five ways in which an accepted call ends. All of them are final.
+
+    A tool that did a part of what it was asked for ends as `partial`: see `ToolOutput.missing`.
+    """
 
     SUCCESS = "success"
     FAILED = "failed"

@@ -17,7 +17,7 @@ def show_result(screen: Screen, result: ToolResult, *, is_cured: bool = False) -
     ran = result.structured if isinstance(result.structured, Mapping) else {}
     if isinstance(ran.get("stdout"), str) and isinstance(ran.get("stderr"), str):
         _show_streams(screen, ran)
-    elif result.ok:
+    elif not result.is_failure:
         screen.say(_ENVELOPE.sub("", result.text))
     else:
         # What follows the first sentence of a refusal is advice to a model.

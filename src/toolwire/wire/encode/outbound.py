@@ -9,7 +9,7 @@ import orjson
 
 from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, ResultsMessage
-from toolwire.protocol.outcomes import Code, Status
+from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Tool
 
 Json = dict[str, Any]
@@ -19,7 +19,6 @@ Made = TypeVar("Made")
 KEPT_TOOLS = 1024
 LONGEST_ID = 40  # OpenAI refuses longer tool_call_id values
 NO_OUTPUT = "(no output)"
-_GOOD = (Status.SUCCESS, Status.PARTIAL)
 
 
 def to_json(value: Any) -> bytes:
@@ -160,7 +159,7 @@ def words(result: ToolResult) -> str:
 
 
 def is_failure(result: ToolResult) -> bool:
-    return result.status not in _GOOD
+    return result.is_failure
 
 
 def images(result: ToolResult) -> Sequence[Image]:
