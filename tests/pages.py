@@ -9,6 +9,7 @@ from pathlib import Path
 from tests import features, threats
 from tests.cli import help_page
 from tests.mutation import tables
+from tests.utp import pages as protocol
 from toolwire.cli.help import stored_pages
 from toolwire.protocol.providers import CHAT_APIS, PROVIDERS
 
@@ -56,6 +57,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "sandbox.md": partial(with_snippets, DOCS / "sandbox.md"),
     DOCS / "settings.md": partial(with_providers, DOCS / "settings.md"),
     tables.PAGE: tables.page,
+    **protocol.written(),
     DOCS.parent / "README.md": partial(with_snippets, DOCS.parent / "README.md"),
 }
 
@@ -71,6 +73,7 @@ def main() -> int:
             sys.stderr.write(f"{path.relative_to(DOCS.parent)} is out of date: run `make docs`\n")
         return 1 if late else 0
     for path, page in PAGES.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(page(), encoding="utf-8")
     return 0
 
