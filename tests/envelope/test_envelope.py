@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.deliver.escapes import PAYLOADS
 from toolwire.deliver.envelope import Envelope, one_line, read, write
-from toolwire.deliver.envelope_budget import BUDGETS, UNKNOWN, Budget, budget_for, ends, pieces
-from toolwire.deliver.envelope_ranking import Kind, hot_zone, is_definition, is_test, kind_of, plain_word
+from toolwire.deliver.envelope_budget import BUDGETS, UNKNOWN, SizeBudget, budget_for, ends, pieces
+from toolwire.deliver.envelope_ranking import MatchKind, hot_zone, is_definition, is_test, kind_of, plain_word
 
 MARK = "5f0c9d2ab817"
 FOUND = Envelope("grep", "src/a.py:1:def main():", {"matches": 3, "shown": 1, "truncated": True}, ("2 of 3 left out",))
@@ -96,7 +96,7 @@ def test_definitions_come_before_uses_and_tests_come_last() -> None:
 
     ranked = sorted(lines, key=lambda one: kind_of(one[0], one[1], "start"))
 
-    assert [kind_of(path, line, "start") for path, line in ranked] == list(Kind)
+    assert [kind_of(path, line, "start") for path, line in ranked] == list(MatchKind)
     assert [path for path, _ in ranked][:2] == ["app/core.py", "app/main.py"]
 
 
@@ -154,7 +154,7 @@ def test_the_hot_zone_holds_at_least_half_of_five_results() -> None:
 def test_an_agent_has_the_budget_of_its_name() -> None:
     assert {budget_for(name).most for name in BUDGETS} == set(BUDGETS.values())
     assert budget_for("whoever").most == UNKNOWN
-    assert budget_for("claude-dc", "3000t") == Budget(3000, "tokens")
+    assert budget_for("claude-dc", "3000t") == SizeBudget(3000, "tokens")
 
 
 @pytest.mark.parametrize("given", ["x", "-5", "1e9", "٣", "9" * 12, "t", "5tt"])
@@ -163,8 +163,8 @@ def test_what_is_no_budget_is_said_to_be_none(given: str) -> None:
         budget_for("", given)
 
 
-@given(st.lists(st.text(max_size=300), max_size=40), st.sampled_from([Budget(200), Budget(70, "tokens")]))
-def test_pieces_fit_and_lose_nothing(units: list[str], budget: Budget) -> None:
+@given(st.lists(st.text(max_size=300), max_size=40), st.sampled_from([SizeBudget(200), SizeBudget(70, "tokens")]))
+def test_pieces_fit_and_lose_nothing(units: list[str], budget: SizeBudget) -> None:
     found = pieces(units, budget, 10)
 
     assert "".join(part for piece in found for part in piece) == "".join(units)
@@ -173,7 +173,7 @@ def test_pieces_fit_and_lose_nothing(units: list[str], budget: Budget) -> None:
 
 @given(st.lists(st.text(alphabet="ab", max_size=90), max_size=40))
 def test_both_ends_fit_and_what_lies_between_is_counted(lines: list[str]) -> None:
-    budget = Budget(300)
+    budget = SizeBudget(300)
 
     both = ends(lines, budget)
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from toolwire.execute.resources import Busy, Resources
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 
 
 async def test_readers_share_and_a_writer_waits_for_them_and_blocks_later_ones() -> None:
@@ -14,7 +14,7 @@ async def test_readers_share_and_a_writer_waits_for_them_and_blocks_later_ones()
     gates = {name: asyncio.Event() for name in ("r1", "r2", "w", "r3")}
 
     async def touch(name: str, *, writes: bool) -> None:
-        async with resources.holding([Claim("file:a", writes)]):
+        async with resources.holding([LockClaim("file:a", writes)]):
             order.append(f"+{name}")
             await gates[name].wait()
             order.append(f"-{name}")
@@ -40,7 +40,7 @@ async def test_calls_over_several_resources_never_wait_in_a_circle() -> None:
     resources, done = Resources(), list[int]()
 
     async def touch(number: int, first: str, second: str) -> None:
-        async with resources.holding([Claim(first, writes=True), Claim(second, writes=True)]):
+        async with resources.holding([LockClaim(first, writes=True), LockClaim(second, writes=True)]):
             await asyncio.sleep(0)
             done.append(number)
 
@@ -53,11 +53,11 @@ async def test_calls_over_several_resources_never_wait_in_a_circle() -> None:
 
 async def test_someone_who_stops_waiting_leaves_the_queue() -> None:
     resources = Resources()
-    first = resources.holding([Claim("a", writes=True)])
+    first = resources.holding([LockClaim("a", writes=True)])
     await first.__aenter__()
 
     async def wait() -> None:
-        async with resources.holding([Claim("a", writes=True)]):
+        async with resources.holding([LockClaim("a", writes=True)]):
             pass
 
     gives_up, stays = asyncio.create_task(wait()), asyncio.create_task(wait())
@@ -71,11 +71,11 @@ async def test_someone_who_stops_waiting_leaves_the_queue() -> None:
 
 async def test_what_was_given_up_holds_its_claims_until_its_work_ends() -> None:
     resources, work, order = Resources(), Future[None](), list[str]()
-    async with resources.holding([Claim("a", writes=True), Claim("b", writes=False)]) as ticket:
+    async with resources.holding([LockClaim("a", writes=True), LockClaim("b", writes=False)]) as ticket:
         ticket.until = work
 
     async def touch(name: str, resource: str, *, writes: bool) -> None:
-        async with resources.holding([Claim(resource, writes)]):
+        async with resources.holding([LockClaim(resource, writes)]):
             order.append(name)
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
@@ -91,10 +91,10 @@ async def test_what_was_given_up_holds_its_claims_until_its_work_ends() -> None:
 
 async def test_patience_with_work_that_was_given_up_ends_and_says_who_holds_what() -> None:
     resources, work = Resources(), Future[None]()
-    async with resources.holding([Claim("file:a", writes=True)], "'save' (call_1)") as ticket:
+    async with resources.holding([LockClaim("file:a", writes=True)], "'save' (call_1)") as ticket:
         ticket.until = work
     with pytest.raises(Busy) as busy:
-        async with asyncio.timeout(5), resources.holding([Claim("file:a", writes=False)], patience_s=0.01):
+        async with asyncio.timeout(5), resources.holding([LockClaim("file:a", writes=False)], patience_s=0.01):
             pass
     assert (busy.value.resource, busy.value.holder) == ("file:a", "'save' (call_1)")
 
@@ -104,13 +104,13 @@ async def test_patience_is_not_lost_over_calls_that_are_at_work_but_from_when_th
 
     async def touch() -> None:
         try:
-            async with resources.holding([Claim("a", writes=True)], patience_s=0):
+            async with resources.holding([LockClaim("a", writes=True)], patience_s=0):
                 order.append("touched")
         except Busy:
             order.append("busy")
 
     async with asyncio.timeout(5):
-        async with resources.holding([Claim("a", writes=True)]) as ticket:
+        async with resources.holding([LockClaim("a", writes=True)]) as ticket:
             waiting = asyncio.create_task(touch())
             await settle()
             assert order == []
@@ -126,11 +126,11 @@ def test_work_that_outlives_its_event_loop_is_seen_to_have_ended_from_the_next_o
     resources, work = Resources(), Future[None]()
 
     async def give_up() -> None:
-        async with resources.holding([Claim("a", writes=True)]) as ticket:
+        async with resources.holding([LockClaim("a", writes=True)]) as ticket:
             ticket.until = work
 
     async def touch() -> str:
-        async with asyncio.timeout(5), resources.holding([Claim("a", writes=True)]):
+        async with asyncio.timeout(5), resources.holding([LockClaim("a", writes=True)]):
             return "touched"
 
     asyncio.run(give_up())

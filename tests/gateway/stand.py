@@ -14,7 +14,7 @@ import uvicorn
 
 from tests.models.provider import Provider, provider_on_loopback
 from toolwire.gateway.app import make_app
-from toolwire.gateway.log import Entry
+from toolwire.gateway.log import RequestEntry
 from toolwire.gateway.server import address_of, listen, server_of
 from toolwire.gateway.settings import USUAL_PLACES, Access, Bounds, Places, Upstream
 from toolwire.protocol.chat import ChatModel
@@ -35,7 +35,7 @@ class Gate:
     """A running gateway, what it logged, and clients for it."""
 
     url: str
-    log: list[Entry]
+    log: list[RequestEntry]
 
     def openai(self, key: str = "client-key") -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=BOUND_S)
@@ -70,7 +70,7 @@ class Stand:
         which = (dialect, key, access, bounds, id(model), url, places)
         if which not in self.gates:
             upstream = None if model else Upstream.at(url or self.provider.url, dialect, key)
-            log: list[Entry] = []
+            log: list[RequestEntry] = []
             app = make_app(upstream, model, access=access or Access(), bounds=bounds or Bounds(), log=log.append)
             self.gates[which] = Gate(await self.serve(server_of(app, places)), log)
         self.gates[which].log.clear()

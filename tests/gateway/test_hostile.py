@@ -16,8 +16,8 @@ from tests.gateway.test_passing import LEAKED, NATIVE, cut
 from toolwire.gateway.apis import CHAT, MESSAGES, SPOKEN
 from toolwire.gateway.asked import ToolLists, read_asked
 from toolwire.gateway.calls import Ids, Tally
-from toolwire.gateway.faults import Fault, Refused, error_body, of_answer, of_error_in_answer
-from toolwire.gateway.translate import Envelope, TranslatedStream, decoded, left_out, writer_for
+from toolwire.gateway.faults import Fault, Rejected, error_body, of_answer, of_error_in_answer
+from toolwire.gateway.translate import AnswerHead, TranslatedStream, decoded, left_out, writer_for
 from toolwire.models.failures import ProviderSite
 from toolwire.models.payloads import EventData
 from toolwire.wire.encode.tool_names import NameMap
@@ -98,7 +98,7 @@ def test_a_translated_stream_with_anything_in_it_gives_whole_events(kind: Kind, 
     events = source.events(cut(LEAKED), [NATIVE], source.endings["stop"])
     asked = read_asked(b'{"model": "m"}', kind.name, ToolLists())
     for _ in range(ROUNDS // 2):
-        writer = writer_for(asked, Envelope("1", "m", 1))
+        writer = writer_for(asked, AnswerHead("1", "m", 1))
         stream = TranslatedStream(writer, NameMap((), {}), api.name, api.enough, ids(), Tally())
         frames = [f for event in spoiled(events, chance) if isinstance(event, dict) for f in stream.feed(b"", event)]
         whole(b"".join([*frames, *stream.done()]))
@@ -116,7 +116,7 @@ def test_a_request_with_anything_in_it_is_read_or_refused(kind: Kind) -> None:
     }  # fmt: skip
     for _ in range(ROUNDS):
         body = json.dumps(spoiled(fine, chance)).encode()
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Rejected):
             left_out(decoded(read_asked(body, kind.name, ToolLists())))
 
 

@@ -10,7 +10,7 @@ import pytest
 from toolwire import Agent, Approval, ToolCall, ToolResult, tool
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.calls import NeedsApproval, Text
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta, Usage, Waiting
+from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Reply, TextDelta, Usage
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
@@ -41,7 +41,7 @@ EVENTS: list[Event] = [
     TextDelta("half a \ud83d pair"),
     ReasoningDelta("hm"),
     CallDelta(0, "look", '{"where"'),
-    Waiting(1.5, "overloaded"),
+    ProviderWait(1.5, "overloaded"),
     ModelReplied(1, Reply("Let me look.", calls=(CALL,), usage=Usage(3, 4)), 2.5),
     ApprovalAsked("c1", "look", {"where": float("inf")}, "It is dark there.", "sha256:aa", 2),
     CallStarted(CALL),

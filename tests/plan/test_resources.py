@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.plan.resources import Claim, claims
+from toolwire.plan.resources import LockClaim, claims
 from toolwire.protocol.tools import Tool
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "into": {"type": "string", "default": "out"}}}
@@ -26,7 +26,7 @@ def test_templates_are_filled_from_arguments_and_defaults(
 def test_a_file_is_one_resource_however_its_path_is_written() -> None:
     write = Tool("write", "write", SCHEMA, writes=("file:{path}",))
     ways = ("a.txt", "./a.txt", "x/../a.txt", "/ws/a.txt")
-    assert {claims(write, {"path": way}, "/ws") for way in ways} == {(Claim("file:/ws/a.txt", writes=True),)}
+    assert {claims(write, {"path": way}, "/ws") for way in ways} == {(LockClaim("file:/ws/a.txt", writes=True),)}
 
 
 def test_a_tool_that_declares_nothing_claims_nothing() -> None:
@@ -48,12 +48,12 @@ def test_an_argument_that_is_neither_given_nor_known_is_empty() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "conflict"),
     [
-        (Claim("a", writes=True), Claim("a", writes=True), True),
-        (Claim("a", writes=True), Claim("a", writes=False), True),
-        (Claim("a", writes=False), Claim("a", writes=True), True),
-        (Claim("a", writes=False), Claim("a", writes=False), False),
-        (Claim("a", writes=True), Claim("b", writes=True), False),
+        (LockClaim("a", writes=True), LockClaim("a", writes=True), True),
+        (LockClaim("a", writes=True), LockClaim("a", writes=False), True),
+        (LockClaim("a", writes=False), LockClaim("a", writes=True), True),
+        (LockClaim("a", writes=False), LockClaim("a", writes=False), False),
+        (LockClaim("a", writes=True), LockClaim("b", writes=True), False),
     ],
 )
-def test_two_claims_conflict_where_one_resource_is_written(one: Claim, other: Claim, conflict: bool) -> None:
+def test_two_claims_conflict_where_one_resource_is_written(one: LockClaim, other: LockClaim, conflict: bool) -> None:
     assert one.conflicts(other) is conflict

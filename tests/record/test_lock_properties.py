@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 from toolwire.record.contract import Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
@@ -33,8 +33,8 @@ T = TypeVar("T")
 PLACES = 2
 CLAIMS = st.lists(
     st.sampled_from(
-        [Claim(f"shared:{name}", writes=writes) for name in "ab" for writes in (False, True)]
-        + [Claim("tool:work", writes=False, most=PLACES)]
+        [LockClaim(f"shared:{name}", writes=writes) for name in "ab" for writes in (False, True)]
+        + [LockClaim("tool:work", writes=False, most=PLACES)]
     ),
     min_size=1,
     max_size=3,
@@ -47,10 +47,10 @@ class Queued:
     """A call that waits or holds, in which process, and what for."""
 
     by: int
-    claims: list[Claim]
+    claims: list[LockClaim]
 
 
-def conflict(one: Claim, other: Claim) -> bool:
+def conflict(one: LockClaim, other: LockClaim) -> bool:
     return one.resource == other.resource and (one.writes or other.writes)
 
 
@@ -95,7 +95,7 @@ class Queuing(RuleBasedStateMachine):
         return self.do(self.stores[self.queue[token].by].holds_locks(token))
 
     @rule(by=st.sampled_from([0, 1]), claims=CLAIMS)
-    def queue_up(self, by: int, claims: list[Claim]) -> None:
+    def queue_up(self, by: int, claims: list[LockClaim]) -> None:
         token = f"token-{next(self.tokens)}"
         at_once = self.do(self.stores[by].queue_locks(claims, token))
         self.queue[token] = Queued(by, claims)
@@ -121,7 +121,7 @@ class Queuing(RuleBasedStateMachine):
 
     @rule()
     def another_project_has_locks_of_its_own(self) -> None:
-        claims = [Claim("shared:a", writes=True)]
+        claims = [LockClaim("shared:a", writes=True)]
         assert self.do(self.stores[0].queue_locks(claims, "theirs", project="garden"))
         self.do(self.stores[1].release_locks("theirs", project="garden"))
 

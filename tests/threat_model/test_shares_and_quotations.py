@@ -16,7 +16,7 @@ from toolwire.deliver.questions import spelled
 from toolwire.errors import ToolFailure
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.threads import Threads
-from toolwire.gateway.faults import Refused
+from toolwire.gateway.faults import Rejected
 from toolwire.gateway.guard import check_token
 from toolwire.gateway.settings import Access
 from toolwire.hub.runtime import Runtime
@@ -208,7 +208,7 @@ def steps(work: Callable[[], object]) -> int:
     sys.setprofile(watch)
     try:
         work()
-    except Refused:
+    except Rejected:
         pass
     finally:
         sys.setprofile(None)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.toolbox.test_canvas import HOSTILE, Tags
 from toolwire import Agent, tool
-from toolwire.gateway.log import Entry, as_json, as_text
+from toolwire.gateway.log import RequestEntry, as_json, as_text
 from toolwire.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ FORGERY = 'm\n{"status": 200}\r\nPOST /v1/messages m 200\x1b[2K\u2028x'
 
 
 def test_T66_a_request_is_one_line_whatever_it_is_about() -> None:
-    entry = Entry("req_1", "POST", "/v1/messages", FORGERY, status=401)
+    entry = RequestEntry("req_1", "POST", "/v1/messages", FORGERY, status=401)
 
     assert [len(line.splitlines()) for line in (as_text(entry), as_json(entry))] == [1, 1]
 

@@ -17,7 +17,7 @@ from benchmarks.race_paths import Tally, race
 from tests.toolbox.hostile_paths import PATHS
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Entry
+from toolwire.protocol.files import FileEntry
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import (
@@ -361,11 +361,11 @@ def test_T25_the_usual_engine_does_not_end_with_such_an_expression() -> None:
 class EndlessTree(MemoryFiles):
     """Every folder holds another hundred, and so on without an end."""
 
-    def stat(self, root: str, path: str) -> Entry:
-        return Entry(".", "folder")
+    def stat(self, root: str, path: str) -> FileEntry:
+        return FileEntry(".", "folder")
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
-        return [Entry(f"d{number}", "folder") for number in range(100)][:most]
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
+        return [FileEntry(f"d{number}", "folder") for number in range(100)][:most]
 
 
 @pytest.mark.parametrize("make", [glob_tool, find_tool, grep_tool])

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from toolwire.deliver.envelope import Envelope, one_line, write
-from toolwire.deliver.envelope_budget import Budget, ends, pieces
+from toolwire.deliver.envelope_budget import SizeBudget, ends, pieces
 from toolwire.deliver.envelope_ranking import files_among, hot_zone, kind_of, plain_word
 from toolwire.protocol.calls import Text, ToolResult
 from toolwire.protocol.values import changed, dataclass
@@ -78,7 +78,7 @@ def enveloped(result: ToolResult, view: View, most_chars: int, handle: str | Non
 
 def _cut(view: View, most_chars: int, handle: str | None) -> tuple[str, tuple[str, ...], int]:
     """What fits, what is said about the rest, and how many lines are shown."""
-    budget, total = Budget(most_chars), len(view.lines)
+    budget, total = SizeBudget(most_chars), len(view.lines)
     if view.both_ends:
         both = ends(view.lines, budget)
         gap = f"[… {both.missing:,} lines left out here …]"

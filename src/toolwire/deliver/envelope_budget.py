@@ -18,7 +18,7 @@ _HEAD_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SizeBudget:
     """So many characters, or about so many tokens."""
 
     most: int = UNKNOWN
@@ -36,21 +36,21 @@ class Budget:
         return max(most - 1, 1)
 
 
-def budget_for(agent: str, given: str = "") -> Budget:
+def budget_for(agent: str, given: str = "") -> SizeBudget:
     """What is given (`12000` characters, `3000t` tokens), or else what the agent of this name can take.
 
     Raises ValueError, with a sentence, for what is no budget.
     """
     if not given:
-        return Budget(BUDGETS.get(agent, UNKNOWN))
+        return SizeBudget(BUDGETS.get(agent, UNKNOWN))
     digits = given.removesuffix("t")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         raise ValueError(f"{given[:40]!r} is no budget; write 12000 (characters) or 3000t (tokens)")
     most = min(max(int(digits), SMALLEST), LARGEST)
-    return Budget(most, "tokens" if given.endswith("t") else "characters")
+    return SizeBudget(most, "tokens" if given.endswith("t") else "characters")
 
 
-def pieces(units: Iterable[str], budget: Budget, most_units: int) -> list[list[str]]:
+def pieces(units: Iterable[str], budget: SizeBudget, most_units: int) -> list[list[str]]:
     """The units in pieces that each fit. A unit that fits in none is cut, and goes on in the next piece."""
     found: list[list[str]] = []
     spent = 0
@@ -74,7 +74,7 @@ class Ends:
     tail: Sequence[str]
 
 
-def ends(lines: Sequence[str], budget: Budget) -> Ends:
+def ends(lines: Sequence[str], budget: SizeBudget) -> Ends:
     """A third of the budget for the beginning, the rest for the end, where commands say what went wrong."""
     cut = [next(_fitting(line, budget)) if len(line) > budget.longest_line // 3 else line for line in lines]
     share = int(budget.most * _HEAD_SHARE)
@@ -93,7 +93,7 @@ def _as_fits(lines: Sequence[str], most: int, cost: Callable[[str], int]) -> lis
     return taken
 
 
-def _fitting(unit: str, budget: Budget) -> Iterator[str]:
+def _fitting(unit: str, budget: SizeBudget) -> Iterator[str]:
     if budget.cost(unit) <= budget.most:
         yield unit
         return

@@ -27,7 +27,7 @@ _TEST = re.compile(
 _TEST_NAME = re.compile(r"(?:^|/)Tests?[A-Z]|[a-z0-9]Tests?\.\w{1,10}$")
 
 
-class Kind(IntEnum):
+class MatchKind(IntEnum):
     """What a result is, the best first."""
 
     DEFINITION = 0
@@ -37,14 +37,14 @@ class Kind(IntEnum):
     ASIDE = 4
 
 
-def kind_of(path: str, line: str = "", wanted: str = "") -> Kind:
+def kind_of(path: str, line: str = "", wanted: str = "") -> MatchKind:
     """What a line of a file is to a reader who looks for `wanted`; without it, every definition counts as one."""
     if any(part in ASIDE for part in path.split("/")):
-        return Kind.ASIDE
+        return MatchKind.ASIDE
     defines = is_definition(line, wanted)
     if is_test(path):
-        return Kind.TEST_DEFINITION if defines else Kind.TEST
-    return Kind.DEFINITION if defines else Kind.USE
+        return MatchKind.TEST_DEFINITION if defines else MatchKind.TEST
+    return MatchKind.DEFINITION if defines else MatchKind.USE
 
 
 def is_definition(line: str, wanted: str = "") -> bool:

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import BinaryIO
 
 from toolwire.execute.used_bytes import BLOCK, used_bytes
-from toolwire.protocol.files import Change, Entry, FileOps
+from toolwire.protocol.files import Change, FileEntry, FileOps
 from toolwire.protocol.operations import Command, ExecOps, Listener, Output, Ran
 
 LIMIT = "workspace"
@@ -200,10 +200,10 @@ class QuotaFiles:
     def open(self, root: str, path: str) -> BinaryIO:
         return self._files.open(root, path)
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
         return self._files.entries(root, path, most)
 
-    def stat(self, root: str, path: str) -> Entry:
+    def stat(self, root: str, path: str) -> FileEntry:
         return self._files.stat(root, path)
 
     def real(self, root: str, path: str) -> str:

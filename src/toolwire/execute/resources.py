@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Protocol
 
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 
 
 class Busy(Exception):
@@ -27,7 +27,7 @@ class Ticket:
 
     __slots__ = ("claims", "holder", "patience", "patience_s", "ready", "until")
 
-    def __init__(self, claims: Sequence[Claim], holder: str, patience_s: float) -> None:
+    def __init__(self, claims: Sequence[LockClaim], holder: str, patience_s: float) -> None:
         self.claims = claims
         self.holder = holder
         self.patience_s = patience_s
@@ -44,7 +44,7 @@ class Locks(Protocol):
     """Locks over named resources: many readers or one writer. `Resources` has them in one process."""
 
     def holding(
-        self, claims: Sequence[Claim], holder: str = "", patience_s: float = 30.0
+        self, claims: Sequence[LockClaim], holder: str = "", patience_s: float = 30.0
     ) -> AbstractAsyncContextManager[Ticket]:
         """Wait until every claim is ours, and hold them inside the block. Raises Busy."""
         ...
@@ -59,11 +59,11 @@ class Resources:
     """
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[tuple[Claim, Ticket]]] = {}
+        self._queues: dict[str, deque[tuple[LockClaim, Ticket]]] = {}
 
     @asynccontextmanager
     async def holding(
-        self, claims: Sequence[Claim], holder: str = "", patience_s: float = 30.0
+        self, claims: Sequence[LockClaim], holder: str = "", patience_s: float = 30.0
     ) -> AsyncIterator[Ticket]:
         """Wait until every claim is ours, hold them inside the block, and let the next in line go on afterwards.
 
@@ -84,7 +84,7 @@ class Resources:
     def _may_go(self, ticket: Ticket) -> bool:
         return next(self._before(ticket), None) is None
 
-    def _before(self, ticket: Ticket) -> Iterator[tuple[Claim, Ticket]]:
+    def _before(self, ticket: Ticket) -> Iterator[tuple[LockClaim, Ticket]]:
         """What must end before this ticket may go."""
         for claim in ticket.claims:
             for other, holder in self._queues[claim.resource]:

@@ -20,7 +20,7 @@ from toolwire.gateway.asked import Asked, ToolLists, read_asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.door import Door, Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream, Exchange
-from toolwire.gateway.faults import Fault, Refused, error_body
+from toolwire.gateway.faults import Fault, Rejected, error_body
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
@@ -28,7 +28,7 @@ from toolwire.gateway.log import Log, silent
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
-from toolwire.gateway.translate import Envelope
+from toolwire.gateway.translate import AnswerHead
 from toolwire.gateway.turns import Turns
 from toolwire.gateway.upstream import UpstreamClient
 from toolwire.protocol.chat import ChatModel
@@ -113,13 +113,13 @@ class Chat:
         body = await read_body(receive, headers, self._bounds)
         asked = read_asked(body, self._dialect, self._lists)
         entry.model, entry.stream = asked.model, asked.stream
-        envelope = Envelope(secrets.token_hex(12), asked.model, int(time.time()))
+        envelope = AnswerHead(secrets.token_hex(12), asked.model, int(time.time()))
         exchange = Exchange(asked, headers, entry, envelope, _ids(asked), send, EventSender(send))
         try:
             async with asyncio.timeout(self._bounds.whole_s + self._bounds.idle_s):
                 await while_connected(self._source.answer(exchange), receive, lambda: entry.answered)
         except TimeoutError:
-            raise Refused(Fault(504, "timeout", "the answer took too long, or nobody read it")) from None
+            raise Rejected(Fault(504, "timeout", "the answer took too long, or nobody read it")) from None
 
 
 def _ids(asked: Asked) -> Ids:

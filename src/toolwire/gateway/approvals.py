@@ -12,7 +12,7 @@ from starlette.routing import Route
 from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule
 from toolwire.deliver.questions import QuestionJson, plain, shown
 from toolwire.errors import Fenced, NotFound, StoreUnavailable
-from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.approvals import (
@@ -82,7 +82,7 @@ class Approvals:
                 else:
                     cards = await store.approvals(turn_id=turn, only_open=only_open, limit=limit)
         except StoreUnavailable as lost:
-            raise Refused(_unavailable(lost)) from None
+            raise Rejected(_unavailable(lost)) from None
         return JSONResponse({"data": [_shown(card, whole=False) for card in cards]})
 
     async def one(self, request: Request) -> Response:
@@ -110,7 +110,7 @@ class Approvals:
         try:
             async with self._desk.open_store() as store:
                 if store is None:
-                    raise Refused(Fault(404, "approval_not_found", "nobody was asked anything here"))
+                    raise Rejected(Fault(404, "approval_not_found", "nobody was asked anything here"))
                 card = await store.approval(approval_id)
                 if revoked_by:
                     card = await store.revoke(approval_id, revoked_by)
@@ -121,20 +121,20 @@ class Approvals:
                         self._desk.answered()
                 return _shown(card, whole=True)
         except NotFound as missing:
-            raise Refused(Fault(404, "approval_not_found", str(missing))) from None
+            raise Rejected(Fault(404, "approval_not_found", str(missing))) from None
         except Fenced as decided:
-            raise Refused(Fault(409, "already_decided", str(decided))) from None
+            raise Rejected(Fault(409, "already_decided", str(decided))) from None
         except StoreUnavailable as lost:
-            raise Refused(_unavailable(lost)) from None
+            raise Rejected(_unavailable(lost)) from None
 
     def _require_person(self, request: Request) -> str:
         """The name of whoever asks. Raises Refused where it is nobody who may answer."""
         caller: str | None = request.scope.get("toolwire.caller")
         if not caller:
             why = "approvals are answered with a token of this gateway; start it with --token-env NAME"
-            raise Refused(Fault(403, "approvals_off", why))
+            raise Rejected(Fault(403, "approvals_off", why))
         if self._desk.people and caller not in self._desk.people:
-            raise Refused(Fault(403, "not_asked", f"{caller} is not among approval.people, so others are asked"))
+            raise Rejected(Fault(403, "not_asked", f"{caller} is not among approval.people, so others are asked"))
         return caller
 
 
@@ -143,20 +143,20 @@ def read_answer(body: bytes) -> dict[str, Any]:
     try:
         said = read_json(body.decode())
     except (ValueError, RecursionError):
-        raise Refused(_wrong("the body is no JSON")) from None
+        raise Rejected(_wrong("the body is no JSON")) from None
     if not isinstance(said, dict) or not isinstance(said.get("granted"), bool):
-        raise Refused(_wrong('the body must be an object such as {"granted": true}'))
+        raise Rejected(_wrong('the body must be an object such as {"granted": true}'))
     if extra := sorted(said.keys() - _SAID):
         fields = ", ".join(sorted(_SAID))
-        raise Refused(_wrong(f"there is no field {extra[0][:40]!r}, only {fields}; who answers is known by the token"))
+        raise Rejected(_wrong(f"there is no field {extra[0][:40]!r}, only {fields}; who answers is known by the token"))
     checked = {name: _field(said, name, kind) for name, kind in _TEXTS.items()}
     arguments, scope = said.get("arguments"), _scope(said.get("scope", "once"))
     if arguments is not None and not isinstance(arguments, dict):
-        raise Refused(_wrong("arguments must be an object: all arguments that the call shall have"))
+        raise Rejected(_wrong("arguments must be an object: all arguments that the call shall have"))
     if not said["granted"] and (arguments is not None or scope is not Scope.ONCE):
-        raise Refused(_wrong("a no is about the call as it is; leave out arguments and scope"))
+        raise Rejected(_wrong("a no is about the call as it is; leave out arguments and scope"))
     if (scope is Scope.PATTERN) != bool(checked["pattern"]) or (scope is Scope.PATTERN and arguments is not None):
-        raise Refused(_wrong('a yes for a pattern has scope "pattern", a pattern, and no arguments'))
+        raise Rejected(_wrong('a yes for a pattern has scope "pattern", a pattern, and no arguments'))
     return {**checked, "granted": said["granted"], "arguments": arguments, "scope": scope, "lasts_s": _lasts_s(said)}
 
 
@@ -166,19 +166,19 @@ _TEXTS = {"reason": _LONGEST_REASON, "digest": 200, "pattern": LONGEST_PATTERN}
 def _lasts_s(said: Mapping[str, Any]) -> float:
     hours = said.get("hours", PATTERN_S / 3600)
     if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= LONGEST_PATTERN_S / 3600:
-        raise Refused(_wrong(f"hours is a number up to {LONGEST_PATTERN_S / 3600:g}"))
+        raise Rejected(_wrong(f"hours is a number up to {LONGEST_PATTERN_S / 3600:g}"))
     return float(hours * 3600)
 
 
 def _require_fitting(card: ApprovalCard, word: Approval, digest: str) -> None:
     """Refuse a word about something else than was shown, or for a pattern that this call does not have."""
     if digest and digest != card.digest:
-        raise Refused(Fault(409, "other_digest", "this is not what was shown: its digest is another"))
+        raise Rejected(Fault(409, "other_digest", "this is not what was shown: its digest is another"))
     if word.scope is Scope.PATTERN:
         try:
             pattern_rule(card.tool, card.arguments, word.pattern)
         except ValueError as wrong:
-            raise Refused(_wrong(str(wrong))) from None
+            raise Rejected(_wrong(str(wrong))) from None
 
 
 def _shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
@@ -192,7 +192,7 @@ def _shown(card: ApprovalCard, *, whole: bool) -> QuestionJson:
 def _field(said: Mapping[str, Any], name: str, most: int) -> str:
     text = said.get(name, "")
     if not isinstance(text, str) or len(text) > most:
-        raise Refused(_wrong(f"{name} must be text of at most {most} characters"))
+        raise Rejected(_wrong(f"{name} must be text of at most {most} characters"))
     return text
 
 
@@ -200,20 +200,20 @@ def _scope(name: Any) -> Scope:
     try:
         return Scope(name)
     except ValueError:
-        raise Refused(_wrong(f"scope is one of {', '.join(Scope)}")) from None
+        raise Rejected(_wrong(f"scope is one of {', '.join(Scope)}")) from None
 
 
 def _state(request: Request) -> str:
     state = request.query_params.get("state", "open")
     if state not in ("open", "all", "standing"):
-        raise Refused(_wrong("state is open, all or standing"))
+        raise Rejected(_wrong("state is open, all or standing"))
     return state
 
 
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", "50")
     if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 0 < int(text) <= MOST_LISTED):
-        raise Refused(_wrong(f"limit is a number from 1 to {MOST_LISTED}"))
+        raise Rejected(_wrong(f"limit is a number from 1 to {MOST_LISTED}"))
     return int(text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.faults import Fault, Rejected
 from toolwire.wire.encode.outbound import Json, to_json
 
 _KEPT_LISTS = 32
@@ -54,12 +54,12 @@ def read_asked(body: bytes, dialect: str, lists: ToolLists) -> Asked:
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as wrong:
-        raise Refused(Fault(400, "invalid_json", f"the body is no JSON: {str(wrong)[:200]}")) from None
+        raise Rejected(Fault(400, "invalid_json", f"the body is no JSON: {str(wrong)[:200]}")) from None
     if not isinstance(data, dict):
-        raise Refused(Fault(400, "invalid_json", "the body must be a JSON object"))
+        raise Rejected(Fault(400, "invalid_json", "the body must be a JSON object"))
     model = data.get("model")
     if not isinstance(model, str) or not model:
-        raise Refused(Fault(400, "missing_model", "the body must name a model: a non-empty string in 'model'"))
+        raise Rejected(Fault(400, "missing_model", "the body must name a model: a non-empty string in 'model'"))
     offered = [tool for tool in _list(data.get("tools")) if isinstance(tool, dict)]
     tools = lists.same(offered) if offered and not _calls_off(data.get("tool_choice")) else ()
     taken = frozenset(_known_ids(data, dialect)) if tools else frozenset()

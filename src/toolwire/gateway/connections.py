@@ -16,7 +16,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.settings import Places
 
 HELD = "toolwire.connection"
@@ -68,7 +68,7 @@ class Register:
         share = max(1, self.places.at_once // callers)
         if len(self._admitted) >= self.places.at_once and self._by_caller[caller] >= share:
             sentence = "all places of this gateway are taken; try again in a moment"
-            raise Refused(Fault(503, "busy", sentence, {"retry-after": "1", "connection": "close"}))
+            raise Rejected(Fault(503, "busy", sentence, {"retry-after": "1", "connection": "close"}))
         self._stop_waiting(connection)
         self._admitted[connection] = caller
         self._by_caller[caller] += 1

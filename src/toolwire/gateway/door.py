@@ -8,10 +8,10 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from toolwire.gateway.connections import HELD, GuardedProtocol
-from toolwire.gateway.faults import Fault, Refused, error_body
+from toolwire.gateway.faults import Fault, Rejected, error_body
 from toolwire.gateway.flow import Send, send_whole
 from toolwire.gateway.guard import ClientGone, Receive, check_origin, check_token, request_id
-from toolwire.gateway.log import Entry, Log
+from toolwire.gateway.log import Log, RequestEntry
 from toolwire.gateway.settings import Access
 from toolwire.wire.encode.outbound import to_json
 
@@ -45,7 +45,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         headers = scope["toolwire.headers"] = headers_of(scope)
-        entry = Entry(request_id(headers, self._mint), scope["method"], scope["path"][:200])
+        entry = RequestEntry(request_id(headers, self._mint), scope["method"], scope["path"][:200])
         scope["toolwire.entry"] = entry
         begun = time.perf_counter()
         try:
@@ -66,7 +66,7 @@ class Door:
                 elif connection is not None:
                     receive = _admitting(receive, connection)
             await self._app(scope, receive, noted)
-        except Refused as refused:
+        except Rejected as refused:
             await self._refuse(noted, refused.fault)
         except ClientGone:
             entry.status, entry.code = CLIENT_GONE, "client_gone"
@@ -102,7 +102,7 @@ def _admitting(receive: Receive, connection: GuardedProtocol) -> Receive:
 class _Noted:
     """Passes messages on, notes the status, and adds the request's id."""
 
-    def __init__(self, send: Send, entry: Entry) -> None:
+    def __init__(self, send: Send, entry: RequestEntry) -> None:
         self._send = send
         self.entry = entry
 

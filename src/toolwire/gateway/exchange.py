@@ -11,7 +11,7 @@ from toolwire.gateway.apis import CHAT, SPOKEN, WRITTEN, Api, Stream
 from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Ids
 from toolwire.gateway.carried import carry_over
-from toolwire.gateway.faults import Refused, not_an_answer, of_answer, of_model_error, too_late
+from toolwire.gateway.faults import Rejected, not_an_answer, of_answer, of_model_error, too_late
 from toolwire.gateway.flow import (
     EventSender,
     Send,
@@ -24,10 +24,10 @@ from toolwire.gateway.flow import (
     stopped,
 )
 from toolwire.gateway.frames import KEEP_ALIVE
-from toolwire.gateway.log import Entry
+from toolwire.gateway.log import RequestEntry
 from toolwire.gateway.settings import Bounds
 from toolwire.gateway.translate import (
-    Envelope,
+    AnswerHead,
     SpokenReply,
     TranslatedStream,
     decoded,
@@ -69,8 +69,8 @@ class Exchange:
 
     asked: Asked
     headers: Mapping[str, str]
-    entry: Entry
-    envelope: Envelope
+    entry: RequestEntry
+    envelope: AnswerHead
     ids: Ids
     send: Send
     sender: EventSender
@@ -93,7 +93,7 @@ class ByUpstream:
         try:
             async with kept_alive(exchange.sender, self._bounds.keep_alive_s):
                 await self._ask(exchange)
-        except Refused as refused:
+        except Rejected as refused:
             exchange.entry.code = await send_fault(
                 exchange.sender, writer_for(exchange.asked, exchange.envelope), refused
             )
@@ -124,7 +124,7 @@ class ByUpstream:
             body = await incoming.beginning()
         if may_miss and _has_no_such_api(incoming.status, body):
             return True
-        raise Refused(of_answer(self.client.place, incoming.status, incoming.headers, body, exchange.asked.dialect))
+        raise Rejected(of_answer(self.client.place, incoming.status, incoming.headers, body, exchange.asked.dialect))
 
     async def _pass_on(self, exchange: Exchange, plan: Plan, incoming: Incoming, *, may_miss: bool) -> bool:
         """Send the answer. True when it only says, with a status of success, that there is no such API."""
@@ -140,7 +140,7 @@ class ByUpstream:
             return True
         data = checked(body, place, asked.dialect)
         if plan.api.reply_field not in data:
-            raise Refused(not_an_answer(place, body))
+            raise Rejected(not_an_answer(place, body))
         if asked.stream:
             await self._stream_whole(exchange, plan, data, headers)
             return False
@@ -153,7 +153,7 @@ class ByUpstream:
             async with asyncio.timeout(self._bounds.whole_s):
                 return await incoming.whole()
         except TimeoutError:
-            raise Refused(too_late(self.client.place)) from None
+            raise Rejected(too_late(self.client.place)) from None
 
     async def _stream_whole(self, exchange: Exchange, plan: Plan, data: Json, headers: Headers) -> None:
         """The client wanted a stream, but the upstream answered in one piece."""
@@ -249,7 +249,7 @@ class ByModel:
         try:
             reply = await self.model.ask(found.request)
         except ModelError as error:
-            raise Refused(of_model_error(error)) from None
+            raise Rejected(of_model_error(error)) from None
         made = rendered(exchange.asked, exchange.envelope, reply, exchange.ids, exchange.entry.tally)
         await send_whole(exchange.send, 200, to_json(made), headers)
 
@@ -267,7 +267,7 @@ class ByModel:
                 begun = begun or not isinstance(delta, bytes)
             yield b"".join([*_first(said, begun), *said.end(asking.result())])
         except ModelError as error:
-            raise Refused(of_model_error(error)) from None
+            raise Rejected(of_model_error(error)) from None
         finally:
             await stopped(asking)
 

@@ -42,7 +42,7 @@ class Fault:
         return _KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """Carries a fault from where it was noticed to the door."""
 
     def __init__(self, fault: Fault) -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from toolwire.gateway.apis import Api, Stream
-from toolwire.gateway.faults import Refused, cut_off, not_an_answer, of_error_in_answer, too_large, too_late
+from toolwire.gateway.faults import Rejected, cut_off, not_an_answer, of_error_in_answer, too_large, too_late
 from toolwire.gateway.frames import KEEP_ALIVE
 from toolwire.gateway.guard import ClientGone, Receive
 from toolwire.gateway.settings import Bounds
@@ -33,8 +33,8 @@ async def follow(
                 for payload in payloads.feed(piece) if piece else payloads.finish():
                     frames += [] if stream.ended else _taken(stream, payload, place, dialect)
             except LineTooLong:
-                raise Refused(too_large(place, bounds.line_bytes)) from None
-            except Refused:
+                raise Rejected(too_large(place, bounds.line_bytes)) from None
+            except Rejected:
                 if frames:
                     yield b"".join(frames)
                 raise
@@ -43,7 +43,7 @@ async def follow(
             if stream.ended:
                 return
     if not stream.complete:
-        raise Refused(cut_off(place))
+        raise Rejected(cut_off(place))
     yield b"".join(stream.done())
 
 
@@ -60,7 +60,7 @@ async def _pieces(
                 patience = bounds.closing_s if stream.complete else bounds.keep_alive_s
                 await asyncio.wait({coming}, timeout=min(patience, max(0.0, deadline - clock())))
                 if clock() >= deadline:
-                    raise Refused(too_late(place))
+                    raise Rejected(too_late(place))
                 if not coming.done():
                     if stream.complete:
                         yield b""
@@ -78,7 +78,7 @@ def _come(coming: "asyncio.Future[bytes]", stream: Stream) -> bytes:
     """The piece that came; a connection that breaks after a complete answer has merely ended."""
     try:
         return coming.result()
-    except Refused:
+    except Rejected:
         if stream.complete:
             return b""
         raise
@@ -97,9 +97,9 @@ def checked(body: bytes, place: ProviderSite, dialect: str) -> Json:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        raise Refused(not_an_answer(place, body))
+        raise Rejected(not_an_answer(place, body))
     if data.get("type") == "error" or (data.get("error") and not data.keys() & {"choices", "output"}):
-        raise Refused(of_error_in_answer(place, data, dialect))
+        raise Rejected(of_error_in_answer(place, data, dialect))
     return data
 
 
@@ -173,13 +173,13 @@ async def send_stream(
     try:
         async for frame in frames:
             await sender.frame(frame, headers)
-    except Refused as refused:
+    except Rejected as refused:
         return await send_fault(sender, stream, refused)
     await sender.end()
     return ""
 
 
-async def send_fault(sender: EventSender, stream: Any, refused: Refused) -> str:
+async def send_fault(sender: EventSender, stream: Any, refused: Rejected) -> str:
     """End a stream that has begun with the fault, and give its code. Raises Refused when nothing was sent yet."""
     if not sender.begun:
         raise refused

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.settings import EVERYWHERE, LOOPBACK, Access, Bounds
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -27,10 +27,10 @@ def check_origin(access: Access, headers: Mapping[str, str]) -> None:
     """
     host = hostname(headers.get("host", ""))
     if not _is_ours(access, host):
-        raise Refused(Fault(403, "foreign_host", "the Host header names neither this machine nor the configured host"))
+        raise Rejected(Fault(403, "foreign_host", "the Host header names neither this machine nor the configured host"))
     origin = headers.get("origin")
     if origin is not None and not _is_ours(access, hostname(origin.partition("://")[2])):
-        raise Refused(Fault(403, "foreign_origin", "requests from web pages of other sites are refused"))
+        raise Rejected(Fault(403, "foreign_origin", "requests from web pages of other sites are refused"))
 
 
 def check_token(access: Access, headers: Mapping[str, str]) -> str:
@@ -42,7 +42,7 @@ def check_token(access: Access, headers: Mapping[str, str]) -> str:
     # Digests of equal length, and every token compared: the time taken tells nothing.
     fitting = [hmac.compare_digest(_digest(shown), _digest(token)) for token in access.tokens]
     if not any(fitting):
-        raise Refused(Fault(401, "invalid_token", "this gateway wants its token as a bearer token or x-api-key"))
+        raise Rejected(Fault(401, "invalid_token", "this gateway wants its token as a bearer token or x-api-key"))
     place = fitting.index(True)
     return access.callers[place] if place < len(access.callers) else f"token {place + 1}"
 
@@ -60,15 +60,15 @@ def request_id(headers: Mapping[str, str], mint: Callable[[], str]) -> str:
 async def read_body(receive: Receive, headers: Mapping[str, str], bounds: Bounds) -> bytes:
     """The whole body, if it is not too large and comes in time. Raises Refused and ClientGone."""
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refused(Fault(415, "encoded_body", "send the body without a content-encoding"))
+        raise Rejected(Fault(415, "encoded_body", "send the body without a content-encoding"))
     length = headers.get("content-length", "")
     if length.isdecimal() and length.isascii() and (len(length) > 18 or int(length) > bounds.body_bytes):
-        raise Refused(_too_large(bounds))
+        raise Rejected(_too_large(bounds))
     try:
         async with asyncio.timeout(min(bounds.body_s, bounds.body_grace_s)) as deadline:
             return await _collected(receive, bounds, deadline)
     except TimeoutError:
-        raise Refused(Fault(408, "slow_body", "the body did not arrive in time")) from None
+        raise Rejected(Fault(408, "slow_body", "the body did not arrive in time")) from None
 
 
 async def _collected(receive: Receive, bounds: Bounds, deadline: asyncio.Timeout) -> bytes:
@@ -83,7 +83,7 @@ async def _collected(receive: Receive, bounds: Bounds, deadline: asyncio.Timeout
         piece = message.get("body", b"")
         size += len(piece)
         if size > bounds.body_bytes:
-            raise Refused(_too_large(bounds))
+            raise Rejected(_too_large(bounds))
         pieces.append(piece)
         if not message.get("more_body", False):
             return b"".join(pieces)

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from toolwire.gateway.apis import CHAT, NATIVE
 from toolwire.gateway.exchange import ByModel, ByUpstream
-from toolwire.gateway.faults import Fault, Refused, of_answer, too_late
+from toolwire.gateway.faults import Fault, Rejected, of_answer, too_late
 from toolwire.gateway.flow import checked
 from toolwire.gateway.upstream import NO_PAGE, UpstreamClient
 from toolwire.wire.encode.outbound import Json
@@ -39,7 +39,7 @@ class Listing:
         for model in listed if isinstance(listed, list) else ():
             if isinstance(model, dict) and model.get("id") == name:
                 return JSONResponse(model)
-        raise Refused(Fault(404, "model_not_found", f"there is no model {name[:80]!r} here"))
+        raise Rejected(Fault(404, "model_not_found", f"there is no model {name[:80]!r} here"))
 
     async def _list(self, request: Request) -> Json:
         dialect = "anthropic" if "anthropic-version" in request.headers else "openai"
@@ -51,7 +51,7 @@ class Listing:
             async with asyncio.timeout(LIST_S):
                 return await _asked(self._source.client, headers, dialect, _page(request))
         except TimeoutError:
-            raise Refused(too_late(self._source.client.place)) from None
+            raise Rejected(too_late(self._source.client.place)) from None
 
     async def ready(self, _: Request) -> Response:
         """Whether the upstream answers at all; asked at most every two seconds, however often people look."""
@@ -71,7 +71,7 @@ class Listing:
                 await _asked(client, client.headers({}, client.upstream.dialect, forward_keys=False), "openai")
         except TimeoutError:
             return "the upstream does not answer in time"
-        except Refused as refused:
+        except Rejected as refused:
             # One that wants a key from its clients is up.
             return "" if refused.fault.status in (401, 403) else refused.fault.message
         return ""
@@ -90,7 +90,7 @@ async def _asked(
     async with client.send("GET", path, headers, page=NO_PAGE if native else page) as incoming:
         if incoming.status != 200:
             body = await incoming.beginning()
-            raise Refused(of_answer(client.place, incoming.status, incoming.headers, body, dialect))
+            raise Rejected(of_answer(client.place, incoming.status, incoming.headers, body, dialect))
         data = checked(await incoming.whole(), client.place, dialect)
     if not native:
         return data

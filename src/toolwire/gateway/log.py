@@ -11,7 +11,7 @@ _LONGEST_MODEL = 80
 
 
 @dataclass(slots=True)
-class Entry:
+class RequestEntry:
     """What is known of one request when it is over."""
 
     id: str
@@ -54,7 +54,7 @@ def escaped(text: str) -> str:
     )
 
 
-def as_text(entry: Entry) -> str:
+def as_text(entry: RequestEntry) -> str:
     """The line for people. Each word of a client is one word here, so that none can look like a line of its own."""
     model = escaped(entry.model[:_LONGEST_MODEL])
     words = [escaped(entry.method), escaped(entry.path), model or "-", str(entry.status)]
@@ -69,13 +69,13 @@ def as_text(entry: Entry) -> str:
     return " ".join([*words, f"{entry.elapsed_ms:.0f} ms"])
 
 
-def as_json(entry: Entry) -> str:
+def as_json(entry: RequestEntry) -> str:
     """The line for programs."""
     return to_json(entry.fields()).decode()
 
 
-Log = Callable[[Entry], None]
+Log = Callable[[RequestEntry], None]
 
 
-def silent(entry: Entry) -> None:
+def silent(entry: RequestEntry) -> None:
     """Nobody reads."""

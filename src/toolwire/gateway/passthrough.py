@@ -2,10 +2,10 @@
 
 from toolwire.gateway.door import Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream
-from toolwire.gateway.faults import Fault, Refused, of_answer
+from toolwire.gateway.faults import Fault, Rejected, of_answer
 from toolwire.gateway.flow import Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
-from toolwire.gateway.log import Entry
+from toolwire.gateway.log import RequestEntry
 from toolwire.gateway.settings import Bounds
 
 PATHS = {"/v1/completions": "openai", "/v1/embeddings": "openai", "/v1/messages/count_tokens": "anthropic"}
@@ -22,8 +22,10 @@ class PassthroughRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if isinstance(self._source, ByModel):
-            raise Refused(Fault(404, "not_served", f"{self._path} needs an upstream server; this gateway asks a model"))
-        entry: Entry = scope["toolwire.entry"]
+            raise Rejected(
+                Fault(404, "not_served", f"{self._path} needs an upstream server; this gateway asks a model")
+            )
+        entry: RequestEntry = scope["toolwire.entry"]
         headers = scope["toolwire.headers"]
         body = await read_body(receive, headers, self._bounds)
         sent = self._source.keys(headers, self._dialect) | {"x-request-id": entry.id}
@@ -33,7 +35,7 @@ class PassthroughRoute:
         async with source.client.send("POST", self._path, headers, body) as incoming:
             if not 200 <= incoming.status < 300:
                 told = await incoming.beginning()
-                raise Refused(of_answer(source.client.place, incoming.status, incoming.headers, told, self._dialect))
+                raise Rejected(of_answer(source.client.place, incoming.status, incoming.headers, told, self._dialect))
             piece = await incoming.piece()
             kind = (b"content-type", (incoming.media_type or "application/json").encode("latin-1", "replace"))
             await send({"type": "http.response.start", "status": incoming.status, "headers": [kind]})

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from toolwire.gateway.asked import Asked
 from toolwire.gateway.calls import Following, Ids, Ready, Tally, ending, settled, spoken
-from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.render_anthropic import AnthropicWriter, message
 from toolwire.gateway.render_openai import OpenAIWriter, as_function_call, completion
 from toolwire.gateway.render_responses import ResponsesWriter, response
@@ -25,7 +25,7 @@ _STATEFUL = ("previous_response_id", "conversation")
 _MOST_LOSSES = 5
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """Writes one answer as the events of one API."""
 
     def begin(self) -> list[bytes]: ...
@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class AnswerHead:
     """What an answer of ours carries besides what the model said."""
 
     id: str
@@ -52,10 +52,10 @@ def decoded(asked: Asked) -> DecodedRequest:
     """The client's request in our nouns. Raises Refused."""
     kept = next((name for name in _STATEFUL if asked.data.get(name)), None)
     if kept is not None:
-        raise Refused(Fault(400, "stateless", f"{kept} needs an upstream that keeps responses; send the whole input"))
+        raise Rejected(Fault(400, "stateless", f"{kept} needs an upstream that keeps responses; send the whole input"))
     match decode_request(asked.data, asked.dialect):
         case BadRequest(wrong):
-            raise Refused(Fault(400, "invalid_request", wrong))
+            raise Rejected(Fault(400, "invalid_request", wrong))
         case DecodedRequest() as found:
             return found
 
@@ -97,7 +97,7 @@ def _asks(name: str, value: Any) -> bool:
             return bool(value)
 
 
-def writer_for(asked: Asked, envelope: Envelope) -> Writer:
+def writer_for(asked: Asked, envelope: AnswerHead) -> AnswerWriter:
     """The one that writes the client's dialect."""
     match asked.dialect:
         case "anthropic":
@@ -112,7 +112,7 @@ def writer_for(asked: Asked, envelope: Envelope) -> Writer:
             )
 
 
-def rendered(asked: Asked, envelope: Envelope, reply: Reply, ids: Ids, tally: Tally) -> Json:
+def rendered(asked: Asked, envelope: AnswerHead, reply: Reply, ids: Ids, tally: Tally) -> Json:
     """A whole reply in the client's dialect."""
     calls = settled(reply, ids, tally)
     word = ending(_plain_reason(reply.finish_reason), calls, reply)
@@ -149,7 +149,7 @@ class TranslatedStream:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: AnswerWriter,
         names: NameMap,
         provider: str,
         enough: Callable[[Json], bool],
@@ -194,7 +194,7 @@ class TranslatedStream:
 class SpokenReply:
     """A reply of one of our own models, written for a client as it is said."""
 
-    def __init__(self, writer: Writer, ids: Ids, tally: Tally) -> None:
+    def __init__(self, writer: AnswerWriter, ids: Ids, tally: Tally) -> None:
         self._writer = writer
         self._ids = ids
         self._tally = tally

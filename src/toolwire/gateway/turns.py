@@ -14,7 +14,7 @@ from toolwire.assemble.turn_service import NewTurn, OtherRequest, TurnService, U
 from toolwire.define.nearest import nearest
 from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
 from toolwire.gateway.door import Scope
-from toolwire.gateway.faults import Fault, Refused
+from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.frames import KEEP_ALIVE, named
 from toolwire.gateway.guard import Receive, read_body
@@ -58,7 +58,7 @@ class Turns:
         caller = _require_caller(request)
         key = request.headers.get("idempotency-key", "")
         if len(key) > _LONGEST_KEY:
-            raise Refused(_wrong(f"an Idempotency-Key has at most {_LONGEST_KEY} characters"))
+            raise Rejected(_wrong(f"an Idempotency-Key has at most {_LONGEST_KEY} characters"))
         new = read_new_turn(await read_body(request.receive, request.headers, self._bounds))
         with _faults():
             turn_id = await self._service.begin(new, f"{caller}\0{key}" if key else "")
@@ -190,24 +190,24 @@ def read_new_turn(body: bytes) -> NewTurn:
     try:
         said = read_json(body.decode())
     except (ValueError, RecursionError):
-        raise Refused(_wrong("the body is not JSON")) from None
+        raise Rejected(_wrong("the body is not JSON")) from None
     if not isinstance(said, dict):
-        raise Refused(_wrong('the body must be an object such as {"question": "What is 23 * 19?"}'))
+        raise Rejected(_wrong('the body must be an object such as {"question": "What is 23 * 19?"}'))
     for name in said:
         if name not in _FIELDS:
             near = nearest(name, _FIELDS)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(_FIELDS)}"
-            raise Refused(_wrong(f"there is no field {name[:40]!r}; {advice}"))
+            raise Rejected(_wrong(f"there is no field {name[:40]!r}; {advice}"))
     question, thread, system = (_text(said, name) for name in _LONGEST)
     if not question.strip():
-        raise Refused(_wrong("question must be text that is not empty"))
+        raise Rejected(_wrong("question must be text that is not empty"))
     return NewTurn(question, thread, system, _tools(said))
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:
     text = said.get(name, "")
     if not isinstance(text, str) or len(text) > _LONGEST[name]:
-        raise Refused(_wrong(f"{name} must be text of at most {_LONGEST[name]} characters"))
+        raise Rejected(_wrong(f"{name} must be text of at most {_LONGEST[name]} characters"))
     return text
 
 
@@ -216,14 +216,14 @@ def _tools(said: Mapping[str, Any]) -> tuple[str, ...] | None:
     if names is None:
         return None
     if not isinstance(names, list) or not 0 < len(names) <= _MOST_TOOLS or not all(isinstance(n, str) for n in names):
-        raise Refused(_wrong("tools must be a list of names of this project's tools; leave it out for all of them"))
+        raise Rejected(_wrong("tools must be a list of names of this project's tools; leave it out for all of them"))
     return tuple(dict.fromkeys(names))
 
 
 def _require_caller(request: Request) -> str:
     caller: str = request.scope.get("toolwire.caller") or ""
     if not caller:
-        raise Refused(Fault(403, "agents_off", "agents run for clients with a token; start with --token-env NAME"))
+        raise Rejected(Fault(403, "agents_off", "agents run for clients with a token; start with --token-env NAME"))
     return caller
 
 
@@ -233,7 +233,7 @@ def _last_event(request: Request) -> Place | None:
         return None
     parts = text.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdecimal() and len(part) <= 15 for part in parts):
-        raise Refused(_wrong('Last-Event-ID is the id of an event of this turn, such as "2.7"'))
+        raise Rejected(_wrong('Last-Event-ID is the id of an event of this turn, such as "2.7"'))
     return int(parts[0]), int(parts[1])
 
 
@@ -243,7 +243,7 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
         return usual
     least = 1 if name == "limit" else 0
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and least <= int(text) <= most):
-        raise Refused(_wrong(f"{name} is a number from {least} to {most}"))
+        raise Rejected(_wrong(f"{name} is a number from {least} to {most}"))
     return int(text)
 
 
@@ -284,19 +284,19 @@ def _faults() -> Iterator[None]:
     try:
         yield
     except NotFound as missing:
-        raise Refused(Fault(404, "turn_not_found", str(missing))) from None
+        raise Rejected(Fault(404, "turn_not_found", str(missing))) from None
     except OtherRequest as other:
-        raise Refused(Fault(409, "idempotency_conflict", str(other))) from None
+        raise Rejected(Fault(409, "idempotency_conflict", str(other))) from None
     except Fenced as fenced:
-        raise Refused(Fault(409, "turn_not_free", str(fenced))) from None
+        raise Rejected(Fault(409, "turn_not_free", str(fenced))) from None
     except StoreUnavailable as lost:
-        raise Refused(Fault(503, "store_unavailable", str(lost))) from None
+        raise Rejected(Fault(503, "store_unavailable", str(lost))) from None
     except BudgetSpent as spent:
-        raise Refused(Fault(429, "budget_spent", str(spent))) from None
+        raise Rejected(Fault(429, "budget_spent", str(spent))) from None
     except (UnknownTool, ModelRefused) as wrong:
-        raise Refused(_wrong(str(wrong))) from None
+        raise Rejected(_wrong(str(wrong))) from None
     except ToolwireError as error:
-        raise Refused(Fault(503, "agent_unavailable", str(error))) from None
+        raise Rejected(Fault(503, "agent_unavailable", str(error))) from None
 
 
 def _wrong(why: str) -> Fault:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-from toolwire.gateway.faults import Fault, Refused, cut_off, too_large, too_late
+from toolwire.gateway.faults import Fault, Rejected, cut_off, too_large, too_late
 from toolwire.gateway.settings import Bounds, Upstream
 from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
 
@@ -46,11 +46,11 @@ class Incoming:
             async for piece in self._pieces:
                 self._left -= len(piece)
                 if self._left < 0:
-                    raise Refused(too_large(self._place, self._largest))
+                    raise Rejected(too_large(self._place, self._largest))
                 if piece:
                     return piece
         except FOREIGN as lost:
-            raise Refused(of_lost(self._place, lost)) from None
+            raise Rejected(of_lost(self._place, lost)) from None
         return b""
 
     async def whole(self) -> bytes:
@@ -64,7 +64,7 @@ class Incoming:
         """As much as an error needs; the rest stays unread."""
         pieces: list[bytes] = []
         size = 0
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Rejected):
             while size < LARGEST_ERROR and (piece := await self.piece()):
                 pieces.append(piece)
                 size += len(piece)
@@ -100,7 +100,7 @@ class UpstreamClient:
             request = httpx2.Request(method, url, headers=written, content=body, extensions={"timeout": self._wait})
             response = await client.send(request, stream=True)
         except FOREIGN as lost:
-            raise Refused(of_lost(self.place, lost)) from None
+            raise Rejected(of_lost(self.place, lost)) from None
         try:
             yield Incoming(response, self.place, self._bounds.answer_bytes)
         finally:

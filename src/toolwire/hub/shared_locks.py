@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 from toolwire.errors import StoreError
 from toolwire.execute.resources import Locks, Ticket
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 from toolwire.record.contract import LockStore
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
@@ -29,7 +29,7 @@ class SharedLocks:
 
     @asynccontextmanager
     async def holding(
-        self, claims: Sequence[Claim], holder: str = "", patience_s: float = 30.0
+        self, claims: Sequence[LockClaim], holder: str = "", patience_s: float = 30.0
     ) -> AsyncIterator[Ticket]:
         """Wait until every claim is ours, here and then in the store, and hold them inside the block. Raises Busy.
 
@@ -47,7 +47,7 @@ class SharedLocks:
             finally:
                 await self._leave(token, ticket.until)
 
-    async def _wait(self, claims: Sequence[Claim], token: str) -> None:
+    async def _wait(self, claims: Sequence[LockClaim], token: str) -> None:
         pause_s = _FIRST_PAUSE_S
         may_go: bool | None = await self._store.queue_locks(claims, token)
         while not may_go:

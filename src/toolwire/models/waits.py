@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from toolwire.protocol.chat import Waiting
+from toolwire.protocol.chat import ProviderWait
 
-_watcher: ContextVar[Callable[[Waiting], None] | None] = ContextVar("toolwire-waits", default=None)
+_watcher: ContextVar[Callable[[ProviderWait], None] | None] = ContextVar("toolwire-waits", default=None)
 
 
 @contextmanager
-def waits_told_to(watcher: Callable[[Waiting], None] | None) -> Iterator[None]:
+def waits_told_to(watcher: Callable[[ProviderWait], None] | None) -> Iterator[None]:
     """Inside the block, code that waits for a provider tells this watcher before it does."""
     token = _watcher.set(watcher)
     try:
@@ -45,4 +45,4 @@ def time_to_wait_s() -> float | None:
 def tell_wait(wait_s: float, reason: str) -> None:
     """Say that a provider is about to be waited for."""
     if (watcher := _watcher.get()) is not None:
-        watcher(Waiting(wait_s, reason))
+        watcher(ProviderWait(wait_s, reason))

@@ -16,7 +16,7 @@ SHARED = "shared:"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LockClaim:
     """A resource that a call touches, and whether it changes it; or a place among at most so many calls."""
 
     resource: str
@@ -28,24 +28,24 @@ class Claim:
         """Whether other processes have to be asked."""
         return self.most is not None or self.resource.startswith(SHARED)
 
-    def conflicts(self, other: "Claim") -> bool:
+    def conflicts(self, other: "LockClaim") -> bool:
         """Two claims conflict when they touch one resource and at least one of them writes."""
         return self.resource == other.resource and (self.writes or other.writes)
 
 
-def claims(tool: Tool, arguments: Mapping[str, Any], root: str = "") -> tuple[Claim, ...]:
+def claims(tool: Tool, arguments: Mapping[str, Any], root: str = "") -> tuple[LockClaim, ...]:
     """What a call with these arguments touches; relative file paths are under `root`.
 
     A resource both read and written is claimed for writing. A tool with a limit of calls `in_flight` claims a place.
     """
     if not touches(tool):
         return ()
-    places = () if tool.in_flight is None else (Claim(f"tool:{tool.name}", writes=False, most=tool.in_flight),)
+    places = () if tool.in_flight is None else (LockClaim(f"tool:{tool.name}", writes=False, most=tool.in_flight),)
     written = {render(template, tool, arguments, root) for template in tool.writes}
     read = {render(template, tool, arguments, root) for template in tool.reads} - written
     return (
-        *(Claim(name, writes=True) for name in sorted(written)),
-        *(Claim(name, writes=False) for name in sorted(read)),
+        *(LockClaim(name, writes=True) for name in sorted(written)),
+        *(LockClaim(name, writes=False) for name in sorted(read)),
         *places,
     )
 

@@ -160,7 +160,7 @@ Delta = TextDelta | ReasoningDelta | CallDelta
 
 @quick
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ProviderWait:
     """A provider cannot answer now, and is asked again after so many seconds. `reason` is what it said."""
 
     wait_s: float

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, Reply, TextDelta, Waiting
+from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, Reply, TextDelta
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
@@ -100,7 +100,7 @@ Event = (
     | TextDelta
     | ReasoningDelta
     | CallDelta
-    | Waiting
+    | ProviderWait
     | ModelReplied
     | ApprovalAsked
     | CallStarted

@@ -50,7 +50,7 @@ class UntrustedState(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """What lies at a path. `kind` is file, folder, link or other; a link is not followed."""
 
     name: str
@@ -89,11 +89,11 @@ class FileOps(Protocol):
         """A regular file, to read and seek in."""
         ...
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
         """What a folder holds, sorted by name, at most so many."""
         ...
 
-    def stat(self, root: str, path: str) -> Entry:
+    def stat(self, root: str, path: str) -> FileEntry:
         """What lies at a path, without following a link at its end."""
         ...
 

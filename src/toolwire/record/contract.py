@@ -7,7 +7,7 @@ Whoever needs one of them takes that one. Who is alive is a contract of its own,
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.budgets import Budget, Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -427,7 +427,7 @@ class LockStore(Protocol):
     A lock is held by the process that queued for it, until that releases it or its lease has run out.
     """
 
-    async def queue_locks(self, claims: Sequence[Claim], token: str, *, project: str = "default") -> bool:
+    async def queue_locks(self, claims: Sequence[LockClaim], token: str, *, project: str = "default") -> bool:
         """Queue for all of these at once, under a new token; whether they are held from now on."""
         ...
 

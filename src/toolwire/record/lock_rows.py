@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 from toolwire.record.lock_queue import LockLine, may_go
 from toolwire.record.reads import AliveOn
 from toolwire.record.rows import column
@@ -20,7 +20,7 @@ _LINES = """
 """
 
 
-def queue(tx: Transaction, project: str, claims: Sequence[Claim], token: str, owner: str) -> bool:
+def queue(tx: Transaction, project: str, claims: Sequence[LockClaim], token: str, owner: str) -> bool:
     """Take a ticket; whether it may go at once. What dead owners have left is removed."""
     for (other,) in tx.connection.execute(_OWNERS).fetchall():
         if other != owner and not tx.alive(other):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from toolwire.errors import StoreError
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Lent, Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -44,8 +44,8 @@ from toolwire.record.memory_limits import (
     MAX_CALLS,
     AuditTail,
     Bodies,
+    MemoryThreads,
     Questions,
-    Threads,
     named_bodies,
 )
 from toolwire.record.reserving import granted, reserved
@@ -75,7 +75,7 @@ _STORE = "memory"
 
 
 @dataclass(slots=True)
-class _Kept:
+class _MemoryTurn:
     """A turn in memory. Its opening carries the current epoch, too.
 
     On the monotonic clock, `since` is when it would have begun had it run at a stretch, and `ran_at` when it last ran.
@@ -143,7 +143,7 @@ class MemoryStore:
         self._asked = ApprovalClock(clock, monotonic)
         self._max_calls = math.inf if max_calls is None else max(max_calls, 1)
         self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
-        self._turns: dict[str, _Kept] = {}
+        self._turns: dict[str, _MemoryTurn] = {}
         self._past: deque[_Past] = deque()
         self._past_calls = self._past_weight = 0
         self._cards: dict[str, dict[str, CallCard]] = {}
@@ -154,13 +154,13 @@ class MemoryStore:
         self._loop: dict[str, LoopMetrics] = {}
         self._formats: dict[str, tuple[FormatTally, ...]] = {}
         self._bodies = Bodies(self._max_bytes)
-        self._threads = Threads(self._bodies, self._max_bytes)
+        self._threads = MemoryThreads(self._bodies, self._max_bytes)
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
         self._lock_queue: dict[str, list[LockLine]] = {}
         self._lent: dict[tuple[str, str], Lent] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
-        self._open: dict[str, _Kept] = {}
+        self._open: dict[str, _MemoryTurn] = {}
         self._begun: set[tuple[str, str]] = set()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
@@ -177,7 +177,7 @@ class MemoryStore:
         now = self._clock()
         began = self._monotonic()
         spoken = self._threads.length(*_thread_of(turn))
-        kept = _Kept(turn, began, now, spoken, next(self._numbers), began, project=turn.project, epoch=turn.epoch)
+        kept = _MemoryTurn(turn, began, now, spoken, next(self._numbers), began, project=turn.project, epoch=turn.epoch)
         self._turns[turn.id] = self._open[turn.id] = kept
 
     async def resume(self, turn_id: str) -> KeptTurn:
@@ -478,7 +478,7 @@ class MemoryStore:
     async def release_usage(self, turn: Turn) -> None:
         self._reserved_usage.pop((turn.project, turn.id), None)
 
-    async def queue_locks(self, claims: Sequence[Claim], token: str, *, project: str = "default") -> bool:
+    async def queue_locks(self, claims: Sequence[LockClaim], token: str, *, project: str = "default") -> bool:
         number, queue = next(self._numbers), self._lock_queue.setdefault(project, [])
         queue.extend(LockLine(number, token, _STORE, one.resource, one.writes, one.most) for one in claims)
         return may_go(token, queue, _is_alive) is True
@@ -524,13 +524,13 @@ class MemoryStore:
     async def close_store(self) -> None:
         """Nothing to let go of."""
 
-    def _find(self, turn_id: str) -> _Kept:
+    def _find(self, turn_id: str) -> _MemoryTurn:
         kept = self._turns.get(turn_id)
         if kept is None:
             raise refusals.no_turn(turn_id)
         return kept
 
-    def _held(self, turn: Turn) -> _Kept:
+    def _held(self, turn: Turn) -> _MemoryTurn:
         """The kept turn, if this very epoch may still change it."""
         kept = self._turns.get(turn.id)
         if (refusal := ledger.change_turn(turn, kept)) is not None or kept is None:
@@ -541,7 +541,7 @@ class MemoryStore:
     def _kept(self, card: CallCard) -> CallCard | None:
         return self._cards.get(card.turn_id, _NO_CARDS).get(card.call.id)
 
-    def _added(self, card: CallCard, turn: _Kept | None) -> Step[CallCard]:
+    def _added(self, card: CallCard, turn: _MemoryTurn | None) -> Step[CallCard]:
         return ledger.add_call(card, self._kept(card), turn, self._clock(), _is_alive, _STORE)
 
     def _raise_refusal(self, step: Step[CallCard]) -> None:
@@ -584,7 +584,7 @@ class MemoryStore:
         if card.turn_id not in self._turns:
             self._keep_past(self._past_call(card))
 
-    def _keep_thread(self, kept: _Kept) -> None:
+    def _keep_thread(self, kept: _MemoryTurn) -> None:
         in_use = frozenset((one.opening.project, one.opening.thread) for one in self._open.values())
         whose = (kept.opening.project, kept.opening.thread)
         if dropped := self._threads.add(whose, self._history(kept), in_use):
@@ -594,7 +594,7 @@ class MemoryStore:
                 dropped,
             )
 
-    def _past_of(self, kept: _Kept) -> _Past:
+    def _past_of(self, kept: _MemoryTurn) -> _Past:
         turn, cards = kept.opening, self._cards.get(kept.opening.id, {}).values()
         words = len(turn.question) + len(turn.system) + len(turn.messages) * _POINTER
         bodies = named_bodies(map(_result_of, cards))
@@ -639,22 +639,22 @@ class MemoryStore:
                 self._lent.pop((turn.project, past.turn_id), None)
             self._approvals.drop_turn(past.turn_id, self._clock())
 
-    def _touch(self, kept: _Kept, state: str) -> None:
+    def _touch(self, kept: _MemoryTurn, state: str) -> None:
         kept.state = state
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
-    def _results(self, kept: _Kept) -> dict[str, ToolResult]:
+    def _results(self, kept: _MemoryTurn) -> dict[str, ToolResult]:
         cards = self._cards.get(kept.opening.id, {}).values()
         return {card.call.id: card.result for card in cards if card.result is not None}
 
-    def _tell(self, kept: _Kept) -> KeptTurn:
+    def _tell(self, kept: _MemoryTurn) -> KeptTurn:
         events = story.events(kept.said, self._results(kept))
         return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls, kept.ending)
 
-    def _history(self, kept: _Kept) -> tuple[Message, ...]:
+    def _history(self, kept: _MemoryTurn) -> tuple[Message, ...]:
         return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept)))
 
-    def _summary(self, kept: _Kept) -> TurnSummary:
+    def _summary(self, kept: _MemoryTurn) -> TurnSummary:
         turn = kept.opening
         return TurnSummary(
             id=turn.id,
@@ -684,7 +684,7 @@ def _raise(outcome: T | StoreError) -> T:
     return outcome
 
 
-def _used(kept: _Kept) -> Spending:
+def _used(kept: _MemoryTurn) -> Spending:
     """What a turn has used, as far as it has said."""
     ran_s = kept.ran_s if kept.opening.limits.own_time else 0.0
     return sum(map(said_spending, kept.said), Spending(kept.calls, wall_s=ran_s))

@@ -158,7 +158,7 @@ class Thread:
         self.weight = 0
 
 
-class Threads:
+class MemoryThreads:
     """The threads of all projects, within a limit. Beyond it the one goes that was spoken in least recently."""
 
     def __init__(self, bodies: Bodies, max_bytes: float) -> None:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from toolwire.errors import StoreError
-from toolwire.plan.resources import Claim
+from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
 from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.calls import ToolResult
@@ -219,7 +219,7 @@ class ProjectStore:
         self._require(turn)
         return self.whole.release_usage(turn)
 
-    def queue_locks(self, claims: Sequence[Claim], token: str, *, project: str | None = None) -> Doing[bool]:  # noqa: ARG002 -- its own
+    def queue_locks(self, claims: Sequence[LockClaim], token: str, *, project: str | None = None) -> Doing[bool]:  # noqa: ARG002 -- its own
         return self.whole.queue_locks(claims, token, project=self.project)
 
     def holds_locks(self, token: str, *, project: str | None = None) -> Doing[bool | None]:  # noqa: ARG002 -- its own

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
-from toolwire.plan.resources import Claim as LockClaim
+from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Purse, Spending
 from toolwire.protocol.calls import ToolResult

@@ -20,7 +20,7 @@ from toolwire.settings.keys import NAMED, known_keys, pattern_of
 from toolwire.settings.schema import BUILT_IN, Layer, Origin, Section, Settings, StoreSettings
 from toolwire.settings.sources import (
     FILE_NAME,
-    Entry,
+    SettingEntry,
     environment_entries,
     file_content,
     file_entries,
@@ -40,7 +40,7 @@ from toolwire.settings.trust import (
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 USUAL_HOME = StoreSettings.model_construct().home
 
-Entries = dict[tuple[str, ...], Entry]
+Entries = dict[tuple[str, ...], SettingEntry]
 PATHS = frozenset(
     "grant.roots store.home tools.skills_path search.folder workspace.identity workspace.known_hosts "
     "services.NAME.socket".split()
@@ -57,7 +57,7 @@ class _Step(NamedTuple):
 
     file: Path
     content: bytes
-    entries: list[Entry]
+    entries: list[SettingEntry]
     below: Entries
 
 
@@ -114,7 +114,7 @@ def _loaded(
     return settings, [_request(step, cwd, folder, replaced) for step in steps]
 
 
-def _steps(files: Iterable[Path], own: list[Entry], environ: Mapping[str, str]) -> tuple[list[_Step], Entries]:
+def _steps(files: Iterable[Path], own: list[SettingEntry], environ: Mapping[str, str]) -> tuple[list[_Step], Entries]:
     """Every project's file on top of what is weaker, and what all files say together."""
     merged, steps = _merged({}, own), []
     for file in files:
@@ -144,18 +144,18 @@ def _request(step: _Step, cwd: Path, outermost: Path | None, replaced: Collectio
     return Untrusted(step.file, digest_of(step.content, sources), wants, own | sources)
 
 
-def _user_entries(user_dir: Path | None, environ: Mapping[str, str]) -> list[Entry]:
+def _user_entries(user_dir: Path | None, environ: Mapping[str, str]) -> list[SettingEntry]:
     if user_dir is None or not (file := user_dir / FILE_NAME).is_file():
         return []
     return [_with_full_paths(entry, environ) for entry in file_entries(file, file_content(file), Layer.USER_FILE)]
 
 
-def _merged(below: Entries, layer: list[Entry]) -> Entries:
+def _merged(below: Entries, layer: list[SettingEntry]) -> Entries:
     entries = _one_spelling(_named_as_before(layer, below))
     return {**below, **{entry.path: _added_up(entry, below.get(entry.path)) for entry in entries}}
 
 
-def _added_up(entry: Entry, below: Entry | None) -> Entry:
+def _added_up(entry: SettingEntry, below: SettingEntry | None) -> SettingEntry:
     """An entry of a file, with what weaker files say where such lists add up."""
     adds = entry.path in ADDED_UP and entry.origin.layer in FILES and below is not None
     if not adds or below is None or not (_is_list(entry.value) and _is_list(below.value)):
@@ -196,9 +196,9 @@ def _is_own(file: Path, environ: Mapping[str, str]) -> bool:
     return owners <= {0, os.geteuid()} or lies_in_named_folder(file, environ)
 
 
-def _one_spelling(entries: Iterable[Entry]) -> Iterable[Entry]:
+def _one_spelling(entries: Iterable[SettingEntry]) -> Iterable[SettingEntry]:
     """The entries of one layer with aliases replaced by what they stand for."""
-    kept: dict[tuple[str, ...], tuple[Entry, Any]] = {}
+    kept: dict[tuple[str, ...], tuple[SettingEntry, Any]] = {}
     for entry in entries:
         same = _without_alias(entry)
         earlier, _ = kept.setdefault(same.path, (entry, same.value))
@@ -207,19 +207,19 @@ def _one_spelling(entries: Iterable[Entry]) -> Iterable[Entry]:
                 f"{earlier.key} ({earlier.origin}) and {entry.key} ({entry.origin}) are the same setting and differ; "
                 "keep one of them"
             )
-    return [Entry(path, value, entry.origin) for path, (entry, value) in kept.items()]
+    return [SettingEntry(path, value, entry.origin) for path, (entry, value) in kept.items()]
 
 
-def _without_alias(entry: Entry) -> Entry:
+def _without_alias(entry: SettingEntry) -> SettingEntry:
     key = known_keys()[pattern_of(entry.path)]
     if not key.alias_of:
         return entry
     is_number = isinstance(entry.value, int | float) and not isinstance(entry.value, bool)
     value = entry.value / key.divisor if key.divisor > 1 and is_number else entry.value
-    return Entry(tuple(key.alias_of.split(".")), value, entry.origin)
+    return SettingEntry(tuple(key.alias_of.split(".")), value, entry.origin)
 
 
-def _named_as_before(entries: list[Entry], merged: Mapping[tuple[str, ...], Entry]) -> list[Entry]:
+def _named_as_before(entries: list[SettingEntry], merged: Mapping[tuple[str, ...], SettingEntry]) -> list[SettingEntry]:
     """Let a variable reach the profile `claude-agent` as CLAUDE_AGENT, since variables know no case and no hyphen."""
     names = {(path[0], _folded(path[1])): path[1] for path in merged if path[0] in NAMED}
     return [
@@ -234,7 +234,7 @@ def _folded(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
 
 
-def _with_full_paths(entry: Entry, environ: Mapping[str, str]) -> Entry:
+def _with_full_paths(entry: SettingEntry, environ: Mapping[str, str]) -> SettingEntry:
     """Read `~` as the home folder, and start a relative path of a project's file at that file."""
     if pattern_of(_without_alias(entry).path) not in PATHS:
         return entry
@@ -255,7 +255,7 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _tree(entries: list[Entry]) -> dict[str, Any]:
+def _tree(entries: list[SettingEntry]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for entry in entries:
         section = tree
@@ -265,7 +265,7 @@ def _tree(entries: list[Entry]) -> dict[str, Any]:
     return tree
 
 
-def _require_values(entries: list[Entry]) -> None:
+def _require_values(entries: list[SettingEntry]) -> None:
     """Raise SettingsError for a wrong value. What is missing may stand in a stronger layer."""
     try:
         Settings.model_validate(_tree(entries))
@@ -275,7 +275,7 @@ def _require_values(entries: list[Entry]) -> None:
             raise SettingsError("\n".join(sentences)) from None
 
 
-def _settings(entries: list[Entry], folder: Path | None) -> Settings:
+def _settings(entries: list[SettingEntry], folder: Path | None) -> Settings:
     try:
         tree = _tree(entries)
         settings = _by_section(tree) or Settings.model_validate(tree)
@@ -312,7 +312,7 @@ def _require_profile(settings: Settings) -> None:
         raise SettingsError(f"{named}: no such profile. Profiles: {names}")
 
 
-def _sentences(wrong: ValidationError, entries: list[Entry], but: str = "") -> list[str]:
+def _sentences(wrong: ValidationError, entries: list[SettingEntry], but: str = "") -> list[str]:
     faults = [fault for fault in wrong.errors(include_url=False) if fault["type"] != but]
     by_key = {_key_of(fault["loc"]): fault for fault in reversed(faults)}
     return [_sentence(key, dict(by_key[key]), entries) for key in reversed(by_key)]
@@ -323,7 +323,7 @@ def _key_of(place: tuple[int | str, ...]) -> tuple[str, ...]:
     return tuple(part for part in place if isinstance(part, str))
 
 
-def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[Entry]) -> str:
+def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[SettingEntry]) -> str:
     key = ".".join(path)
     if fault["type"] == "missing":
         origin = _any_origin(path[:-1], entries)
@@ -334,7 +334,7 @@ def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[Entry]
     return f"{origin.shows(key, _shown(fault['input']))}: {_expected(path)}"
 
 
-def _any_origin(prefix: tuple[str, ...], entries: list[Entry]) -> Origin:
+def _any_origin(prefix: tuple[str, ...], entries: list[SettingEntry]) -> Origin:
     return next((entry.origin for entry in entries if entry.path[: len(prefix)] == prefix), BUILT_IN)
 
 

@@ -42,7 +42,7 @@ KEY_WORDS = frozenset({"key", "apikey", "token", "secret", "password", "passwd",
 KEY_SHAPES = ("sk-", "sk_", "pk-", "rk-", "xai-", "gsk_", "ghp_", "github_pat_", "hf_", "AIza", "AKIA", "Bearer ")
 
 
-class Entry(NamedTuple):
+class SettingEntry(NamedTuple):
     """One value that somebody set, and where."""
 
     path: tuple[str, ...]
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
         return ".".join(self.path)
 
 
-def file_entries(path: Path, content: bytes, layer: Layer) -> list[Entry]:
+def file_entries(path: Path, content: bytes, layer: Layer) -> list[SettingEntry]:
     """The entries of one TOML file. Raises SettingsError with the file and, where it can be told, the line."""
     text = _decoded(path, content)
     if any(len(line) > LONGEST_LINE for line in text.split("\n")):
@@ -125,41 +125,41 @@ def _keys_in(line: str) -> tuple[str, ...]:
 
 def _flatten(
     table: Mapping[str, Any], prefix: tuple[str, ...], origin: Callable[[tuple[str, ...]], Origin]
-) -> Iterator[Entry]:
+) -> Iterator[SettingEntry]:
     for name, value in table.items():
         path = (*prefix, name)
         if pattern_of(path) not in known_sections():
-            yield checked(Entry(path, value, origin(path)))
+            yield checked(SettingEntry(path, value, origin(path)))
         elif isinstance(value, Mapping):
             yield from _flatten(value, path, origin)
         else:
             raise SettingsError(f"{'.'.join(path)} ({origin(path)}) is a section: write [{'.'.join(path)}] above keys")
 
 
-def environment_entries(environ: Mapping[str, str]) -> list[Entry]:
+def environment_entries(environ: Mapping[str, str]) -> list[SettingEntry]:
     """The entries of the `TOOLWIRE_*` variables; an empty variable counts as unset."""
     names = sorted(name for name in environ if name.startswith(PREFIX) and environ[name] and name not in NO_SETTINGS)
     return [_of_variable(name, environ[name]) for name in names]
 
 
-def _of_variable(name: str, text: str) -> Entry:
+def _of_variable(name: str, text: str) -> SettingEntry:
     path = tuple(name.removeprefix(PREFIX).lower().split("__"))
-    entry = checked(Entry(path, text, Origin(Layer.ENVIRONMENT, name)))
+    entry = checked(SettingEntry(path, text, Origin(Layer.ENVIRONMENT, name)))
     return entry._replace(value=known_keys()[pattern_of(path)].read_text(text.strip()))
 
 
-def flag_entries(flags: Mapping[str, Any]) -> list[Entry]:
+def flag_entries(flags: Mapping[str, Any]) -> list[SettingEntry]:
     """The entries of flags given by dotted key; None means that the flag was not given."""
     return [_of_flag(key, value) for key, value in flags.items() if value is not None]
 
 
-def _of_flag(key: str, value: Any) -> Entry:
+def _of_flag(key: str, value: Any) -> SettingEntry:
     path = tuple(key.split("."))
-    entry = checked(Entry(path, value, Origin(Layer.FLAGS, FLAGS.get(key, f"flag {key}"))))
+    entry = checked(SettingEntry(path, value, Origin(Layer.FLAGS, FLAGS.get(key, f"flag {key}"))))
     return entry._replace(value=known_keys()[pattern_of(path)].read_text(value)) if isinstance(value, str) else entry
 
 
-def checked(entry: Entry) -> Entry:
+def checked(entry: SettingEntry) -> SettingEntry:
     """The entry, if its key is known and nothing in it is a secret. Raises SettingsError."""
     known = pattern_of(entry.path) in known_keys()
     if _is_secret(entry, known):
@@ -174,7 +174,7 @@ def checked(entry: Entry) -> Entry:
     raise SettingsError(f"unknown setting {entry.key[:128]!r} ({entry.origin}); {advice}")
 
 
-def _is_secret(entry: Entry, known: bool) -> bool:
+def _is_secret(entry: SettingEntry, known: bool) -> bool:
     words = entry.path[-1].lower().replace("-", "_").split("_")
     if not known and isinstance(entry.value, str) and KEY_WORDS.intersection(words):
         return True

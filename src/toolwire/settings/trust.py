@@ -20,7 +20,7 @@ from toolwire.protocol.values import dataclass
 from toolwire.record.ownership import TRUST_VARIABLE
 from toolwire.settings.imports import reached
 from toolwire.settings.keys import known_keys, pattern_of
-from toolwire.settings.sources import Entry
+from toolwire.settings.sources import SettingEntry
 
 MOST_SOURCES = 2_000
 _LONGEST_SHOWN = 2_000
@@ -39,7 +39,7 @@ class Untrusted(SettingsError):
         self,
         file: Path,
         digest: str,
-        wants: Iterable[Entry],
+        wants: Iterable[SettingEntry],
         sources: Mapping[str, str] | None = None,
         changed: Sequence[str] = (),
     ) -> None:
@@ -61,7 +61,7 @@ class Untrusted(SettingsError):
         return Untrusted(self.file, self.digest, self._entries, self.sources, changed)
 
 
-def sources_of(wants: Iterable[Entry], folders: Iterable[Path]) -> dict[str, str]:
+def sources_of(wants: Iterable[SettingEntry], folders: Iterable[Path]) -> dict[str, str]:
     """The modules that settings name and what they import, as far as it lies in the folders, each with its digest.
 
     Tools may write to a project, so a word for its modules is for their content too. Raises SettingsError.
@@ -129,7 +129,7 @@ class Below:
         return self.values.get(path, known_keys()[pattern_of(path)].default)
 
 
-def could_hurt(entry: Entry, below: Below) -> bool:
+def could_hurt(entry: SettingEntry, below: Below) -> bool:
     """Whether a (checked) entry of a project's file needs trust: unless it surely only tightens what holds without it.
 
     A key of which nothing is said here needs trust for any other value than the one that holds.
@@ -169,7 +169,7 @@ def could_hurt(entry: Entry, below: Below) -> bool:
     return not _is_same(value, before)
 
 
-def _widens_grant(entry: Entry, before: Any, below: Below) -> bool:
+def _widens_grant(entry: SettingEntry, before: Any, below: Below) -> bool:
     value = entry.value
     match entry.path[1]:
         case "wary" | "by_intent":
@@ -189,7 +189,7 @@ def _widens_grant(entry: Entry, before: Any, below: Below) -> bool:
     return not _is_same(value, before)
 
 
-def _widens_agent(entry: Entry, before: Any) -> bool:
+def _widens_agent(entry: SettingEntry, before: Any) -> bool:
     """Whether an agent gets more than a weaker file gives it, or more than the least where none does."""
     value = entry.value
     match entry.path[2]:
@@ -202,7 +202,7 @@ def _widens_agent(entry: Entry, before: Any) -> bool:
     return not _is_same(value, before)
 
 
-def _widens_tools(entry: Entry, before: Any) -> bool:
+def _widens_tools(entry: SettingEntry, before: Any) -> bool:
     value = entry.value
     match entry.path[1]:
         case "modules":

@@ -7,7 +7,7 @@ from toolwire.deliver.envelope import one_line
 from toolwire.deliver.envelope_ranking import hot_zone, kind_of
 from toolwire.te.gathered import Gathered, Unit, decoded, lines_of, notes_on
 from toolwire.te.grep import grep
-from toolwire.te.running import Ran, run
+from toolwire.te.running import ProgramRun, run
 
 FILES_AT_ONCE = 200
 _LOOKED_AT = 65_536
@@ -81,7 +81,7 @@ COMMANDS: Mapping[str, Work] = {"grep": grep, "cat": cat, "find": find, "ls": ls
 
 
 def _as_lines(
-    cmd: str, ran: Ran, facts: Mapping[str, int] | None = None, *, both_ends: bool = False
+    cmd: str, ran: ProgramRun, facts: Mapping[str, int] | None = None, *, both_ends: bool = False
 ) -> Gathered:  # fmt: skip
     lines = lines_of(ran.out + ran.tail) if not ran.missing else [*lines_of(ran.out), *lines_of(ran.tail)]
     notes = notes_on(cmd, ran)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from toolwire.deliver.envelope import one_line
-from toolwire.te.running import Ran
+from toolwire.te.running import ProgramRun
 
 LONGEST_LINE = 400
 _MOST_ERRORS = 5
@@ -53,7 +53,7 @@ def cut(line: str) -> str:
     return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}… [{len(line) - LONGEST_LINE} more characters]"
 
 
-def notes_on(cmd: str, ran: Ran) -> tuple[str, ...]:
+def notes_on(cmd: str, ran: ProgramRun) -> tuple[str, ...]:
     """What a program complained about, and why it was stopped."""
     said = lines_of(ran.errors)
     more = [f"{cmd} said {len(said) - _MOST_ERRORS} more such lines"] if len(said) > _MOST_ERRORS else []

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolwire.deliver.envelope import one_line
-from toolwire.deliver.envelope_ranking import ASIDE, Kind, files_among, hot_zone, kind_of, plain_word
+from toolwire.deliver.envelope_ranking import ASIDE, MatchKind, files_among, hot_zone, kind_of, plain_word
 from toolwire.deliver.visible_text import visible
 from toolwire.te.gathered import Gathered, Unit, cut, decoded, notes_on
-from toolwire.te.running import Ran, run
+from toolwire.te.running import ProgramRun, run
 
 AT_ONCE = 50
 _SHORT = "EFGPe:f:iyvwxcLlm:oqsbHhnTZA:B:C:UzrRaD:d:IV0123456789"
@@ -42,7 +42,7 @@ class NotGrep(Exception):
     """The words are not what grep takes; the text says why."""
 
 
-class Asked(NamedTuple):
+class GrepQuery(NamedTuple):
     """What grep was asked: its command line made for a program to read, and how its answer is to be read."""
 
     argv: tuple[str, ...]
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
     not_searched: tuple[str, ...]
 
 
-def asked(words: Sequence[str]) -> Asked | None:
+def asked(words: Sequence[str]) -> GrepQuery | None:
     """Read grep's own words; None if its output is not for ranking. Raises NotGrep."""
     try:
         options, operands = getopt.gnu_getopt(list(words), _SHORT, _LONG)
@@ -76,7 +76,7 @@ def asked(words: Sequence[str]) -> Asked | None:
     )
     wanted = plain_word(patterns[0]) if len(patterns) == 1 else ""
     there = tuple(name for name in aside if any((Path(place) / name).is_dir() for place in places))
-    return Asked((*argv, "--", *places), shape, wanted, there)
+    return GrepQuery((*argv, "--", *places), shape, wanted, there)
 
 
 def grep(words: Sequence[str], timeout_s: float | None) -> Gathered | None:
@@ -102,24 +102,24 @@ class _Hit(NamedTuple):
     path: str
     line: int
     text: str
-    kind: Kind
+    kind: MatchKind
 
 
-def _lines(ran: Ran, wanted: str) -> Iterator[_Hit]:
+def _lines(ran: ProgramRun, wanted: str) -> Iterator[_Hit]:
     for path, rest in _records(ran):
         number, colon, text = rest.partition(":")
         if colon and number.isdigit():
             yield _Hit(path, int(number), f"{number}:{cut(text)}", kind_of(path, text[:1000], wanted))
 
 
-def _groups(ran: Ran, wanted: str) -> Iterator[_Hit]:
+def _groups(ran: ProgramRun, wanted: str) -> Iterator[_Hit]:
     """Matches with the lines around them: a group is as good as the best line in it."""
     group: list[_Hit] = []
     for path, rest in [*_records(ran), ("", "")]:
         if path:
             text = rest.lstrip("0123456789")
             number = rest[: len(rest) - len(text)]
-            kind = kind_of(path, text[1:1001], wanted) if text.startswith(":") else Kind.ASIDE
+            kind = kind_of(path, text[1:1001], wanted) if text.startswith(":") else MatchKind.ASIDE
             group.append(_Hit(path, int(number or 0), f"{number}{cut(text)}", kind))
         elif group:
             best = min(group, key=lambda hit: hit.kind)
@@ -127,13 +127,13 @@ def _groups(ran: Ran, wanted: str) -> Iterator[_Hit]:
             group = []
 
 
-def _names(ran: Ran, _wanted: str) -> Iterator[_Hit]:
+def _names(ran: ProgramRun, _wanted: str) -> Iterator[_Hit]:
     for path in decoded(ran.out).split("\0"):
         if path:
             yield _Hit(path, 0, "", kind_of(path))
 
 
-def _counts(ran: Ran, _wanted: str) -> Iterator[_Hit]:
+def _counts(ran: ProgramRun, _wanted: str) -> Iterator[_Hit]:
     for path, count in _records(ran):
         if count != "0":
             yield _Hit(path, 0, count, kind_of(path))
@@ -155,7 +155,7 @@ def _unit(hit: _Hit) -> Unit:
     return Unit(text, {**parts, "line": hit.line, "text": visible(said)})
 
 
-def _records(ran: Ran) -> Iterator[tuple[str, str]]:
+def _records(ran: ProgramRun) -> Iterator[tuple[str, str]]:
     """`path NUL rest`, a line each: no name can be mistaken for anything else. An empty pair stands between groups."""
     text, at = decoded(ran.out), 0
     while at < len(text):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire import __version__
 from toolwire.deliver.envelope import Envelope, write
-from toolwire.deliver.envelope_budget import Budget, budget_for, ends, pieces
+from toolwire.deliver.envelope_budget import SizeBudget, budget_for, ends, pieces
 from toolwire.deliver.visible_text import visible
 from toolwire.lazy import lazy_module
 from toolwire.te.commands import COMMANDS, program
 from toolwire.te.gathered import Gathered, Unit
 from toolwire.te.grep import NotGrep
 from toolwire.te.running import NOT_THERE
-from toolwire.te.words import HELP, Misused, Words, read
+from toolwire.te.words import HELP, Misused, TeArguments, read
 
 if TYPE_CHECKING:
     from toolwire.te import kept
@@ -61,7 +61,7 @@ def te(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return USAGE
 
 
-def _run(words: Words, budget: Budget, environ: Mapping[str, str]) -> int:
+def _run(words: TeArguments, budget: SizeBudget, environ: Mapping[str, str]) -> int:
     timeout_s = words.timeout_s or (WAIT_S if words.command in _WAITS else None)
     gathered = None if words.raw else COMMANDS[words.command](words.words, timeout_s)
     if gathered is None:
@@ -71,7 +71,7 @@ def _run(words: Words, budget: Budget, environ: Mapping[str, str]) -> int:
     return gathered.code
 
 
-def _enveloped(gathered: Gathered, budget: Budget, environ: Mapping[str, str]) -> tuple[Envelope, Sequence[Unit]]:
+def _enveloped(gathered: Gathered, budget: SizeBudget, environ: Mapping[str, str]) -> tuple[Envelope, Sequence[Unit]]:
     """What is shown now; what is not shown is kept."""
     units = [Unit(visible(unit.text), unit.parts) for unit in gathered.units]
     parts = pieces([unit.text for unit in units], budget, gathered.most_at_once)
@@ -91,7 +91,7 @@ def _keep(gathered: Gathered, total: int, parts: Sequence[Sequence[str]], enviro
 
 
 def _first(
-    gathered: Gathered, units: Sequence[Unit], parts: Sequence[Sequence[str]], budget: Budget
+    gathered: Gathered, units: Sequence[Unit], parts: Sequence[Sequence[str]], budget: SizeBudget
 ) -> tuple[str, Sequence[Unit], str]:
     """What is shown before anyone asks for more: its text, its units, and what is left out."""
     if len(parts) <= 1:
@@ -108,7 +108,7 @@ def _first(
     return "\n".join(parts[0]), shown, crumb
 
 
-def _show_more(words: Words, environ: Mapping[str, str]) -> int:
+def _show_more(words: TeArguments, environ: Mapping[str, str]) -> int:
     try:
         found = kept.fetch(words.handle, environ)
     except kept.NoHandle as error:

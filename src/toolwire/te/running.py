@@ -20,7 +20,7 @@ NOT_THERE = 127
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramRun:
     """What came of a program. `missing` bytes of its output were dropped before `tail`; `stopped` is size or time."""
 
     code: int
@@ -31,7 +31,7 @@ class Ran:
     stopped: str = ""
 
 
-def run(argv: Sequence[str], *, both_ends: bool = False, timeout_s: float | None = None) -> Ran:
+def run(argv: Sequence[str], *, both_ends: bool = False, timeout_s: float | None = None) -> ProgramRun:
     """Run a program with this process's input. With `both_ends`, its error messages are part of its output.
 
     With `both_ends` it may say as much as it likes, and the middle is dropped; otherwise it is stopped when it has said
@@ -46,10 +46,10 @@ def run(argv: Sequence[str], *, both_ends: bool = False, timeout_s: float | None
             start_new_session=True,
         )
     except FileNotFoundError:
-        return Ran(NOT_THERE, errors=f"{argv[0]}: there is no such program".encode("utf-8", "replace"))
+        return ProgramRun(NOT_THERE, errors=f"{argv[0]}: there is no such program".encode("utf-8", "replace"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return Ran(NOT_EXECUTABLE, errors=f"{argv[0]}: it cannot be run: {reason}".encode("utf-8", "replace"))
+        return ProgramRun(NOT_EXECUTABLE, errors=f"{argv[0]}: it cannot be run: {reason}".encode("utf-8", "replace"))
     try:
         return _followed(process, both_ends, timeout_s)
     except BaseException:
@@ -61,7 +61,7 @@ def run(argv: Sequence[str], *, both_ends: bool = False, timeout_s: float | None
                 pipe.close()
 
 
-def _followed(process: "subprocess.Popen[bytes]", both_ends: bool, timeout_s: float | None) -> Ran:
+def _followed(process: "subprocess.Popen[bytes]", both_ends: bool, timeout_s: float | None) -> ProgramRun:
     heard = _Heard(both_ends)
     until = None if timeout_s is None else time.monotonic() + timeout_s
     stopped = ""
@@ -135,8 +135,8 @@ class _Heard:
             self._missing += len(self._tail) - KEPT_TAIL
             del self._tail[:-KEPT_TAIL]
 
-    def ran(self, code: int, stopped: str) -> Ran:
-        return Ran(code, bytes(self._out), bytes(self._tail), self._missing, bytes(self._errors), stopped)
+    def ran(self, code: int, stopped: str) -> ProgramRun:
+        return ProgramRun(code, bytes(self._out), bytes(self._tail), self._missing, bytes(self._errors), stopped)
 
 
 def _in_utf8(environ: Mapping[str, str]) -> dict[str, str]:

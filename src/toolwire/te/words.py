@@ -41,7 +41,7 @@ class Misused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TeArguments:
     """What was asked of te."""
 
     command: str = ""
@@ -57,7 +57,7 @@ class Words:
     timeout_s: float | None = None
 
 
-def read(argv: Sequence[str]) -> Words:
+def read(argv: Sequence[str]) -> TeArguments:
     """Tell te's flags from the command's words. Raises Misused."""
     own, rest = _split(argv)
     command = rest[0] if rest else ""
@@ -72,7 +72,7 @@ def read(argv: Sequence[str]) -> Words:
     nothing = not command and "--handle" not in own and not own.keys() & {"--help", "--version"}
     if nothing or (command == "run" and not words):
         raise Misused("say what to run, such as: te grep PATTERN, or: te run make test")
-    return Words(
+    return TeArguments(
         command, tuple(words), "--raw" in own, "--json" in own, "--help" in own, "--version" in own,
         own.get("--handle", ""), int(_number(own, "--chunk") or 1), own.get("--budget", ""), own.get("--agent", ""),
         _number(own, "--timeout"),

@@ -9,13 +9,13 @@ from toolwire.protocol.tools import Effect, Tier, Tool
 WALK_TIME_S = 20.0
 
 
-class Kind(Protocol):
+class ToolKind(Protocol):
     """Makes tools of one kind; what is said here wins over what the kind says."""
 
     def __call__(self, **own: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
-def _kind(**common: Unpack[Options]) -> Kind:
+def _kind(**common: Unpack[Options]) -> ToolKind:
     def of_this_kind(**own: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]:
         options: Options = {**common, **own}
         return tool(**options)

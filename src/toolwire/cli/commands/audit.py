@@ -9,7 +9,7 @@ import typer
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
-from toolwire.cli.entry.command import LOOK, Command, Group
+from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.options import AsJson, Home, NoColor
 from toolwire.cli.resolve.project import here
@@ -21,7 +21,7 @@ from toolwire.record.checkpoints import Checkpoint, faults, read, sign
 audit = typer.Typer(**LOOK, cls=Group, help="Check that the audit log is whole, or sign how far it has come.")
 
 
-@audit.command("verify", cls=Command)
+@audit.command("verify", cls=CliCommand)
 def verify(
     checkpoints: Annotated[
         Path | None, typer.Option("--checkpoints", metavar="FILE", help="Checkpoints that were kept elsewhere.")
@@ -58,7 +58,7 @@ def verify(
     return Exit.FAILED if wrong else Exit.DONE
 
 
-@audit.command("checkpoint", cls=Command)
+@audit.command("checkpoint", cls=CliCommand)
 def checkpoint(
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Append it to this file, best on another machine.")

@@ -65,7 +65,7 @@ def call(
     if its tool is pure or idempotent; otherwise its outcome is unknown, and is recorded as such.
     """
     arguments = read_arguments(args, pairs or [])
-    wanted = _Wanted(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
+    wanted = _CallOrTurn(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
     set_by_flags = {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}
     place, granted = here(set_by_flags, project=project), granted_by(allow, confirms_all=yes)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
@@ -204,7 +204,7 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), "a number")
 
 
-class _Wanted(NamedTuple):
+class _CallOrTurn(NamedTuple):
     """What to do: call the tool of this name, or go on with the turn of this id."""
 
     name: str | None
@@ -220,7 +220,7 @@ def _tool_named(name: str | None) -> str:
 
 
 async def _called(
-    place: ProjectFolder, screen: Screen, wanted: _Wanted, granted: GrantedByUser, flags: Mapping[str, Any]
+    place: ProjectFolder, screen: Screen, wanted: _CallOrTurn, granted: GrantedByUser, flags: Mapping[str, Any]
 ) -> ToolResult:
     grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
     async with store_of(place) as store:

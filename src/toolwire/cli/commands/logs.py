@@ -41,7 +41,7 @@ def logs(
         raise SettingsError(f"--filter {filter_!r} is unknown; choose tool or turn")
     place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    wanted = _Wanted(filter_, turn, tool)
+    wanted = _LogFilter(filter_, turn, tool)
     if follow:
         try:
             run_sync(_follow(place, screen, wanted, limit, as_json=as_json))
@@ -57,7 +57,7 @@ def logs(
     return Exit.DONE
 
 
-class _Wanted:
+class _LogFilter:
     def __init__(self, kind: str | None, turn_id: str | None, tool: str | None) -> None:
         self.turn_id = turn_id
         self.tool = tool
@@ -75,7 +75,7 @@ class _Wanted:
         return [row for row in rows if bool(row.call_id) == (self._kind == "tool")]
 
 
-async def _read(place: ProjectFolder, wanted: _Wanted, limit: int) -> list[AuditRow]:
+async def _read(place: ProjectFolder, wanted: _LogFilter, limit: int) -> list[AuditRow]:
     if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
@@ -86,7 +86,7 @@ async def _read(place: ProjectFolder, wanted: _Wanted, limit: int) -> list[Audit
     return wanted.of(rows)[-limit:]
 
 
-async def _follow(place: ProjectFolder, screen: Screen, wanted: _Wanted, limit: int, *, as_json: bool) -> None:
+async def _follow(place: ProjectFolder, screen: Screen, wanted: _LogFilter, limit: int, *, as_json: bool) -> None:
     """Until Ctrl-C. New rows are found by asking the store, so it works across processes."""
     async with store_of(place, only_reads=True) as store:
         await wanted.find(store)

@@ -56,7 +56,7 @@ def status(
     return Exit.DONE
 
 
-class _Kept(NamedTuple):
+class _RecordSummary(NamedTuple):
     """What is on record: turns, how many calls wait for a person, how tools have fared, where each of them last ran."""
 
     turns: list[TurnSummary]
@@ -65,15 +65,15 @@ class _Kept(NamedTuple):
     boxes: dict[str, str]
 
 
-async def _read(place: ProjectFolder) -> _Kept:
+async def _read(place: ProjectFolder) -> _RecordSummary:
     """Look at the record. A store that does not exist yet is not made by looking for it."""
     if not place.store_exists:
-        return _Kept([], 0, [], {})
+        return _RecordSummary([], 0, [], {})
     async with store_of(place, only_reads=True) as store:
         rows = await store.audit_log(limit=_MOST_ROWS)
         boxes = {row.tool: str(row.detail["engine"]) for row in rows if row.detail.get("engine")}
         waiting = await store.approvals(only_open=True, limit=_MOST_TURNS)
-        return _Kept(await store.turns(limit=_MOST_TURNS), len(waiting), (await store.metrics())[0], boxes)
+        return _RecordSummary(await store.turns(limit=_MOST_TURNS), len(waiting), (await store.metrics())[0], boxes)
 
 
 def settings_in_force(place: ProjectFolder) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{name}", value
 
 
-def _overview(place: ProjectFolder, kept: _Kept, used: Spending) -> dict[str, Any]:
+def _overview(place: ProjectFolder, kept: _RecordSummary, used: Spending) -> dict[str, Any]:
     return {
         "model": place.settings.chosen().model,
         "settings": settings_in_force(place),
@@ -133,7 +133,7 @@ def _fared(each: ToolMetrics | None) -> dict[str, Any]:
     }
 
 
-def _show_overview(screen: Screen, place: ProjectFolder, kept: _Kept, used: Spending) -> None:
+def _show_overview(screen: Screen, place: ProjectFolder, kept: _RecordSummary, used: Spending) -> None:
     view, turns = _overview(place, kept, used), kept.turns
     counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
     more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""

@@ -12,7 +12,7 @@ from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.state_ownership import own
 from toolwire.assemble.stores import retention_of, store_of
-from toolwire.cli.entry.command import LOOK, Command, Group
+from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.options import AsJson, Home, NoColor
 from toolwire.cli.resolve.project import here
@@ -26,7 +26,7 @@ _MB = 1_000_000
 store = typer.Typer(**LOOK, cls=Group, help="Prune, shrink or copy the record.")
 
 
-@store.command("prune", cls=Command)
+@store.command("prune", cls=CliCommand)
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; nothing goes.")] = False,
     home: Home = None,
@@ -49,7 +49,7 @@ def prune(
     return Exit.DONE
 
 
-@store.command("vacuum", cls=Command)
+@store.command("vacuum", cls=CliCommand)
 def vacuum(home: Home = None, no_color: NoColor = False) -> Exit:
     """Give the space of what was pruned back to the disk. Other processes wait while it is done."""
     place = _place(home)
@@ -62,7 +62,7 @@ def vacuum(home: Home = None, no_color: NoColor = False) -> Exit:
     return Exit.DONE
 
 
-@store.command("backup", cls=Command)
+@store.command("backup", cls=CliCommand)
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that does not exist yet.")],
     home: Home = None,

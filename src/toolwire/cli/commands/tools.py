@@ -10,7 +10,7 @@ from rich.text import Text
 from toolwire.assemble.grants import grant_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import own_tools_of, toolbox_of
-from toolwire.cli.entry.command import LOOK, Command, Group
+from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.options import Allow, AsJson, Groups, NoColor, Tier
 from toolwire.cli.resolve.missing_flags import groups_with_tools
@@ -53,7 +53,7 @@ class _ListsByDefault(Group):
 tools = typer.Typer(**LOOK, cls=_ListsByDefault, help="Show the catalogue, one tool in full, or a conformance report.")
 
 
-@tools.command("list", cls=Command)
+@tools.command("list", cls=CliCommand)
 def list_tools(
     compact: Annotated[
         bool, typer.Option("--compact", help="One line for each offered tool, as models are told about them.")
@@ -84,7 +84,7 @@ def list_tools(
     return Exit.DONE
 
 
-@tools.command("show", cls=Command)
+@tools.command("show", cls=CliCommand)
 def show_tool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")],
     tools: Groups = None,
@@ -109,7 +109,7 @@ def show_tool(
     return Exit.DONE
 
 
-@tools.command("validate", cls=Command)
+@tools.command("validate", cls=CliCommand)
 def validate(
     what: Annotated[
         str | None,

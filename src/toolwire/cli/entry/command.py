@@ -31,7 +31,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """A command that returns its exit code, and never shows a traceback."""
 
     def get_params(self, ctx: Any) -> list[Any]:

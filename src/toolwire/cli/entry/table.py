@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from toolwire.cli.entry.command import LOOK, Command
+from toolwire.cli.entry.command import LOOK, CliCommand
 from toolwire.cli.help.layout import help_page
 from toolwire.cli.help.stored_pages import page_for, write_page
 
@@ -87,5 +87,5 @@ def command_at(home: str, name: str) -> Any:
     if isinstance(found, typer.Typer):
         return get_command(found)
     alone = typer.Typer(**LOOK)
-    alone.command(name, cls=Command)(found)
+    alone.command(name, cls=CliCommand)(found)
     return get_command(alone)

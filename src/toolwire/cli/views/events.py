@@ -6,7 +6,7 @@ from typing import Any
 from toolwire.cli.terminal.json_output import call_object, plain, reply_object, result_object
 from toolwire.cli.terminal.screen import Screen, write_json
 from toolwire.cli.terminal.text import arguments_line, duration, on_one_line, one_line
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
+from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, TextDelta
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
@@ -85,7 +85,7 @@ def event_line(event: Event, most: int = 160) -> str:
         case ModelReplied(iteration, reply, elapsed_ms):
             said = f"{len(reply.calls)} calls" if reply.calls else one_line(reply.content, 60)
             return f"step {iteration} after {duration(elapsed_ms)}: {said}"
-        case Waiting(wait_s, reason):
+        case ProviderWait(wait_s, reason):
             return one_line(f"{duration(wait_s * 1000)}: {reason}", most)
         case ApprovalAsked(reason=reason):
             return one_line(reason, most)

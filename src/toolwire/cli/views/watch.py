@@ -14,7 +14,7 @@ from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import arguments_line, clean, duration, one_line
 from toolwire.protocol.attached_text import attached_text, own_words
 from toolwire.protocol.calls import ToolCall, ToolResult
-from toolwire.protocol.chat import TextDelta, Waiting
+from toolwire.protocol.chat import ProviderWait, TextDelta
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
@@ -73,7 +73,7 @@ class Watcher:
                 self._animate()
             case TextDelta(text):
                 self._stream(text)
-            case Waiting(wait_s, reason):
+            case ProviderWait(wait_s, reason):
                 if wait_s >= _NOTICEABLE_S:
                     again = f"asking again in {duration(wait_s * 1000)}"
                     self._screen.tell(f"· {again}: {one_line(reason, self._width)}", "yellow")

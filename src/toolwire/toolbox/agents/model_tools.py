@@ -96,7 +96,7 @@ class ModelSpending:
         return Counter(one.model for one in self.spent if one.usage.cost_usd is None)
 
 
-class Said(TypedDict):
+class AskMessage(TypedDict):
     role: Annotated[Literal["system", "user", "assistant"], Field(description="Who says it.")]
     content: Annotated[str, Field(max_length=LONGEST_MESSAGE, description="The words.")]
 
@@ -137,7 +137,7 @@ def asking_tool(
     )
     async def ask(
         context: Context,
-        messages: Annotated[list[Said], Field(min_length=1, max_length=MOST_MESSAGES)],
+        messages: Annotated[list[AskMessage], Field(min_length=1, max_length=MOST_MESSAGES)],
         model: Annotated[str, Field(max_length=200)] = "",
         temperature: Annotated[float, Field(ge=0, le=2)] | None = None,
         max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None,
@@ -177,7 +177,7 @@ def _allowed_model(chosen: Configured, wanted: str) -> str:
     raise ToolFailure(f"the model {wanted[:80]!r} is not configured; there is {known}", code=Code.INVALID_PARAMS)
 
 
-def _request(messages: list[Said]) -> Request:
+def _request(messages: list[AskMessage]) -> Request:
     system = "\n\n".join(said["content"] for said in messages if said["role"] == "system")
     rest: list[Message] = [
         UserMessage(said["content"]) if said["role"] == "user" else Reply(said["content"])

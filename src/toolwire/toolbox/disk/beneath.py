@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from toolwire.protocol.files import Entry, NotAFile
+from toolwire.protocol.files import FileEntry, NotAFile
 
 DEEPEST = 100
 _OPENAT2 = 437
@@ -55,7 +55,7 @@ class BeneathDir:
         """A descriptor of a folder."""
         return self._opened(path, _FOLDER, stat.S_ISDIR, links)
 
-    def stat(self, path: str) -> Entry:
+    def stat(self, path: str) -> FileEntry:
         """What lies at a path, without following a link at its end."""
         refuse_controls(path)
         if path in {"", "."}:
@@ -146,13 +146,13 @@ def walk(folder: int, path: str, flags: int) -> int:
     return here
 
 
-def entries_of(folder: int, most: int) -> list[Entry]:
+def entries_of(folder: int, most: int) -> list[FileEntry]:
     """What an open folder holds, sorted by name, at most so many. Raises OSError."""
     with os.scandir(folder) as found:
         return sorted(_entries(islice(found, most)), key=lambda entry: entry.name)
 
 
-def _entries(found: Iterator["os.DirEntry[str]"]) -> Iterator[Entry]:
+def _entries(found: Iterator["os.DirEntry[str]"]) -> Iterator[FileEntry]:
     for entry in found:
         try:
             yield _entry(entry.name, entry.stat(follow_symlinks=False))
@@ -160,12 +160,12 @@ def _entries(found: Iterator["os.DirEntry[str]"]) -> Iterator[Entry]:
             continue
 
 
-def _entry(name: str, status: os.stat_result) -> Entry:
+def _entry(name: str, status: os.stat_result) -> FileEntry:
     mode = status.st_mode
     kind = (
         "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
     )
-    return Entry(name, kind, status.st_size, status.st_mtime, mode & 0o777)
+    return FileEntry(name, kind, status.st_size, status.st_mtime, mode & 0o777)
 
 
 def _regular(mode: int) -> bool:

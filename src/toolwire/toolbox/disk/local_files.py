@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from toolwire.protocol.files import Change, Entry
+from toolwire.protocol.files import Change, FileEntry
 from toolwire.toolbox.disk.beneath import BeneathDir, entries_of, plain_path
 from toolwire.toolbox.disk.journal import Journal
 from toolwire.toolbox.disk.journal_folder import FOLDER
@@ -28,7 +28,7 @@ class LocalFiles:
         with BeneathDir(root) as place:
             return open(_opened(place, place.file, path), "rb")
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
         refuse_own_state(path)
         with BeneathDir(root) as place:
             folder = _opened(place, place.folder, path)
@@ -37,7 +37,7 @@ class LocalFiles:
             finally:
                 os.close(folder)
 
-    def stat(self, root: str, path: str) -> Entry:
+    def stat(self, root: str, path: str) -> FileEntry:
         refuse_own_state(path)
         with BeneathDir(root) as place:
             return place.stat(path)

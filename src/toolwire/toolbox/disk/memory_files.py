@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from toolwire.protocol.files import Change, Entry, Stale
+from toolwire.protocol.files import Change, FileEntry, Stale
 from toolwire.toolbox.disk.beneath import plain_path, refuse_controls
 from toolwire.toolbox.files.protected import refuse_own_state, refuse_protected
 
@@ -30,7 +30,7 @@ class MemoryFiles:
             raise self._missing(name)
         return io.BytesIO(self.files[name])
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
         folder = self._name(root, path)
         if folder in self.files:
             raise NotADirectoryError(errno.ENOTDIR, "is not a folder")
@@ -41,7 +41,7 @@ class MemoryFiles:
         names = sorted(name for name in beneath if name and "/" not in name)
         return [self._entry(inner + name) for name in names[:most]]
 
-    def stat(self, root: str, path: str) -> Entry:
+    def stat(self, root: str, path: str) -> FileEntry:
         name = self._name(root, path)
         if name not in self.files and name not in self._folders:
             raise self._missing(name)
@@ -95,11 +95,11 @@ class MemoryFiles:
             return NotADirectoryError(errno.ENOTDIR, "is not a folder")
         return FileNotFoundError(errno.ENOENT, "is not there")
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> FileEntry:
         last = name.rpartition("/")[2] or "."
         if name not in self.files:
-            return Entry(last, "folder", mode=0o755)
-        return Entry(last, "file", len(self.files[name]))
+            return FileEntry(last, "folder", mode=0o755)
+        return FileEntry(last, "file", len(self.files[name]))
 
     def _name(self, root: str, path: str) -> str:
         self._refuse_other(root)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field
 
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Entry, FileOps
+from toolwire.protocol.files import FileEntry, FileOps
 from toolwire.protocol.tools import Tool
 from toolwire.toolbox.files.granted_paths import found, refusal, wrong
 from toolwire.toolbox.files.patterns import LONGEST_PATTERN, glob
@@ -198,7 +198,7 @@ def stat_tool(files: FileOps) -> Tool:
     return stat
 
 
-def _listed(entry: Entry) -> Listed:
+def _listed(entry: FileEntry) -> Listed:
     kind = _KINDS.get(entry.kind, "other")
     return {
         "name": entry.name,
@@ -208,7 +208,7 @@ def _listed(entry: Entry) -> Listed:
     }
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: FileEntry) -> str:
     try:
         return datetime.fromtimestamp(entry.modified_at, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):  # a file may claim any time at all

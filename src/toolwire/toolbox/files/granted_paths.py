@@ -9,7 +9,7 @@ from toolwire.define.nearest import nearest
 from toolwire.errors import ToolFailure
 from toolwire.execute.changed_files import version_of
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Entry, FileOps, NotAFile, Protected, RuledOut, Stale, UntrustedState
+from toolwire.protocol.files import FileEntry, FileOps, NotAFile, Protected, RuledOut, Stale, UntrustedState
 from toolwire.protocol.outcomes import Code
 
 LARGEST_TEXT_FILE = 16 * 1024 * 1024
@@ -32,7 +32,7 @@ class Loaded(NamedTuple):
 
     place: GrantedPath
     body: bytes
-    entry: Entry
+    entry: FileEntry
 
 
 def wrong(sentence: str) -> ToolFailure:
@@ -79,7 +79,7 @@ def without_detours(path: PurePosixPath) -> PurePosixPath | None:
     return PurePosixPath(*steps)
 
 
-def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[GrantedPath, Entry]:
+def found(files: FileOps, path: str, context: Context, kind: str = "") -> tuple[GrantedPath, FileEntry]:
     """Where the path exists, in the first of the granted folders that has it. Raises ToolFailure."""
     tried = places(path, context)
     for place in tried:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from toolwire.decide.families import Reach
 from toolwire.decide.path_rules import KEYS, PathRules
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Change, Entry, FileOps, RuledOut
+from toolwire.protocol.files import Change, FileEntry, FileOps, RuledOut
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.toolbox.files.hard_links import Twins
 
@@ -57,7 +57,7 @@ class RuledFiles:
             raise
         return file
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
         folder = self.real(root, path)
         self._refuse(self._rules.denial(folder), folder, path)
         inner = "" if folder in ("", ".") else f"{folder}/"
@@ -68,7 +68,7 @@ class RuledFiles:
             self._kept_back.update(inner + entry.name for entry in found if entry.name not in shown)
         return kept
 
-    def stat(self, root: str, path: str) -> Entry:
+    def stat(self, root: str, path: str) -> FileEntry:
         above, slash, name = path.rstrip("/").rpartition("/")
         folder = self.real(root, above) if slash else ""
         where = f"{folder}/{name}" if folder not in ("", ".") else name or "."

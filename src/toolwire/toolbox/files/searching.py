@@ -100,7 +100,7 @@ class CodeHit(TypedDict):
     kind: Annotated[str, Field(description="definition, use or test.")]
 
 
-class SearchOutput(TypedDict):
+class CodeSearchOutput(TypedDict):
     hits: Annotated[list[CodeHit], Field(description="The lines that fit best, best first, a few of each file.")]
     files_searched: Annotated[int, Field(description="How many text files were searched.")]
     truncated: Annotated[bool, Field(description="Whether there are more hits or not everything was searched.")]
@@ -120,7 +120,7 @@ def search_code_tool(files: FileOps) -> Tool:
         query: Annotated[str, Field(min_length=1, max_length=500)],
         limit: Annotated[int, Field(ge=1, le=100)] = 20,
         language: Annotated[str, Field(max_length=30)] = "",
-    ) -> SearchOutput:
+    ) -> CodeSearchOutput:
         """Search the code of the workspace for words; definitions come first, tests last. For exact text use grep.
 
         Args:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
-from toolwire.protocol.files import Entry, FileOps
+from toolwire.protocol.files import FileEntry, FileOps
 from toolwire.protocol.outcomes import Code
 from toolwire.toolbox.files.granted_paths import GrantedPath, not_found, places, refusal
 from toolwire.toolbox.files.ruled_files import left_out
@@ -26,7 +26,7 @@ class TreeEntry(NamedTuple):
 
     root: str
     path: str
-    entry: Entry
+    entry: FileEntry
 
 
 class Walk:
@@ -83,7 +83,7 @@ class Walk:
                     deeper.append((f"{folder}{each.name}/", depth + 1))
             waiting += reversed(deeper)
 
-    def _entries(self, root: str, folder: str) -> list[Entry]:
+    def _entries(self, root: str, folder: str) -> list[FileEntry]:
         try:
             entries = self._files.entries(root, folder.rstrip("/"), MOST_IN_A_FOLDER + 1)
         except OSError:  # gone, swapped for a link or not ours to read: a walk tells what it can see
@@ -119,7 +119,7 @@ def starts(files: FileOps, path: str, context: Context) -> list[GrantedPath]:
     return there
 
 
-def _named(files: FileOps, place: GrantedPath) -> Entry:
+def _named(files: FileOps, place: GrantedPath) -> FileEntry:
     """What lies at a path that a call names: there a link that stays inside is followed, though never on the way."""
     entry = files.stat(place.root, place.inner)
     if entry.kind != "link":

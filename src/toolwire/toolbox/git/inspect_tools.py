@@ -20,8 +20,8 @@ from toolwire.toolbox.git.output import (
     BRANCH_FORMAT,
     LOG_FORMAT,
     Branch,
+    ChangedFile,
     Commit,
-    Entry,
     FileDiff,
     Head,
     read_branches,
@@ -62,7 +62,7 @@ def stand_in_names() -> tuple[str, ...]:
 
 class StatusOutput(Head):
     clean: Annotated[bool, Field(description="Whether nothing is changed or untracked.")]
-    entries: Annotated[list[Entry], Field(description="The files that are changed or untracked.")]
+    entries: Annotated[list[ChangedFile], Field(description="The files that are changed or untracked.")]
     total: Annotated[int, Field(description="How many there are; more than are listed where there are very many.")]
     truncated: Annotated[bool, Field(description="Whether there are so many that not even all were counted.")]
 

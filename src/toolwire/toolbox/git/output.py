@@ -23,7 +23,7 @@ _STATES = {
 }  # fmt: skip
 
 
-class Entry(TypedDict):
+class ChangedFile(TypedDict):
     path: Annotated[str, Field(description="The file, from the top of the repository.")]
     staged: Annotated[str, Field(description="What the next commit does to it: added, modified, deleted …; or empty.")]
     unstaged: Annotated[str, Field(description="What happened to it since: modified, deleted, untracked …; or empty.")]
@@ -66,10 +66,10 @@ class FileDiff(TypedDict):
     deleted: Annotated[int | None, Field(description="Lines deleted; null for a binary file.")]
 
 
-def read_status(text: str) -> tuple[Head, list[Entry]]:
+def read_status(text: str) -> tuple[Head, list[ChangedFile]]:
     """Names that are not to be seen while untracked, an empty one, then `git status --porcelain=v2 --branch -z`."""
     head: Head = {"branch": "", "commit": "", "upstream": "", "ahead": 0, "behind": 0}
-    entries: list[Entry] = []
+    entries: list[ChangedFile] = []
     pieces = iter(text.split(_UNIT))
     unseen = {f"? {name}" for name in iter(lambda: next(pieces, ""), "")}
     for piece in pieces:
@@ -92,7 +92,7 @@ def _read_head(head: Head, line: str) -> None:
             head["ahead"], head["behind"] = _number(ahead), _number(behind)
 
 
-def _read_entry(piece: str, rest: Iterator[str]) -> Iterator[Entry]:
+def _read_entry(piece: str, rest: Iterator[str]) -> Iterator[ChangedFile]:
     match piece[:2], piece.split(" ", _FIELDS.get(piece[:2], 1)):
         case "1 ", [_, states, _, _, _, _, _, _, path]:
             yield _entry(path, states)
@@ -104,7 +104,7 @@ def _read_entry(piece: str, rest: Iterator[str]) -> Iterator[Entry]:
             yield {"path": path, "staged": "", "unstaged": "untracked", "old_path": ""}
 
 
-def _entry(path: str, states: str, old: str = "") -> Entry:
+def _entry(path: str, states: str, old: str = "") -> ChangedFile:
     staged, unstaged = (_STATES.get(letter, letter) for letter in states[:2].ljust(2, "."))
     return {"path": path, "staged": staged, "unstaged": unstaged, "old_path": old}
 

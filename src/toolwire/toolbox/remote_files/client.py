@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import orjson
 from typing_extensions import Buffer
 
-from toolwire.protocol.files import Change, Entry, NotAFile, NoteForgotten, Protected, Stale, UntrustedState
+from toolwire.protocol.files import Change, FileEntry, NotAFile, NoteForgotten, Protected, Stale, UntrustedState
 
 BLOCK = 256 * 1024
 MOST_ENTRIES = 50_000
@@ -48,13 +48,13 @@ class FarFiles:
             raise _nonsense()
         return io.BufferedReader(_FarFile(lambda at, length: self._part(root, path, at, length), size), BLOCK)
 
-    def entries(self, root: str, path: str, most: int) -> list[Entry]:
+    def entries(self, root: str, path: str, most: int) -> list[FileEntry]:
         found = self._ask("entries", root, path=path, most=min(most, MOST_ENTRIES))
         if not isinstance(found, list) or len(found) > most:
             raise _nonsense()
         return [_entry(one) for one in found]
 
-    def stat(self, root: str, path: str) -> Entry:
+    def stat(self, root: str, path: str) -> FileEntry:
         return _entry(self._ask("stat", root, path=path))
 
     def real(self, root: str, path: str) -> str:
@@ -131,12 +131,12 @@ class _FarFile(io.RawIOBase):
         return len(body)
 
 
-def _entry(found: Any) -> Entry:
+def _entry(found: Any) -> FileEntry:
     match found:
         case {"name": str(name), "kind": "file" | "folder" | "link" | "other" as kind, "size": int(size)}:
             when, mode = found.get("modified_at", 0.0), found.get("mode", 0)
             if isinstance(when, (int, float)) and isinstance(mode, int) and "/" not in name and "\0" not in name:
-                return Entry(name, kind, size, float(when), mode & 0o777)
+                return FileEntry(name, kind, size, float(when), mode & 0o777)
     raise _nonsense()
 
 

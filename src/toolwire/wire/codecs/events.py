@@ -7,7 +7,7 @@ changed. A reader ignores fields that it does not know.
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.chat import CallDelta, ReasoningDelta, TextDelta, Waiting
+from toolwire.protocol.chat import CallDelta, ProviderWait, ReasoningDelta, TextDelta
 from toolwire.protocol.events import (
     ApprovalAsked,
     CallFinished,
@@ -41,7 +41,7 @@ _NAMES: dict[type[Event], str] = {
     TextDelta: "text",
     ReasoningDelta: "reasoning",
     CallDelta: "call_written",
-    Waiting: "model_waited_for",
+    ProviderWait: "model_waited_for",
     ModelReplied: "model_replied",
     ApprovalAsked: "approval_asked",
     CallStarted: "call_started",
@@ -95,7 +95,7 @@ def _fields(event: Event) -> Json:
             return {"text": text}
         case CallDelta(position, name, arguments):
             return {"position": position, "name": name, "arguments": arguments}
-        case Waiting(wait_s, reason):
+        case ProviderWait(wait_s, reason):
             return {"wait_s": wait_s, "reason": reason}
         case ModelReplied(iteration, reply, elapsed_ms):
             return {"iteration": iteration, "reply": write_reply(reply), "elapsed_ms": elapsed_ms}
@@ -128,7 +128,7 @@ def read_event(data: Mapping[str, Any]) -> Event:
         case "call_written":
             return CallDelta(data["position"], data.get("name", ""), data.get("arguments", ""))
         case "model_waited_for":
-            return Waiting(data["wait_s"], data["reason"])
+            return ProviderWait(data["wait_s"], data["reason"])
         case "noted":
             return Noted(data["text"])
         case "turn_started" | "turn_waiting" | "turn_ended" as kind:

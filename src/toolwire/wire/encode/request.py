@@ -138,7 +138,7 @@ def _bridged(messages: list[Json], bridge: str, last_role: str) -> list[Json]:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _EncodedConversation:
     """What is known of one conversation: its messages as bytes without the outer brackets, and where it stands."""
 
     ids: CallIds
@@ -161,7 +161,7 @@ class RequestEncoder:
         self._dialect = dialect
         self._conversations = conversations
         self._kept_bytes = kept_bytes
-        self._kept: dict[str, _Kept] = {}  # the one used last stands last
+        self._kept: dict[str, _EncodedConversation] = {}  # the one used last stands last
         self._size = 0
         self._tools = _Recent()
         self._openings = _Recent()
@@ -189,22 +189,22 @@ class RequestEncoder:
             self._last = last = (tools, system, lead)
         return last[2]
 
-    def _take(self, request: Request) -> _Kept:
+    def _take(self, request: Request) -> _EncodedConversation:
         kept = self._kept.pop(request.conversation, None)
         if kept is not None:
             self._size -= len(kept.body)
             # Messages only grow at their end, so one look tells whether these continue what is kept.
             if 0 < kept.count <= len(request.messages) and request.messages[kept.count - 1] is kept.last:
                 return kept
-        return _Kept(CallIds(self._dialect.id_fits))
+        return _EncodedConversation(CallIds(self._dialect.id_fits))
 
-    def _put(self, conversation: str, kept: _Kept) -> None:
+    def _put(self, conversation: str, kept: _EncodedConversation) -> None:
         self._kept[conversation] = kept
         self._size += len(kept.body)
         while len(self._kept) > self._conversations or self._size > self._kept_bytes:
             self._size -= len(self._kept.pop(next(iter(self._kept))).body)
 
-    def _extend(self, kept: _Kept, messages: tuple[Message, ...]) -> None:
+    def _extend(self, kept: _EncodedConversation, messages: tuple[Message, ...]) -> None:
         dialect = self._dialect
         new, kept.waiting = _encode(dialect, messages[kept.count :], kept.waiting, kept.ids, kept.last_role)
         if messages:

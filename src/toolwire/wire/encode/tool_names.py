@@ -42,10 +42,10 @@ def alphabet(first: str, rest: str, longest: int) -> WireName:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
         return f"{text[: longest - _DIGEST_CHARS - 2]}_h{digest}"
 
-    return _Kept(wire).__getitem__
+    return _WireNames(wire).__getitem__
 
 
-class _Kept(dict[str, str]):
+class _WireNames(dict[str, str]):
     """Names on the wire, each found once. Names come from models too, so only so many and so long ones are kept."""
 
     def __init__(self, wire: WireName) -> None:

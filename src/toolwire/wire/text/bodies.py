@@ -12,7 +12,7 @@ from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.elements import read_children, read_pairs
 from toolwire.wire.text.json_calls import Entries, begins_call, entries_in, plain_call
 from toolwire.wire.text.json_values import Value, read_exact, read_value
-from toolwire.wire.text.marks import CLOSING, FENCE, OPENING, Envelope
+from toolwire.wire.text.marks import CLOSING, FENCE, OPENING, Markers
 from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax, read_gemma
 from toolwire.wire.text.tags import read_tag_call
@@ -30,7 +30,7 @@ _PER_VALUE = 4
 Opener = Callable[[Scan, int, int], Step | None]
 
 
-def read_body(scan: Scan, pos: int, envelope: Envelope, opened: Opener, depth: int = _NESTING) -> Step | None:
+def read_body(scan: Scan, pos: int, envelope: Markers, opened: Opener, depth: int = _NESTING) -> Step | None:
     """Read what an envelope holds. `opened` reads a further opening marker that may stand inside."""
     if envelope.noise is not None and (noise := envelope.noise.match(scan.text, pos, scan.end)) is not None:
         pos = noise.end()
@@ -51,7 +51,7 @@ def read_body(scan: Scan, pos: int, envelope: Envelope, opened: Opener, depth: i
     return _worded(scan, at, envelope)
 
 
-def _bracketed(scan: Scan, at: int, envelope: Envelope) -> Step | None:
+def _bracketed(scan: Scan, at: int, envelope: Markers) -> Step | None:
     if scan.text[at] == "[" and _LIST_OF_CALLS.match(scan.text, at, scan.end):
         return read_call_syntax(scan, at, envelope)
     step = read_json(scan, at, envelope.slug, envelope.closes)
@@ -60,7 +60,7 @@ def _bracketed(scan: Scan, at: int, envelope: Envelope) -> Step | None:
     return step
 
 
-def _tagged(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int) -> Step | None:
+def _tagged(scan: Scan, at: int, envelope: Markers, opened: Opener, depth: int) -> Step | None:
     tagged = read_tag_call(scan, at, envelope)
     if tagged is not None:
         return tagged
@@ -75,7 +75,7 @@ def _tagged(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int)
     return children
 
 
-def _fenced(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int) -> Step | None:
+def _fenced(scan: Scan, at: int, envelope: Markers, opened: Opener, depth: int) -> Step | None:
     match = FENCE.match(scan.text, at, scan.end)
     if match is None or depth <= 0:
         return None
@@ -85,7 +85,7 @@ def _fenced(scan: Scan, at: int, envelope: Envelope, opened: Opener, depth: int)
     return step
 
 
-def _worded(scan: Scan, at: int, envelope: Envelope) -> Step | None:
+def _worded(scan: Scan, at: int, envelope: Markers) -> Step | None:
     if envelope.fence:
         gemma = read_gemma(scan, at, envelope)
         if gemma is not None:
@@ -100,7 +100,7 @@ def _worded(scan: Scan, at: int, envelope: Envelope) -> Step | None:
     return read_pairs(scan, at, envelope)
 
 
-def read_headed(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+def read_headed(scan: Scan, pos: int, envelope: Markers) -> Step | None:
     """A name (and perhaps an id) in the dialect's own header, then JSON arguments."""
     assert envelope.head is not None
     head = envelope.head.match(scan.text, pos, scan.end)
@@ -112,7 +112,7 @@ def read_headed(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     return None
 
 
-def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Envelope, alias: str | None = None) -> Step | None:
+def read_named(scan: Scan, begin: int, name: str, at: int, envelope: Markers, alias: str | None = None) -> Step | None:
     """JSON arguments behind a name. A name that is only a counter is inferred from the arguments."""
     value = read_value(scan, at, envelope.closes)
     if value is None:

@@ -7,7 +7,7 @@ from toolwire.wire.lenient.arguments import twice
 from toolwire.wire.replies.offered import Offered
 from toolwire.wire.text.bodies import Opener, read_body, read_named
 from toolwire.wire.text.json_values import Value, read_exact, read_value
-from toolwire.wire.text.marks import Envelope, any_of
+from toolwire.wire.text.marks import Markers, any_of
 from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed, without_half
 from toolwire.wire.text.tags import called, untyped
 
@@ -20,8 +20,8 @@ _HEADER = re.compile(
 _TOOL_SPEAKS = re.compile(r"<\|start\|>\s*+(?:functions\.|tool\b)")
 _END_MARKERS = ("<|end|>", "<|call|>", "<|return|>", "<|eom|>", "<|eot|>", "<|start|>")
 _ENDS = re.compile(any_of(_END_MARKERS))
-_HARMONY = Envelope("gptoss_harmony", (), ("<|call|>", "<|end|>", "<|eom|>", "<|eot|>", "<|start|>"))
-_MUSE = Envelope("muse_glimmer", (), ("<|eom|>", "<|eot|>", "<|start|>"))
+_HARMONY = Markers("gptoss_harmony", (), ("<|call|>", "<|end|>", "<|eom|>", "<|eot|>", "<|start|>"))
+_MUSE = Markers("muse_glimmer", (), ("<|eom|>", "<|eot|>", "<|start|>"))
 STAYS = ("<|start|>", "<|eom|>")  # the next message is read from here on
 ADDRESS = re.compile(r"\s*+(?:assistant\b)?\s*+to=[^\s<]{1,160}[^<\n]{0,40}<\|")
 ADDRESS_SO_FAR = re.compile(
@@ -96,7 +96,7 @@ def _read_sent(scan: Scan, header: re.Match[str], recipient: str, channel: str, 
 
 _OPEN = re.compile(r"<\|open\|>\s*+(?P<tag>\w{1,32})(?P<attributes>[^<]{0,600})<\|sep\|>")
 _PAIR = re.compile(r"""(\w{1,32})\s*+=\s*+"([^"]{0,300})\"""")
-_K3 = Envelope("kimi_k3", ())
+_K3 = Markers("kimi_k3", ())
 
 
 def read_element(scan: Scan, pos: int) -> Step | None:

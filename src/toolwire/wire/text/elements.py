@@ -5,7 +5,7 @@ from typing import Any
 
 from toolwire.wire.lenient.arguments import twice
 from toolwire.wire.replies.offered import Offer
-from toolwire.wire.text.marks import AFTER_CALL, CLOSER_PREFIXES, Envelope
+from toolwire.wire.text.marks import AFTER_CALL, CLOSER_PREFIXES, Markers
 from toolwire.wire.text.scan import Found, Scan, Step, unclosed
 from toolwire.wire.text.tags import HALF_END, called, closing, trimmed, typed_text
 
@@ -16,7 +16,7 @@ _PAIR = re.compile(r"(?:\s|\\n)*+<(?P<pre>longcat_)?arg_key(?P<post>:opensource)
 _KV_NAME = re.compile(r"\s*+(?P<name>\w[\w.-]{0,127})\s*+(?:<tool_sep(?::opensource)?>)?(?:\s|\\n)*+")
 
 
-def read_pairs(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+def read_pairs(scan: Scan, pos: int, envelope: Markers) -> Step | None:
     """A name, then pairs of `<arg_key>` and `<arg_value>`; no pairs for a call without arguments."""
     head = _KV_NAME.match(scan.text, pos, scan.end)
     if head is None:
@@ -61,7 +61,7 @@ def _read_pair(scan: Scan, at: int, tags: tuple[str, ...]) -> tuple[str, str, in
 
 
 def _pairs_end(
-    scan: Scan, head: re.Match[str], offer: Offer | None, raw: dict[str, Any], envelope: Envelope, at: int
+    scan: Scan, head: re.Match[str], offer: Offer | None, raw: dict[str, Any], envelope: Markers, at: int
 ) -> Step | None:
     rest = scan.space(at)
     closed = any(scan.at(rest, close) for close in envelope.closes)
@@ -88,7 +88,7 @@ def _half_closed(scan: Scan, at: int) -> bool:
     return half and scan.end - at < 40 and scan.text[at : scan.end] in CLOSER_PREFIXES
 
 
-def read_children(scan: Scan, pos: int, envelope: Envelope, close: str = "") -> Step | None:
+def read_children(scan: Scan, pos: int, envelope: Markers, close: str = "") -> Step | None:
     """`<name>f</name><arguments>…</arguments>`: name and arguments as elements, or each argument as one."""
     children = _children(scan, pos)
     if children is None:
@@ -160,7 +160,7 @@ def _children(scan: Scan, pos: int) -> tuple[dict[str, str], int, str] | None:
     return found, at, fault
 
 
-def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Step | None:
+def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Markers) -> Step | None:
     """`<tool_name><argument>v</argument></tool_name>`: the tag is the tool."""
     name = offer.misspelled or offer.name
     if scan.text.startswith("/", pos + 1 + len(name)):
@@ -189,7 +189,7 @@ def read_tool_tag(scan: Scan, pos: int, offer: Offer, envelope: Envelope) -> Ste
     return Step(end, [Found(offer, arguments, envelope.slug, (pos, end), weak=True, fault=fault)])
 
 
-def _empty_tag(pos: int, offer: Offer, envelope: Envelope) -> Step | None:
+def _empty_tag(pos: int, offer: Offer, envelope: Markers) -> Step | None:
     end = pos + len(offer.name) + 3
     if offer.required or offer.misspelled:
         return None

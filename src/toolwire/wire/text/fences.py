@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from toolwire.wire.text.bodies import Opener, read_json
 from toolwire.wire.text.labels import LABEL, read_label
-from toolwire.wire.text.marks import FENCE, Envelope
+from toolwire.wire.text.marks import FENCE, Markers
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 
@@ -13,7 +13,7 @@ _MARKED = frozenset(
     {"tool_call", "tool_calls", "tool_code", "tool_use", "function_call", "toolcall", "action", "tool", "tools"}
 )
 _CLOSES = ("\n```", "```")
-_TOOL_CODE = Envelope("tool_code", (), _CLOSES)
+_TOOL_CODE = Markers("tool_code", (), _CLOSES)
 _FUNCTOOLS = "functools["
 CLOSE = re.compile(r"```(?![\w+-])")
 _ASSIGNED = re.compile(r"[^\W\d]\w{0,63}\s{0,8}=\s{0,8}(?=[^\W\d])")

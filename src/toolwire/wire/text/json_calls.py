@@ -30,7 +30,7 @@ _DEPTH = 6
 
 
 @dataclass(slots=True)
-class Entry:
+class JsonCall:
     """One call-like object: the name it gives, the tool if it was offered, its arguments and its id.
 
     Of a `half` one the arguments are complete, but its own end is missing.
@@ -50,7 +50,7 @@ class Entries:
     `known` says that the call that was cut off names an offered tool; `explicit` that a key says that these are calls.
     """
 
-    calls: list[Entry]
+    calls: list[JsonCall]
     content: str = ""
     cut: bool = False
     known: bool = False
@@ -77,7 +77,7 @@ def begins_call(value: Any) -> bool:
     return isinstance(value, PartObject) and value.keys() <= _META
 
 
-def plain_call(value: Any, offered: Offered) -> Entry | None:
+def plain_call(value: Any, offered: Offered) -> JsonCall | None:
     """The shape that nearly every call has: a known name and an object of arguments."""
     if not isinstance(value, dict):
         return None
@@ -87,12 +87,12 @@ def plain_call(value: Any, offered: Offered) -> Entry | None:
     offer = offered.by_name.get(name)
     if offer is None or (len(value) > 2 and "parameters" in value):
         return None
-    return Entry(name, offer, arguments, _alias(value) if len(value) > 2 else None, isinstance(value, PartObject))
+    return JsonCall(name, offer, arguments, _alias(value) if len(value) > 2 else None, isinstance(value, PartObject))
 
 
 def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | None:
     found = Entries([], cut=isinstance(values, PartList))
-    unknown: list[Entry] = []
+    unknown: list[JsonCall] = []
     for value in values:
         inner = entries_in(value, offered, depth - 1)
         if inner is not None:
@@ -101,7 +101,7 @@ def _from_list(values: list[Any], offered: Offered, depth: int) -> Entries | Non
             found.cut = found.cut or inner.cut
             found.known = found.known or inner.known
         elif type(value) is dict and len(value) == 1 and isinstance(next(iter(value.values())), dict):
-            unknown += [Entry(name, None, arguments) for name, arguments in value.items()]
+            unknown += [JsonCall(name, None, arguments) for name, arguments in value.items()]
         elif not isinstance(value, PartObject | PartList):
             return None
     if unknown and not any(entry.offer is not None for entry in found.calls):
@@ -162,7 +162,7 @@ def _from_object(value: dict[str, Any], offered: Offered, depth: int) -> Entries
         return None
     if is_definition(arguments, offer):
         return None
-    return Entries([Entry(name, offer, arguments, _alias(value), isinstance(value, PartObject))])
+    return Entries([JsonCall(name, offer, arguments, _alias(value), isinstance(value, PartObject))])
 
 
 def _given(value: dict[str, Any], name_key: str) -> bool:
@@ -201,7 +201,7 @@ def _arguments_of(value: dict[str, Any], name_key: str, offer: Offer | None) -> 
 
 def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
     """`{"tool": {arguments}}`."""
-    found: list[Entry] = []
+    found: list[JsonCall] = []
     for name, arguments in value.items():
         offer = offered.get(name)
         if offer is None or not isinstance(arguments, dict) or is_definition(arguments, offer):
@@ -210,7 +210,7 @@ def _from_only_key(value: dict[str, Any], offered: Offered) -> Entries | None:
             return Entries(found, cut=True, known=True)
         if not (offer.required <= arguments.keys() and offer.knows(arguments)):
             return None
-        found.append(Entry(name, offer, arguments, half=isinstance(value, PartObject)))
+        found.append(JsonCall(name, offer, arguments, half=isinstance(value, PartObject)))
     return Entries(found) if found else None
 
 

@@ -7,7 +7,7 @@ from toolwire.wire.replies.offered import Offer, fold_name
 from toolwire.wire.text.bodies import Opener, fits, read_body, read_json, read_named
 from toolwire.wire.text.channels import ADDRESS, ADDRESS_SO_FAR, read_message
 from toolwire.wire.text.json_values import read_value
-from toolwire.wire.text.marks import FENCE, Envelope
+from toolwire.wire.text.marks import FENCE, Markers
 from toolwire.wire.text.scan import Flow, Found, Scan, Step, unclosed
 from toolwire.wire.text.syntax import CALL_HEAD, read_call_syntax
 
@@ -29,8 +29,8 @@ _NO_ACTION = re.compile(
 _BRACKETS = re.compile(r"\[(?P<text>[^\n]*)\][ \t]*(?=\n|\Z)")
 _STOP_WORD = re.compile(r"\s*+Observation\s*+\Z")
 _LONGEST_LABEL = 32
-_REACT = Envelope("react", (), ("\nObservation:", "\n```"))
-_RAVEN = Envelope("nexusraven", (), ("<bot_end>",))
+_REACT = Markers("react", (), ("\nObservation:", "\n```"))
+_RAVEN = Markers("nexusraven", (), ("<bot_end>",))
 
 
 def read_label(scan: Scan, pos: int, opened: Opener) -> Step | None:
@@ -159,7 +159,7 @@ def _observed(scan: Scan, step: Step | None) -> Step | None:
 
 
 _QWEN = re.compile(r"✿FUNCTION✿\s*+:?\s*+(?P<name>[\w.-]{1,128})\s*+(?:✿ARGS✿\s*+:?\s*+)?")
-_QWEN_ENVELOPE = Envelope("qwen_agent", (), ("✿RESULT✿", "✿FUNCTION✿"))
+_QWEN_ENVELOPE = Markers("qwen_agent", (), ("✿RESULT✿", "✿FUNCTION✿"))
 
 
 def read_qwen_agent(scan: Scan, pos: int) -> Step | None:
@@ -186,7 +186,7 @@ def read_qwen_agent(scan: Scan, pos: int) -> Step | None:
 
 
 _RECIPIENT = re.compile(r"(?:>>>|<\|recipient\|>)?\s*+(?P<name>[\w.-]{1,128})\s*+\n?\s*+(?P<content><\|content\|>)?")
-_FUNCTIONARY = Envelope("functionary_v2", (), (">>>", "<|stop|>", "\n<|from|>"))
+_FUNCTIONARY = Markers("functionary_v2", (), (">>>", "<|stop|>", "\n<|from|>"))
 _TURN = re.compile(r"\s*+<\|from\|>\s*+assistant\s*+")
 _PYTHON_BODY = re.compile(r"\s*+```(?:python)?\s*+tool_call\s*+\(")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class Markers:
     """A marker that opens a call or a group of calls, and the markers that close it.
 
     What stands inside is told by its first characters, so a dialect is only its markers. `head` reads a name that
@@ -51,45 +51,45 @@ def _deepseek(begin: str) -> tuple[str, ...]:
     return tuple(f"<｜tool{begin.replace('~', gap)}｜>" for gap in ("▁", "_", " "))
 
 
-ENVELOPES: tuple[Envelope, ...] = (
-    Envelope("hermes", ("<tool_call>",), ("</tool_call>", "<tool_call>")),
-    Envelope("hunyuan_v3", ("<tool_call:opensource>",), ("</tool_call:opensource>",)),
-    Envelope("hunyuan_v3", ("<tool_calls:opensource>",), ("</tool_calls:opensource>",)),
-    Envelope("longcat", ("<longcat_tool_call>",), ("</longcat_tool_call>",)),
-    Envelope("tag_tool_use", ("<tool_use>",), ("</tool_use>",)),
-    Envelope("tag_tools", ("<tools>",), ("</tools>",)),
-    Envelope("tag_function_call", ("<function_call>",), ("</function_call>", "<function_call>")),
-    Envelope("glaive", ("<functioncall>",), ("</functioncall>", "<|endoftext|>")),
-    Envelope("tool_calls", ("<tool_calls>",), ("</tool_calls>",)),
-    Envelope("anthropic_xml", _spaced("<{}function_calls>"), _spaced("</{}function_calls>")),
-    Envelope("muse_glimmer", ("<atem:function_calls>",), ("</atem:function_calls>",)),
-    Envelope("minimax_m2", ("<minimax:tool_call>",), ("</minimax:tool_call>",)),
-    Envelope("dots", ("<dots_function_call>",), ("</dots_function_call>",)),
-    Envelope("deepseek_v32", ("<｜DSML｜function_calls>",), ("</｜DSML｜function_calls>",)),
-    Envelope("deepseek_v4", ("<｜DSML｜tool_calls>",), ("</｜DSML｜tool_calls>",)),
-    Envelope("seed_oss", ("<seed:tool_call>",), ("</seed:tool_call>",), tight=True),
-    Envelope("nemotron_v2", ("<TOOLCALL>",), ("</TOOLCALL>",)),
-    Envelope("granite3", ("<|tool_call|>",), ("<|/tool_call|>", "<|tool_call|>")),
-    Envelope("gemma4", ("<|tool_call>",), ("<tool_call|>",), fence='<|"|>'),
-    Envelope("functiongemma", ("<start_function_call>",), ("<end_function_call>",), fence="<escape>"),
-    Envelope("lfm2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),
-    Envelope("llama4_pythonic", ("<|python_start|>",), ("<|python_end|>",)),
-    Envelope("llama3_python_tag", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>")),
-    Envelope("apertus", ("<|tools_prefix|>",), ("<|tools_suffix|>",)),
-    Envelope("command_a", ("<|START_ACTION|>",), ("<|END_ACTION|>",)),
-    Envelope("internlm2", ("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"), ("<|action_end|>",)),
-    Envelope("gigachat31", ("<|function_call|>",)),
-    Envelope("gigachat3", ("<|message_sep|>\n\nfunction call<|role_sep|>\n", "function call<|role_sep|>\n")),
-    Envelope("inkling", ("<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>"), ("<|end_message|>",)),
-    Envelope("gorilla", ("<<function>>",)),
-    Envelope("mistral", ("[TOOL_CALLS]",), ("</s>", "[TOOL_CALLS]"), head=_MISTRAL),
-    Envelope("phi4_mini", ("functools[",)),
-    Envelope("deepseek_v3", _deepseek("~calls~begin"), _deepseek("~calls~end")),
-    Envelope("deepseek_v3", _deepseek("~call~begin"), _deepseek("~call~end"), head=_DEEPSEEK, noise=_STEP3),
-    Envelope("kimi_k2", ("<|tool_calls_section_begin|>",), ("<|tool_calls_section_end|>",)),
-    Envelope("kimi_k2", ("<|tool_call_begin|>",), ("<|tool_call_end|>",), head=_KIMI),
-    Envelope("solar_open", ("<|tool_calls|>",), ("<|calls|>",)),
-    Envelope("solar_open", ("<|tool_call:begin|>",), ("<|tool_call:end|>",), head=_SOLAR),
+ENVELOPES: tuple[Markers, ...] = (
+    Markers("hermes", ("<tool_call>",), ("</tool_call>", "<tool_call>")),
+    Markers("hunyuan_v3", ("<tool_call:opensource>",), ("</tool_call:opensource>",)),
+    Markers("hunyuan_v3", ("<tool_calls:opensource>",), ("</tool_calls:opensource>",)),
+    Markers("longcat", ("<longcat_tool_call>",), ("</longcat_tool_call>",)),
+    Markers("tag_tool_use", ("<tool_use>",), ("</tool_use>",)),
+    Markers("tag_tools", ("<tools>",), ("</tools>",)),
+    Markers("tag_function_call", ("<function_call>",), ("</function_call>", "<function_call>")),
+    Markers("glaive", ("<functioncall>",), ("</functioncall>", "<|endoftext|>")),
+    Markers("tool_calls", ("<tool_calls>",), ("</tool_calls>",)),
+    Markers("anthropic_xml", _spaced("<{}function_calls>"), _spaced("</{}function_calls>")),
+    Markers("muse_glimmer", ("<atem:function_calls>",), ("</atem:function_calls>",)),
+    Markers("minimax_m2", ("<minimax:tool_call>",), ("</minimax:tool_call>",)),
+    Markers("dots", ("<dots_function_call>",), ("</dots_function_call>",)),
+    Markers("deepseek_v32", ("<｜DSML｜function_calls>",), ("</｜DSML｜function_calls>",)),
+    Markers("deepseek_v4", ("<｜DSML｜tool_calls>",), ("</｜DSML｜tool_calls>",)),
+    Markers("seed_oss", ("<seed:tool_call>",), ("</seed:tool_call>",), tight=True),
+    Markers("nemotron_v2", ("<TOOLCALL>",), ("</TOOLCALL>",)),
+    Markers("granite3", ("<|tool_call|>",), ("<|/tool_call|>", "<|tool_call|>")),
+    Markers("gemma4", ("<|tool_call>",), ("<tool_call|>",), fence='<|"|>'),
+    Markers("functiongemma", ("<start_function_call>",), ("<end_function_call>",), fence="<escape>"),
+    Markers("lfm2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),
+    Markers("llama4_pythonic", ("<|python_start|>",), ("<|python_end|>",)),
+    Markers("llama3_python_tag", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>")),
+    Markers("apertus", ("<|tools_prefix|>",), ("<|tools_suffix|>",)),
+    Markers("command_a", ("<|START_ACTION|>",), ("<|END_ACTION|>",)),
+    Markers("internlm2", ("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"), ("<|action_end|>",)),
+    Markers("gigachat31", ("<|function_call|>",)),
+    Markers("gigachat3", ("<|message_sep|>\n\nfunction call<|role_sep|>\n", "function call<|role_sep|>\n")),
+    Markers("inkling", ("<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>"), ("<|end_message|>",)),
+    Markers("gorilla", ("<<function>>",)),
+    Markers("mistral", ("[TOOL_CALLS]",), ("</s>", "[TOOL_CALLS]"), head=_MISTRAL),
+    Markers("phi4_mini", ("functools[",)),
+    Markers("deepseek_v3", _deepseek("~calls~begin"), _deepseek("~calls~end")),
+    Markers("deepseek_v3", _deepseek("~call~begin"), _deepseek("~call~end"), head=_DEEPSEEK, noise=_STEP3),
+    Markers("kimi_k2", ("<|tool_calls_section_begin|>",), ("<|tool_calls_section_end|>",)),
+    Markers("kimi_k2", ("<|tool_call_begin|>",), ("<|tool_call_end|>",), head=_KIMI),
+    Markers("solar_open", ("<|tool_calls|>",), ("<|calls|>",)),
+    Markers("solar_open", ("<|tool_call:begin|>",), ("<|tool_call:end|>",), head=_SOLAR),
 )
 
 THOUGHTS: tuple[tuple[str, str], ...] = (

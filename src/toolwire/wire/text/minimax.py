@@ -5,12 +5,12 @@ from typing import Any
 
 from toolwire.wire.lenient.arguments import twice
 from toolwire.wire.lenient.coerce import coerced
-from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.marks import Markers
 from toolwire.wire.text.scan import Scan, Step
 from toolwire.wire.text.tags import called
 
 M3 = "]<]minimax[>["
-_ENVELOPE = Envelope("minimax_m3", ())
+_ENVELOPE = Markers("minimax_m3", ())
 _TAG = re.compile(
     r"]<]minimax\[>\[\s*+<(?P<close>/)?(?P<tag>[\w:.-]{1,128})(?:\s++name\s*+=\s*+[\"']?(?P<name>[^\"'<>]{1,200})[\"']?)?\s*+>"
 )

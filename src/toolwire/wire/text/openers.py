@@ -19,16 +19,16 @@ from toolwire.wire.text.marks import (
     OPENING,
     SILENT,
     THOUGHTS,
-    Envelope,
+    Markers,
     any_of,
 )
 from toolwire.wire.text.minimax import M3, read_m3
 from toolwire.wire.text.scan import Flow, Scan, Step
 from toolwire.wire.text.tags import read_tag_call
 
-_TAG_CALL = Envelope("tags", (), ("</invoke>",))
-_CLINE = Envelope("cline_xml", ())
-_LANGCHAIN = Envelope("langchain_xml", (), ("</tool_input>",))
+_TAG_CALL = Markers("tags", (), ("</invoke>",))
+_CLINE = Markers("cline_xml", ())
+_LANGCHAIN = Markers("langchain_xml", (), ("</tool_input>",))
 _NESTING = 3
 _IN_VAIN = 6
 LONGEST_CLOSER = max(map(len, CLOSERS))
@@ -47,7 +47,7 @@ class Mark:
 Handler = Callable[[Scan, Mark], Step | None]
 
 
-def _envelope(envelope: Envelope) -> Handler:
+def _envelope(envelope: Markers) -> Handler:
     def read(scan: Scan, mark: Mark) -> Step | None:
         body = mark.after - 1 if mark.text.endswith("s[") else mark.after
         return past_closers(scan, read_body(scan, body, envelope, opened, mark.depth))

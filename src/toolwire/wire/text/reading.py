@@ -21,7 +21,7 @@ from toolwire.wire.text.openers import (
     tool_tag,
 )
 from toolwire.wire.text.scan import CONTEXT, MAX_CALLS, UNKNOWN, Flow, Found, Scan, Step, without_half
-from toolwire.wire.text.shown import CallSite, Form, Verdict, is_announced, is_continued, judge
+from toolwire.wire.text.shown import CallSite, CallVerdict, Form, is_announced, is_continued, judge
 from toolwire.wire.text.triggers import end_of_turn, in_inline_code, mention_end, triggers
 
 _PASSING = 5
@@ -43,7 +43,7 @@ def _form(match: re.Match[str]) -> Form:
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedText:
     """What a text says: to the user, to itself, and to tools."""
 
     content: str = ""
@@ -52,7 +52,7 @@ class Reading:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_text(text: str, offered: Offered, *, cut: bool = False) -> Reading:
+def read_text(text: str, offered: Offered, *, cut: bool = False) -> ParsedText:
     """Read a text from front to back, each character a bounded number of times.
 
     `cut` says that the length limit ended it, so that an element without its end tag may lack something.
@@ -80,7 +80,7 @@ class Pass:
         self._line: re.Match[str] | None = None
         self._strong_from = self._line_from = -1
         self.boundary = 0
-        self._last: tuple[int, Verdict] | None = None
+        self._last: tuple[int, CallVerdict] | None = None
         self._shown = False
 
     def rebase(self, scan: Scan) -> None:
@@ -89,7 +89,7 @@ class Pass:
         self._strong_from = self._line_from = -1
         self.pieces.clear()
 
-    def run(self) -> Reading:
+    def run(self) -> ParsedText:
         scan = self.scan
         at = look = 0
         fresh = True
@@ -194,14 +194,14 @@ class Pass:
             first = not (self.said or self.found) and not before.strip()
             made = bool(self.found)
             verdict = judge(CallSite(scan, begin, step.end, form, before, step.found, first, self._shown, made))
-        if verdict is Verdict.WAIT:
+        if verdict is CallVerdict.WAIT:
             return begin, after, Step(scan.end, cut=True)
         self._last = (scan.offset + step.end, verdict)
-        if verdict is Verdict.MADE:
+        if verdict is CallVerdict.MADE:
             return begin, after, past_closers(scan, step) if form is not Form.MARKED else step
         self._shown = True
         scan.spend(_JUDGED)
-        if verdict is Verdict.UNCLEAR:
+        if verdict is CallVerdict.UNCLEAR:
             scan.note("unclear", UNCLEAR.format(step.found[0].offer.name))
         return begin, step.end, None
 
@@ -225,7 +225,7 @@ class Pass:
         if form is Form.LABEL and step is not None and step.reasoning:
             before = self._before(begin)
             if before.strip() and not _QUESTION.search(before) and not is_announced(before, form):
-                self._last = (self.scan.offset + step.end, Verdict.UNCLEAR)
+                self._last = (self.scan.offset + step.end, CallVerdict.UNCLEAR)
                 return begin, step.end, None
         return begin, after, step
 
@@ -356,11 +356,11 @@ class Pass:
         if match is not None:
             self.problems.append(("mentioned", f"the text announces a call of {match['name']} but makes none"))
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> ParsedText:
         content = "".join(self.pieces)
         if not (self.found or self.problems or self.scan.notes) and content:
             self._note_announcement(content)
-        return Reading(
+        return ParsedText(
             content.strip() if self.changed else content,
             "\n".join(thought for thought in self.thoughts if thought),
             self.found,

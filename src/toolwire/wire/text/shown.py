@@ -78,7 +78,7 @@ class Form(Enum):
     LABEL = "label"
 
 
-class Verdict(Enum):
+class CallVerdict(Enum):
     """What becomes of a call in a text; `WAIT` says that the text behind it must come first."""
 
     MADE = "made"
@@ -108,7 +108,7 @@ def is_continued(gap: str) -> bool:
     return match is not None and match.end() == len(gap)
 
 
-def judge(place: CallSite) -> Verdict:
+def judge(place: CallSite) -> CallVerdict:
     """Whether a call is made or only shown."""
     line = place.before[place.before.rfind("\n") + 1 :]
     structure = _quoted(place, line)
@@ -116,9 +116,9 @@ def judge(place: CallSite) -> Verdict:
         return structure
     following = _following(place)
     if following is None:
-        return Verdict.WAIT
+        return CallVerdict.WAIT
     if not following and not place.before.strip():
-        return Verdict.MADE
+        return CallVerdict.MADE
     return _weighed(place, line, following)
 
 
@@ -127,7 +127,7 @@ def is_announced(before: str, form: Form = Form.MARKED) -> bool:
     return bool(before.strip()) and chance(Surroundings(before, "", form.value, traits=(ALONE,))) >= _RUN
 
 
-def _quoted(place: CallSite, line: str) -> Verdict | None:
+def _quoted(place: CallSite, line: str) -> CallVerdict | None:
     """Whether the call stands in quotation marks or inline code, in a block quote or in a table."""
     if _QUOTE.match(line) or _TABLE.match(line):
         return _shown_unless_made(_before_line(place))
@@ -136,22 +136,22 @@ def _quoted(place: CallSite, line: str) -> Verdict | None:
     if opener in _PAIRS:
         close = place.scan.space(end)
         if place.scan.growing and close >= place.scan.end:
-            return Verdict.WAIT
+            return CallVerdict.WAIT
         direct = opener in _OPENING or place.before.endswith(opener)
         if direct and close < place.scan.end and text[close] in _PAIRS[opener]:
             return _shown_unless_made(place.before.rstrip()[:-1])
     return _inside_quotes(place, line)
 
 
-def _shown_unless_made(before: str) -> Verdict:
+def _shown_unless_made(before: str) -> CallVerdict:
     """What is quoted is shown; where the words say that it is made, it is unclear."""
-    return Verdict.UNCLEAR if is_announced(before) else Verdict.SHOWN
+    return CallVerdict.UNCLEAR if is_announced(before) else CallVerdict.SHOWN
 
 
-def _inside_quotes(place: CallSite, line: str) -> Verdict | None:
+def _inside_quotes(place: CallSite, line: str) -> CallVerdict | None:
     """Whether quotation marks or inline code that open on this line close behind the call."""
     if _in_long_quotation(place):
-        return Verdict.SHOWN
+        return CallVerdict.SHOWN
     if not _ANY_MARK.search(line):
         return None
     marks = [mark for mark in (*_OPENING, '"', "`") if _is_open(line, mark)]
@@ -160,9 +160,9 @@ def _inside_quotes(place: CallSite, line: str) -> Verdict | None:
     behind = _behind(place, to_line_end=True)
     for mark in marks:
         if any(close in behind for close in _PAIRS[mark]):
-            return Verdict.SHOWN
+            return CallVerdict.SHOWN
     whole_line = len(behind) >= _LINE or "\n" in place.scan.text[place.end : place.end + _LINE]
-    return Verdict.WAIT if place.scan.growing and not whole_line else None
+    return CallVerdict.WAIT if place.scan.growing and not whole_line else None
 
 
 def _in_long_quotation(place: CallSite) -> bool:
@@ -218,18 +218,18 @@ def _following(place: CallSite) -> str | None:
     return behind[:following] if following >= 0 else behind
 
 
-def _weighed(place: CallSite, line: str, following: str) -> Verdict:
+def _weighed(place: CallSite, line: str, following: str) -> CallVerdict:
     likely = chance(_surroundings(place, line, following))
     run = likely >= _least(place)
     if _in_dialogue(place, line):
-        return Verdict.SHOWN
+        return CallVerdict.SHOWN
     if _has_placeholder(place.found):
-        return Verdict.UNCLEAR if run else Verdict.SHOWN
+        return CallVerdict.UNCLEAR if run else CallVerdict.SHOWN
     if _set_apart(place, line):
-        return Verdict.UNCLEAR if run or place.form is Form.LABEL else Verdict.SHOWN
+        return CallVerdict.UNCLEAR if run or place.form is Form.LABEL else CallVerdict.SHOWN
     if run and (likely >= _RUN_QUESTION or not (place.before.strip() and ending(place.before) == "?")):
-        return Verdict.MADE
-    return Verdict.UNCLEAR if likely >= _TELL else Verdict.SHOWN
+        return CallVerdict.MADE
+    return CallVerdict.UNCLEAR if likely >= _TELL else CallVerdict.SHOWN
 
 
 def _least(place: CallSite) -> float:

@@ -7,7 +7,7 @@ from toolwire.wire.lenient.arguments import twice
 from toolwire.wire.lenient.strings import CutShort, Unreadable
 from toolwire.wire.lenient.values import ValueReader
 from toolwire.wire.replies.offered import Offer
-from toolwire.wire.text.marks import Envelope
+from toolwire.wire.text.marks import Markers
 from toolwire.wire.text.scan import MAX_CALLS, Found, Scan, Step, not_offered
 
 CALL_HEAD = re.compile(r"(?P<name>[^\W\d][\w.-]{0,127})\s{0,8}\(")
@@ -17,7 +17,7 @@ _GEMMA_HEAD = re.compile(r"\s*+call\s*+:\s*+(?P<name>[^\s{]{1,128})\s*+(?=\{)")
 _UNDECIDED = re.compile(r"\[?\s*+[\w.-]*+\s*+\Z")
 
 
-def read_call_syntax(scan: Scan, pos: int, envelope: Envelope | None) -> Step | None:
+def read_call_syntax(scan: Scan, pos: int, envelope: Markers | None) -> Step | None:
     """A list or a sequence of calls. Outside an envelope every name must be offered and every argument fit."""
     listed = scan.at(pos, "[")
     at = scan.space(pos + 1) if listed else pos
@@ -40,7 +40,7 @@ def read_call_syntax(scan: Scan, pos: int, envelope: Envelope | None) -> Step | 
     return _closed(scan, at, step, envelope, listed=listed)
 
 
-def _closed(scan: Scan, at: int, step: Step, envelope: Envelope | None, *, listed: bool) -> Step | None:
+def _closed(scan: Scan, at: int, step: Step, envelope: Markers | None, *, listed: bool) -> Step | None:
     if listed and scan.at(at, "]"):
         step.end = at + 1
         return step if step.found or (step.problems and envelope is not None) else None
@@ -62,7 +62,7 @@ def _cut_off(scan: Scan, step: Step) -> Step:
 
 
 def _read_one(
-    scan: Scan, head: re.Match[str], step: Step, envelope: Envelope | None, *, begin: int, listed: bool
+    scan: Scan, head: re.Match[str], step: Step, envelope: Markers | None, *, begin: int, listed: bool
 ) -> bool:
     """Read one call into the step. False when this is no call at all."""
     offer = _offer(scan, head["name"])
@@ -125,7 +125,7 @@ def _arguments(reader: ValueReader, offer: Offer | None) -> dict[str, Any]:
         position += 1
 
 
-def read_gemma(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+def read_gemma(scan: Scan, pos: int, envelope: Markers) -> Step | None:
     """`call:f{key:value,…}` with unquoted keys and the dialect's own string delimiter."""
     head = _GEMMA_HEAD.match(scan.text, pos, scan.end)
     if head is None:
@@ -143,7 +143,7 @@ def read_gemma(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
     return _gemma_step(head, envelope, offer, arguments, reader)
 
 
-def _gemma_repaired(scan: Scan, head: re.Match[str], envelope: Envelope, offer: Offer | None) -> Step | None:
+def _gemma_repaired(scan: Scan, head: re.Match[str], envelope: Markers, offer: Offer | None) -> Step | None:
     close = scan.find(envelope.closes[0], head.end())
     if close < 0:
         return None
@@ -155,7 +155,7 @@ def _gemma_repaired(scan: Scan, head: re.Match[str], envelope: Envelope, offer: 
 
 
 def _gemma_step(
-    head: re.Match[str], envelope: Envelope, offer: Offer | None, arguments: Any, reader: ValueReader
+    head: re.Match[str], envelope: Markers, offer: Offer | None, arguments: Any, reader: ValueReader
 ) -> Step:
     end, fault = reader.pos, twice(reader.repeated) if reader.repeated is not None else ""
     if offer is None:

@@ -12,7 +12,7 @@ from toolwire.wire.lenient.coerce import literal, typed
 from toolwire.wire.lenient.values import PartObject
 from toolwire.wire.replies.offered import Offer
 from toolwire.wire.text.json_values import read_value
-from toolwire.wire.text.marks import AFTER_CALL, Envelope
+from toolwire.wire.text.marks import AFTER_CALL, Markers
 from toolwire.wire.text.scan import Found, Scan, Step, not_offered, unclosed
 
 _ATTRIBUTE = r"""(?:"(?P<{0}d>[^"<>]{{1,200}})"|'(?P<{0}s>[^'<>]{{1,200}})'|(?P<{0}b>[^\s"'<>=/]{{1,200}}))"""
@@ -70,7 +70,7 @@ def attribute(match: re.Match[str]) -> str:
     return next((groups[key] for key in ("kd", "ks", "kb") if groups.get(key)), "").strip(" \t\"'")
 
 
-def read_tag_call(scan: Scan, pos: int, envelope: Envelope) -> Step | None:
+def read_tag_call(scan: Scan, pos: int, envelope: Markers) -> Step | None:
     """A call whose name is in its tag."""
     for style in STYLES:
         head = style.call.match(scan.text, pos, scan.end)
@@ -97,7 +97,7 @@ class _TagCall:
         "style",
     )
 
-    def __init__(self, scan: Scan, head: re.Match[str], style: TagStyle, envelope: Envelope) -> None:
+    def __init__(self, scan: Scan, head: re.Match[str], style: TagStyle, envelope: Markers) -> None:
         groups = head.groupdict()
         space = groups.get("space") or ""
         self.scan = scan
@@ -253,7 +253,7 @@ def untyped(text: str) -> Any:
 
 
 def called(
-    name: str, offer: Offer | None, arguments: Any, envelope: Envelope, span: tuple[int, int],
+    name: str, offer: Offer | None, arguments: Any, envelope: Markers, span: tuple[int, int],
     note: str = "", fault: str = "",
 ) -> Step:  # fmt: skip
     """The step of a call that was read, or of one whose tool was not offered."""
