@@ -10,7 +10,7 @@ import pytest
 
 from tests.sandbox.git_place import ORDINARY, Place, place_for
 from tests.sandbox.test_git_guard import EVIL, HOOK, PLANT, REBASE
-from toolwire.cli.views.sandbox_engines import sandbox_lines
+from toolwire.cli.views.sandbox_engines import left_behind_line, sandbox_lines
 
 LEFT = {
     "a planted repository": ("bubblewrap", PLANT.format("sub")),
@@ -70,7 +70,7 @@ def test_T85_doctor_finds_what_a_killed_toolwire_has_left(place: Place, monkeypa
     assert "'sub/.git' was made a submodule" in line.more[0]
     place.looked_at()
     assert not place.marker.exists()
-    assert [line.state for line in sandbox_lines() if line.what == "left behind"] == ["ok"]
+    assert left_behind_line().state == "ok"
 
 
 def test_a_note_goes_with_its_box_and_holds_no_content(place: Place) -> None:

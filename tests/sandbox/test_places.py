@@ -12,7 +12,7 @@ import pytest
 from tests.sandbox.conftest import Open, git
 from tests.sandbox.git_place import ORDINARY, place_for
 from tests.sandbox.test_obeyed import below, run
-from toolwire.cli.views.sandbox_engines import sandbox_lines
+from toolwire.cli.views.sandbox_engines import left_behind_line
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, shell
 
@@ -259,8 +259,7 @@ async def test_T145_doctor_moves_aside_what_a_killed_box_did_to_a_repository(
     repository: Path, tmp_path: Path, way: str
 ) -> None:
     kill_a_box(repository, way, tmp_path / "marker")
-    lines = await asyncio.to_thread(lambda: list(sandbox_lines()))
-    [line] = [line for line in lines if line.what == "left behind"]
+    line = await asyncio.to_thread(left_behind_line)
     await added(repository)
 
     assert not (tmp_path / "marker").exists()

@@ -62,7 +62,7 @@ def sandbox_lines() -> Iterator[Line]:
     yield _kernel()
     yield _limits(cgroups())
     yield _user()
-    yield _left_behind()
+    yield left_behind_line()
     yield Line(
         "workspace",
         "warn",
@@ -71,7 +71,7 @@ def sandbox_lines() -> Iterator[Line]:
     )
 
 
-def _left_behind() -> Line:
+def left_behind_line() -> Line:
     """What killed boxes have left for git and other programs; held back by looking."""
     found = [*recover(), *recover_names()]
     if not found:
