@@ -12,17 +12,21 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import socket
 import sys
 import tempfile
 import termios
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import toolwire
+from tests.caches import clear_caches
 from toolwire.cli import main
 from toolwire.toolbox.registry import ToolDependencies, tools_of
 
@@ -82,14 +86,35 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     tempfile.tempdir = None  # found in the environment when it is first asked for
     _open_streams()
     sys.argv = request["words"]
+    if sys.argv[0] == sys.executable:
+        _end(_exit_code(_run_python))
     sys.path[0] = str(Path(sys.argv[0]).parent)
-    _end(_exit_code())
+    _end(_exit_code(main))
 
 
-def _exit_code() -> int:
-    """Run the command, and say with what code an interpreter would end."""
+def _run_python() -> None:
+    """Do what an interpreter does with its words. It may change its user: what was found out before is forgotten."""
+    clear_caches()
+    del sys.argv[0]
+    match sys.argv:
+        case ["-c", code, *_]:
+            sys.argv[:2] = ["-c"]
+            sys.path[0] = ""
+            module = sys.modules["__main__"] = ModuleType("__main__")
+            exec(compile(code, "<string>", "exec"), vars(module))
+        case ["-m", name, *_]:
+            del sys.argv[0]
+            sys.path[0] = str(Path.cwd())
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        case [script, *_]:
+            sys.path[0] = str(Path(script).parent)
+            runpy.run_path(script, run_name="__main__")
+
+
+def _exit_code(program: Callable[[], object]) -> int:
+    """Run a program, and say with what code an interpreter would end."""
     try:
-        main()
+        program()
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0

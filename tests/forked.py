@@ -19,6 +19,7 @@ from tests.fork_server import LARGEST
 
 COMMAND = str(Path(sys.executable).parent / "toolwire")
 _LOCALE = ("LANG", "LC_ALL")
+_LIMIT_S = 120
 
 
 def start(
@@ -36,8 +37,7 @@ def start(
 
     It is forked where a fork is as good as a new interpreter, unless it shall be started `anew`.
     """
-    told = {"words": list(words), "folder": str(cwd), "environ": dict(env), "at_terminal": at_terminal}
-    request = json.dumps(told).encode()
+    request = _request(words, cwd, env, at_terminal=at_terminal)
     if not anew and _can_be_forked(words, cwd, env) and len(request) <= LARGEST:
         return Forked(request, words, stdin=stdin, stdout=stdout, stderr=stderr)
     return subprocess.Popen(
@@ -50,6 +50,30 @@ def start(
         start_new_session=at_terminal,
         preexec_fn=_take_terminal if at_terminal else None,
     )
+
+
+def python(
+    *words: str, env: Mapping[str, str] | None = None, stdin: int = subprocess.PIPE, stderr: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a Python program of a test in a fork: `-c CODE`, `-m MODULE` or a script, then its arguments.
+
+    It finds toolwire imported, for which a new interpreter takes half a second of CPU.
+    """
+    whole = [sys.executable, *words]
+    request = _request(whole, Path.cwd(), os.environ if env is None else env)
+    return Forked(request, whole, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
+
+
+def run_python(*words: str, text: str = "", env: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run such a program to its end, with a text as its standard input."""
+    with python(*words, env=env, stderr=subprocess.PIPE) as process:
+        out, err = process.communicate(text.encode(), timeout=_LIMIT_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
+
+
+def _request(words: Sequence[str], folder: Path, env: Mapping[str, str], *, at_terminal: bool = False) -> bytes:
+    told = {"words": list(words), "folder": str(folder), "environ": dict(env), "at_terminal": at_terminal}
+    return json.dumps(told).encode()
 
 
 def _can_be_forked(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> bool:
@@ -74,14 +98,15 @@ class Forked(subprocess.Popen[bytes]):
     It replaces the three methods in which `Popen` asks the system to start a process or to wait for it.
     """
 
-    def __init__(self, request: bytes, words: Sequence[str], *, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(self, request: bytes, words: Sequence[str], *, stdin: int, stdout: int, stderr: int | None) -> None:
         self._request, self._report, self._waiting = request, -1, threading.RLock()
         super().__init__(words, stdin=stdin, stdout=stdout, stderr=stderr)
 
     def _execute_child(self, *given: Any) -> None:
         stdin, stdin_here, stdout_here, stdout, stderr_here, stderr = given[10:16]
         self._report, report = os.pipe()
-        socket.send_fds(_server(), [self._request], [stdin, stdout, stderr, report])
+        streams = [number if handle == -1 else handle for number, handle in enumerate((stdin, stdout, stderr))]
+        socket.send_fds(_server(), [self._request], [*streams, report])
         os.close(report)
         for handle, here in ((stdin, stdin_here), (stdout, stdout_here), (stderr, stderr_here)):
             if here != -1:

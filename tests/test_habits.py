@@ -3,7 +3,7 @@
 import pytest
 
 from tests.features import PAGE, features, page
-from tests.marks import TESTS, carriers
+from tests.marks import TESTS, carriers, silent_returns
 from tests.programs import ESSENTIAL, all_started, installed_by_make, started
 from tests.requirements import REQUIREMENTS
 
@@ -75,3 +75,36 @@ subprocess.run(LINE)
 subprocess.run([sys.executable, "-c", "plum"])
 """
     assert sorted(started(text)) == ["apple", "date", "fig", "pear", "uv"]
+
+
+def test_no_test_ends_early_in_silence() -> None:
+    """Where something is missing, a test fails, or skips so that the run lists it at its end."""
+    found = {
+        path.relative_to(TESTS).as_posix(): names
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if (names := silent_returns(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+EARLY = """
+def test_engine():
+    if not usable():
+        return
+    assert works()
+
+@given(text())
+def test_any_text(text):
+    if not text:
+        return
+    assert read(text)
+
+def test_inner():
+    def one():
+        return 1
+    assert one() == 1
+"""
+
+
+def test_the_check_for_silent_ends_finds_them_and_nothing_else() -> None:
+    assert silent_returns(EARLY) == ["test_engine"]

@@ -1,15 +1,14 @@
 """What a turn and a day may cost."""
 
 import asyncio
-import sys
 import time
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.record.conftest import libsql_server
 from tests.record.samples import a_turn
 from toolwire import Agent, Answer, Approval, Limits, MemoryStore, SqliteStore, tool
@@ -304,14 +303,13 @@ async def spent_by_ten(tmp_path: Path, kind: str, way: str, most: int) -> tuple[
     ledger, home = tmp_path / "ledger", tmp_path / "home"
     with libsql_server(tmp_path) as url:
         words = [str(SPENDER), kind, url, str(home), str(ledger), way, str(most)]
-        processes = [
-            await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE) for _ in range(10)
-        ]
+        processes = [forked.python(*words) for _ in range(10)]
         async with asyncio.timeout(120):
             for process in processes:
                 assert process.stdout is not None
-                assert await process.stdout.readline() == b"ready\n"
-            said = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+                assert await asyncio.to_thread(process.stdout.readline) == b"ready\n"
+            ending = (asyncio.to_thread(process.communicate, b"go\n") for process in processes)
+            said = await asyncio.gather(*ending)
         opening = SqliteStore.at(home) if kind == "sqlite" else LibsqlStore.on(url, home)
         async with await opening as store:
             spent = await store.spent("agent", time.time())

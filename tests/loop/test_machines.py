@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.loop.test_liveness import launching, lines, owner, results_of
+from tests.record.conftest import new_database
 from tests.record.hrana_server import HranaServer, hrana_server
 from tests.record.samples import a_call, a_card, a_turn, success
 from toolwire import Agent, Code, tool
@@ -30,6 +31,7 @@ BOUND_S = 30
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[HranaServer]:
+    (tmp_path / "server.db").write_bytes(new_database())
     with hrana_server(tmp_path / "server.db") as server:
         yield server
 

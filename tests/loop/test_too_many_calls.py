@@ -1,5 +1,6 @@
 """A reply with thousands of calls: the first run, and one sentence and one row answer for all the others."""
 
+import functools
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -88,6 +89,12 @@ SOURCES: dict[str, Replies] = {
 }
 
 
+@functools.cache
+def parsed(source: str) -> Reply:
+    """The same for every store."""
+    return SOURCES[source](MANY)
+
+
 class Watching(ScriptedModel):
     """Remembers the last request."""
 
@@ -100,7 +107,7 @@ class Watching(ScriptedModel):
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_T13_one_sentence_and_one_row_answer_for_all_calls_beyond_the_limit(store: Store, source: str) -> None:
-    reply = SOURCES[source](MANY)
+    reply = parsed(source)
     model = Watching(reply, "Done.")
 
     answer = await Agent(model, [mark], store=store).ask("Mark!")

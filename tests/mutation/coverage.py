@@ -1,7 +1,5 @@
 """Which tests reach which line, and how long each takes."""
 
-import functools
-import gc
 import sys
 import threading
 import time
@@ -13,6 +11,8 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+
+from tests.caches import clear_caches
 
 Item = pytest.Item
 Line = tuple[str, int]
@@ -48,7 +48,7 @@ def measure(items: Sequence[Item], files: Collection[str]) -> Coverage:
     """Run every test once, and note which lines of these files it reaches. What fails without a mutant is left out."""
     found = Coverage()
     for item in items:
-        clear_caches()
+        clear_caches()  # an answer kept from an earlier test would hide what a mutant answers
         began = time.thread_time()
         with traced(frozenset(files)) as lines:
             passed = passes(item)
@@ -79,17 +79,3 @@ def traced(files: frozenset[str]) -> Iterator[set[Line]]:
 
 def passes(item: Item) -> bool:
     return all(report.passed for report in runtestprotocol(item, log=False, nextitem=None))
-
-
-def clear_caches() -> None:
-    """Empty the caches of our own functions: an answer kept from an earlier test would hide what a mutant answers."""
-    for cached in _caches():
-        cached.cache_clear()
-
-
-@functools.cache
-def _caches() -> tuple[Any, ...]:
-    kind = functools._lru_cache_wrapper
-    return tuple(
-        one for one in gc.get_objects() if isinstance(one, kind) and str(one.__module__).startswith("toolwire.")
-    )

@@ -15,6 +15,11 @@ _LEDGER = ("leases", "store_calls", "store_turns", "store_approvals", "store_wai
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
+    "decide.address_rules": ("tests/decide/test_rule_spellings.py", "tests/toolbox/test_address_rules.py"),
+    "decide.command_files": ("tests/toolbox/test_approved_files.py",),
+    "decide.families": ("tests/decide", "tests/toolbox/test_path_rules.py"),
+    "decide.loopback": ("tests/decide", "tests/egress/test_loopback.py"),
+    "decide.path_rules": ("tests/toolbox/test_path_rules.py",),
     "record.ledger": tuple(f"tests/record/test_{name}.py" for name in _LEDGER),
     "record": ("tests/record",),
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),

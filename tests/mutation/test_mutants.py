@@ -7,8 +7,10 @@ from types import ModuleType
 
 import pytest
 
+from tests.caches import clear_caches
 from tests.mutation import coverage, subjects, tables
 from tests.mutation.mutants import apply, mutants
+from toolwire.decide.shell import read_shell
 
 SOURCE = """
 LIMIT = 3
@@ -128,5 +130,10 @@ def _cached(number: int) -> int:
 
 def test_only_our_own_caches_are_cleared() -> None:
     _cached(1)
-    coverage.clear_caches()
+    read_shell("ls")
+    assert read_shell.cache_info().currsize > 0
+
+    clear_caches()
+
+    assert read_shell.cache_info().currsize == 0
     assert _cached.cache_info().currsize == 1

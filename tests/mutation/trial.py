@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from tests.mutation.coverage import Item, clear_caches, passes
+from tests.caches import clear_caches
+from tests.mutation.coverage import Item, passes
 from tests.mutation.mutants import Mutant, apply
 
 CPU_LIMIT_S = 20

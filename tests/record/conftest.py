@@ -46,13 +46,13 @@ def libsql_server(folder: Path) -> Iterator[str]:
         emptied(url)
         yield url
         return
-    (folder / "server.db").write_bytes(_new_database())
+    (folder / "server.db").write_bytes(new_database())
     with hrana_server(folder / "server.db") as server:
         yield server.url
 
 
 @functools.cache
-def _new_database() -> bytes:
+def new_database() -> bytes:
     """A database with our tables in it, made once: a server takes a third of a second of CPU for all the statements."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "server.db"

@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests import forked
 
 ORDINARY = 60_321
 _OUR_FOLDER = Path(__file__).parent.parent.parent
@@ -45,18 +46,13 @@ class Place:
             timeout=60,
         )
 
-    def start(self, text: str, engine: str = "bubblewrap", *, may_set_git: bool = False) -> "subprocess.Popen[str]":
+    def start(self, text: str, engine: str = "bubblewrap", *, may_set_git: bool = False) -> "subprocess.Popen[bytes]":
         words = [str(self.user), engine, str(self.workspace), *(["yes"] if may_set_git else [])]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.sandbox.ordinary_user", *words],
-            cwd=_OUR_FOLDER,
-            env={**os.environ, "HOME_OF_USER": str(self.folder)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        process = forked.python(
+            "-m", "tests.sandbox.ordinary_user", *words, env={**os.environ, "HOME_OF_USER": str(self.folder)}
         )
         assert process.stdin is not None
-        process.stdin.write(text.replace("MARKER", str(self.marker)))
+        process.stdin.write(text.replace("MARKER", str(self.marker)).encode())
         process.stdin.close()
         return process
 
@@ -79,7 +75,9 @@ class Place:
         with process:
             assert process.stdout is not None
             told = process.stdout.read()
-        return dict(json.loads(told))
+        found = dict(json.loads(told))
+        assert "cannot be used here" not in found.get("failure", ""), found
+        return found
 
     def looked_at(self) -> str:
         """What a user does next; what git said about it."""

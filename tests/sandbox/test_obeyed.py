@@ -5,13 +5,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.sandbox.conftest import ENGINES, Open, git, names
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.engines import cgroups, local_sandbox
@@ -243,7 +243,7 @@ def test_T23_nothing_of_ours_is_seen_after_a_process_was_killed(workspace: Path)
         "from toolwire.execute.sandbox.protected import guard; import os, sys; "
         "[guard(path) for path in sys.argv[1:]]; os.kill(os.getpid(), 9)"
     )
-    subprocess.run([sys.executable, "-c", script, str(workspace), str(workspace / "sub")], check=False)
+    forked.run_python("-c", script, str(workspace), str(workspace / "sub"))
 
     assert git_status(workspace / "sub") == git_status(workspace) == ""
 
@@ -258,7 +258,7 @@ def test_T23_what_a_box_planted_whose_process_was_killed_is_held_back_by_the_nex
         "ended = lambda _stream, piece: os.kill(os.getpid(), 9)\n"
         "asyncio.run(local_sandbox().run(Command(shell(text), sys.argv[1]), ended))\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(workspace)], check=False)
+    forked.run_python("-c", script, str(workspace))
     assert (workspace / ".envrc").exists()
 
     ran = asyncio.run(local_sandbox().run(Command(("/bin/true",), str(workspace))))
@@ -384,8 +384,9 @@ def test_T23_what_is_planted_is_held_back_for_an_ordinary_user_too(engine: str) 
         for path in (Path(home), workspace, *below(workspace)):
             os.chown(path, *([60_001] * 2 if os.geteuid() == 0 else [-1] * 2))
         text = f"{WAYS['behind modes']}; echo x > toolwire.toml; echo evil >> pkg/.npmrc; true"
-        words = [sys.executable, "-m", "tests.sandbox.ordinary_user", str(60_001 if os.geteuid() == 0 else 0), engine]
-        done = subprocess.run([*words, str(workspace)], input=text, capture_output=True, text=True, check=True)
+        words = ["-m", "tests.sandbox.ordinary_user", str(60_001 if os.geteuid() == 0 else 0), engine, str(workspace)]
+        done = forked.run_python(*words, text=text)
+        done.check_returncode()
         told = json.loads(done.stdout)
 
         assert len(told["held"]) == 2, told

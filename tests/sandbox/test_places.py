@@ -4,11 +4,11 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.sandbox.conftest import Open, git
 from tests.sandbox.git_place import ORDINARY, place_for
 from tests.sandbox.test_obeyed import below, run
@@ -238,7 +238,7 @@ def kill_a_box(repository: Path, way: str, marker: Path) -> None:
         for number in range(180):
             (inner / f"{number}.pth").touch()
     text = IDENTITY + LEFT[way].format(marker=marker)
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(repository), text], check=False)
+    killed = forked.run_python("-c", KILLED, str(repository), text)
     assert killed.returncode == -signal.SIGKILL
 
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.sandbox.conftest import ENGINES, Open, git
 from tests.sandbox.test_obeyed import below, run
 from toolwire.execute.sandbox.engines import local_sandbox
@@ -125,7 +124,7 @@ def test_T112_what_a_killed_box_exchanged_is_held_back_by_the_next(workspace: Pa
         "text = 'rm cfg; ln -s evil cfg; echo up; sleep 100'\n"
         "asyncio.run(local_sandbox().run(Command(shell(text), sys.argv[1]), ended))\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(workspace)], check=False)
+    forked.run_python("-c", script, str(workspace))
     assert obeyed_and_made_in_the_box(workspace) != []
 
     ran = asyncio.run(local_sandbox().run(Command(("/bin/true",), str(workspace))))
@@ -143,9 +142,8 @@ def test_T112_it_holds_for_an_ordinary_user_too(engine: str) -> None:
         user = 60_001 if os.geteuid() == 0 else 0
         for path in (Path(home), workspace, *below(workspace)) if user else ():
             os.chown(path, user, user, follow_symlinks=False)
-        words = [sys.executable, "-m", "tests.sandbox.ordinary_user", str(user), engine, str(workspace)]
-        text = WAYS["a link on the way"]
-        subprocess.run(words, input=text, capture_output=True, text=True, check=True)
+        words = ["-m", "tests.sandbox.ordinary_user", str(user), engine, str(workspace)]
+        forked.run_python(*words, text=WAYS["a link on the way"]).check_returncode()
 
         assert obeyed_and_made_in_the_box(workspace) == []
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from toolwire import Agent, Approval, Grant, SqliteStore, Tier, tool
 from toolwire.deliver.secrets import Secret, Secrets
 from toolwire.errors import Suspended
@@ -456,9 +456,10 @@ def test_an_ordinary_user_tries_commands_with_bubblewrap_and_is_safe_elsewhere(t
         if above.is_relative_to(tempfile.gettempdir()) and above != Path(tempfile.gettempdir()):
             above.chmod(0o755)
 
-    words = [sys.executable, "-m", "tests.sandbox.ordinary_user", str(_USER), engine, str(workspace), "trial"]
+    words = ["-m", "tests.sandbox.ordinary_user", str(_USER), engine, str(workspace), "trial"]
     text = "cat data.txt .env; python3 -c \"open('data.txt', 'a').write('evil')\"; echo done"
-    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=True)
+    done = forked.run_python(*words, text=text)
+    done.check_returncode()
     told = json.loads(done.stdout)
 
     assert CANARY not in done.stdout

@@ -106,13 +106,17 @@ async def test_T61_every_text_is_kept_and_found_again_as_itself(tmp_path: Path) 
 def test_T61_no_text_finds_or_changes_anything_at_a_command(
     tmp_path: Path, inside: Inside, words: tuple[str, ...]
 ) -> None:
-    """Every text is tried at the doors of the store, to which commands hand them; here it is the commands' own part."""
+    """Every text is tried at the doors of the store, to which commands hand them; here it is the commands' own part.
+
+    The commands share the texts among them.
+    """
+    texts = AT_COMMANDS[COMMANDS.index(words) :: len(COMMANDS)]
     home = tmp_path / ".toolwire"
     home.mkdir()
     asyncio.run(filled(home))
     before = everything(home)
 
-    found = [text for text in AT_COMMANDS if CARD.id in (said := inside(*words, text).out) or "Look!" in said]
+    found = [text for text in texts if CARD.id in (said := inside(*words, text).out) or "Look!" in said]
 
     assert found == []
     assert everything(home) == before

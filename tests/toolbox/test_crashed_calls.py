@@ -3,13 +3,13 @@
 import asyncio
 import hashlib
 import os
-import sys
 import time
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from toolwire import Agent, Grant, SqliteStore, Status, Tier
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import ResultsMessage
@@ -102,9 +102,8 @@ def change_often(workspace: Path, times: int, *, first: int = 0, prefix: str = "
 async def die_in_an_edit(workspace: Path, home: Path, steps: int) -> None:
     """A process that is gone after so many steps of its edit, without a result on record."""
     (workspace / "a.txt").write_text("a")
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", DYING, str(workspace), str(home), str(steps))
-    async with asyncio.timeout(60):
-        assert await child.wait() == 9
+    died = await asyncio.to_thread(forked.run_python, "-c", DYING, str(workspace), str(home), str(steps))
+    assert died.returncode == 9
 
 
 async def resumed(workspace: Path, home: Path) -> ToolResult:

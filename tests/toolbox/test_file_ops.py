@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import forked
 from toolwire.protocol.files import Change, FileOps, NotAFile, Protected, Stale
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles
@@ -201,7 +200,7 @@ def test_a_process_that_dies_at_any_moment_leaves_the_old_files_or_the_new_ones(
         root.mkdir()
         for name, content in old.items():
             (root / name).write_text(content)
-        died = subprocess.run([sys.executable, "-c", textwrap.dedent(CRASHING), str(root), str(steps)]).returncode
+        died = forked.run_python("-c", textwrap.dedent(CRASHING), str(root), str(steps)).returncode
         note = LocalFiles().note(str(root), "turn/call")
         assert (tree(root), note) in [(old, None), (new, "it happened")]
         seen.append((died, note))
@@ -220,7 +219,7 @@ def test_reading_settles_nothing_and_the_next_write_finishes_a_half_made_change(
         root.mkdir()
         for name in ("a.txt", "b.txt", "d.txt"):
             (root / name).write_text(f"old {name[0]}")
-        subprocess.run([sys.executable, "-c", textwrap.dedent(CRASHING), str(root), str(steps)])
+        forked.run_python("-c", textwrap.dedent(CRASHING), str(root), str(steps))
         before = whole(root)
         found = set(tree(root).values())
         mixtures += bool(found & {"new a", "new c", "new d"} and found & {"old a", "old b", "old d"})
