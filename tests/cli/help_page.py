@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from toolwire.cli import program
 from toolwire.cli.entry.exits import MEANINGS
-from toolwire.cli.entry.table import COMMANDS, command_at
+from toolwire.cli.entry.program import COMMANDS, command_at
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 _WIDTH = 80

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, Terminal
 from toolwire.cli.entry.exits import MEANINGS, Exit
-from toolwire.cli.entry.table import COMMANDS, command_at
+from toolwire.cli.entry.program import COMMANDS, command_at
 
 HEAVY = {"pydantic", "httpx2", "rich", "jsonschema_rs", "orjson", "sqlite3", "asyncio", "toolwire.agent"}
 

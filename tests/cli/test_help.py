@@ -8,9 +8,10 @@ import pytest
 
 from tests.cli.conftest import Inside
 from tests.cli.help_page import contexts
+from tests.cli.painter import GRANTED, TOOLS
 from tests.cli.stage import LIMIT_S, Stage, Terminal
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.table import COMMANDS, command_at
+from toolwire.cli.entry.program import COMMANDS, command_at
 from toolwire.cli.help.layout import EXAMPLES, help_page
 from toolwire.cli.help.stored_pages import write_page
 
@@ -103,6 +104,11 @@ def test_another_shell_is_told_which_there_are(stage: Stage) -> None:
 )
 def test_bash_completes_what_is_typed(stage: Stage, typed: str, offered: set[str]) -> None:
     """A real bash with the printed script."""
+    assert completed(stage, typed) == offered
+
+
+def completed(stage: Stage, typed: str) -> set[str]:
+    """What a real bash offers for the last of these words."""
     words = " ".join(shlex.quote(word) for word in typed.split(" "))
     script = f"""
         eval "$({stage.command()[0]} completion bash)"
@@ -111,9 +117,69 @@ def test_bash_completes_what_is_typed(stage: Stage, typed: str, offered: set[str
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     ran = subprocess.run(
-        ["bash", "-c", script], env=stage._environ({}), capture_output=True, text=True, timeout=LIMIT_S, check=False
+        ["bash", "-c", script],
+        cwd=stage.folder,
+        env=stage._environ({}),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
     )
-    assert set(ran.stdout.split()) == offered, ran.stderr
+    assert ran.stderr == ""
+    return set(ran.stdout.split())
+
+
+def test_completion_offers_ids_on_record(stage: Stage) -> None:
+    stage.module("brushwork", TOOLS)
+    stage.settings(GRANTED)
+    assert stage.run("call", "paint", "colour=red").code == Exit.WAITING
+    [asked] = stage.run("approvals", "--json").json
+    turn, approval = asked["turn_id"], asked["id"]
+    assert completed(stage, "toolwire approve ") == {approval}
+    assert completed(stage, f"toolwire approve {approval[:5]}") == {approval}
+    assert completed(stage, "toolwire approve zz") == set()
+    assert completed(stage, "toolwire call --resume ") == {turn}
+    assert completed(stage, "toolwire ask --resume ") == set()
+    for command in ("approvals --turn ", "logs --turn ", "explain --turn ", "run --cancel "):
+        assert completed(stage, f"toolwire {command}") == {turn}, command
+    assert completed(stage, "toolwire explain --call ") == {asked["call_id"]}
+    assert completed(stage, "toolwire approve --home elsewhere ") == set()
+    assert completed(stage, "toolwire approve --project other ") == set()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("toolwire ask --tools sh", {"shell"}),
+        ("toolwire call --tools coding,sh", {"coding,shell"}),
+        ("toolwire call --allow file", {"file_read", "file_write"}),
+        ("toolwire tools show calc", {"calculator"}),
+        ("toolwire call --tools git git_st", {"git_status"}),
+        ("toolwire ask --profile s", {"small"}),
+    ],
+)
+def test_completion_offers_names_of_groups_permissions_tools_and_profiles(
+    stage: Stage, typed: str, offered: set[str]
+) -> None:
+    stage.settings('[profiles.small]\nprovider = "ollama"\nmodel = "x"\n')
+    assert completed(stage, typed) == offered
+
+
+@pytest.mark.parametrize("settings", ["[xyzzy]\na = 1\n", "not toml", '[tools]\nmodules = ["gone:tool"]\n'])
+def test_completion_says_nothing_where_settings_are_wrong(stage: Stage, settings: str) -> None:
+    stage.settings(settings)
+    for typed in ("toolwire approve ", "toolwire logs --turn ", "toolwire ask --profile ", "toolwire tools show "):
+        assert completed(stage, typed) == set()
+
+
+def test_completion_makes_no_store_and_trusts_nothing(stage: Stage) -> None:
+    assert completed(stage, "toolwire logs --turn ") == set()
+    assert not (stage.folder / ".toolwire").exists()
+    stage.environ["TOOLWIRE_TRUST"] = ""
+    stage.module("brushwork", "open('imported', 'w')")
+    stage.settings(GRANTED)
+    assert completed(stage, "toolwire tools show pa") == set()
+    assert not (stage.folder / "imported").exists()
 
 
 def test_the_documentation_comes_with_the_package(inside: Inside) -> None:

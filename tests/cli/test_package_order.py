@@ -10,7 +10,7 @@ MAY_IMPORT = {
     "resolve": {"terminal", "views", "resolve"},
     "commands": {"terminal", "help", "entry", "views", "resolve", "commands"},
 }
-TABLE = "cli.entry.table"  # knows every command, by name: its module is loaded when it is invoked
+TABLE = "cli.entry.program"  # knows every command, by name: its module is loaded when it is invoked
 
 
 def test_imports_in_the_command_line_follow_the_order_of_its_packages() -> None:

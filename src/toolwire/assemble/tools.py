@@ -39,7 +39,9 @@ def toolbox_of(
     called and no other is looked at, `only` that built-in tool is made. A worker has no tools of other workers.
     """
     chosen, names = project.settings.tools, built_in_names(project)
-    given = on_remote(project.settings, given or tool_dependencies(project))
+    given = given or tool_dependencies(project)
+    if project.settings.workspace.remote is not None:
+        given = on_remote(project.settings, given)
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
     is_alone = is_alone and not is_served(project, only)
     own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))

@@ -16,12 +16,20 @@ from toolwire.assemble.specs import AGENT
 from toolwire.assemble.stores import store_of
 from toolwire.cli.commands.call import read_arguments
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import Arguments, AsJson, Home, NoColor, Project
 from toolwire.cli.resolve.ids import approval_meant, turn_meant
+from toolwire.cli.resolve.options import (
+    Arguments,
+    AsJson,
+    Home,
+    NoColor,
+    Project,
+    complete_approval,
+    complete_turn,
+)
 from toolwire.cli.resolve.project import here
 from toolwire.cli.resolve.resuming import resume_command_of
-from toolwire.cli.terminal.answers import confirmed, someone_is_there
 from toolwire.cli.terminal.identity import system_user
+from toolwire.cli.terminal.input import confirmed, someone_is_there
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, distinct_line
@@ -36,7 +44,9 @@ _STYLES = {"open": "yellow", "granted": "green", "rejected": "red", "expired": "
 
 def approvals(
     every: Annotated[bool, typer.Option("--all", help="Also those that are answered or whose time is over.")] = False,
-    turn: Annotated[str | None, typer.Option("--turn", metavar="ID", help="Only this turn's.")] = None,
+    turn: Annotated[
+        str | None, typer.Option("--turn", metavar="ID", help="Only this turn's.", autocompletion=complete_turn)
+    ] = None,
     patterns: Annotated[
         bool, typer.Option("--patterns", help="The approvals of patterns that are active.", show_default=False)
     ] = False,
@@ -61,38 +71,48 @@ def approvals(
     return Exit.DONE
 
 
+ApprovalId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ID",
+        help="The approval, or a unique part of its id; not needed where only one is pending.",
+        autocompletion=complete_approval,
+    ),
+]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny the call.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the model reads it when a call is denied.")]
+WholeTurn = Annotated[
+    bool, typer.Option("--turn", help="Approve this tool for the rest of the turn.", show_default=False)
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        "--pattern",
+        metavar="TEXT",
+        help="Approve all such calls of this agent: how a command begins (git commit), or `path is docs/*`.",
+    ),
+]
+Hours = Annotated[
+    float | None,
+    typer.Option("--hours", metavar="N", help="How long the pattern is approved; a day unless given.", min=0),
+]
+Revoke = Annotated[bool, typer.Option("--revoke", help="Revoke the approval of a pattern.", show_default=False)]
+OnBehalfOf = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="For whom you answer: a comment. You answer as your system user."),
+]
+
+
 def approve(
-    approval: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID",
-            help="The approval, or a unique part of its id; not needed where only one is pending.",
-        ),
-    ] = None,
-    deny: Annotated[bool, typer.Option("--deny", help="Say no.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the model reads it after a no.")] = "",
+    approval: ApprovalId = None,
+    deny: Deny = False,
+    reason: Reason = "",
     args: Arguments = None,
-    whole_turn: Annotated[
-        bool, typer.Option("--turn", help="Say yes to this tool for the rest of the turn.", show_default=False)
-    ] = False,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--pattern",
-            metavar="TEXT",
-            help="Say yes to all such calls of this agent: how a command begins (git commit), or `path is docs/*`.",
-        ),
-    ] = None,
-    hours: Annotated[
-        float | None, typer.Option("--hours", metavar="N", help="How long that stands; a day unless given.", min=0)
-    ] = None,
-    revoke: Annotated[
-        bool, typer.Option("--revoke", help="Take back a yes for a pattern.", show_default=False)
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="NAME", help="For whom you answer: a comment. You answer as your system user."),
-    ] = None,
+    whole_turn: WholeTurn = False,
+    pattern: Pattern = None,
+    hours: Hours = None,
+    revoke: Revoke = False,
+    by: OnBehalfOf = None,
     project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
@@ -104,7 +124,7 @@ def approve(
         "--pattern": pattern is not None,
     })  # fmt: skip
     if hours is not None and pattern is None:
-        raise SettingsError("--hours says how long a yes for a pattern stands; give --pattern too")
+        raise SettingsError("--hours says how long a pattern is approved; give --pattern too")
     place = here({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     who = system_user()

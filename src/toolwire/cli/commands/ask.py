@@ -10,7 +10,18 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.command import Interrupted
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import (
+from toolwire.cli.resolve.agents import (
+    ENDED_WELL,
+    Flags,
+    begin_agent,
+    how_to_answer,
+    newest_interrupted,
+    resume_agent,
+    show_summary,
+    turn_named,
+)
+from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.options import (
     Allow,
     AsJson,
     BaseUrl,
@@ -36,26 +47,16 @@ from toolwire.cli.entry.options import (
     Tier,
     Tokens,
     Yes,
+    complete_resumed,
 )
-from toolwire.cli.entry.options import Trace as TraceFlag
-from toolwire.cli.resolve.agents import (
-    ENDED_WELL,
-    Flags,
-    begin_agent,
-    how_to_answer,
-    newest_interrupted,
-    resume_agent,
-    show_summary,
-    turn_named,
-)
-from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.options import Trace as TraceFlag
 from toolwire.cli.resolve.resuming import resume_command_of
+from toolwire.cli.terminal.input import FIRST_BYTE_S, SilentInput, decoded, read_piped
 from toolwire.cli.terminal.json_output import turn_object
-from toolwire.cli.terminal.piped_input import FIRST_BYTE_S, SilentInput, decoded, read_piped
 from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
-from toolwire.cli.views.events import Relay, Trace
+from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import Person
-from toolwire.cli.views.watch import Watcher
+from toolwire.cli.views.watch import Relay, Watcher
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
 from toolwire.protocol.turns import TurnKind
@@ -68,6 +69,7 @@ Question = Annotated[
         metavar="QUESTION",
         help="The question; piped text is sent along, or is the question where there is none (or -). "
         "With --resume: a turn's id.",
+        autocompletion=complete_resumed,
     ),
 ]
 

@@ -15,15 +15,29 @@ from toolwire.assemble.specs import project_again, resumed_spec, spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Resume, Root, Tier, Yes
 from toolwire.cli.resolve.agents import how_to_answer, newest_interrupted, turn_named
 from toolwire.cli.resolve.ids import turn_meant
 from toolwire.cli.resolve.missing_flags import RULES, missing_flags, missing_sentence
+from toolwire.cli.resolve.options import (
+    Allow,
+    Arguments,
+    AsJson,
+    Groups,
+    Home,
+    NoColor,
+    Project,
+    Resume,
+    Root,
+    Tier,
+    Yes,
+    complete_tool,
+    complete_tool_or_call,
+)
 from toolwire.cli.resolve.project import here
 from toolwire.cli.resolve.resuming import named_project, require_still_granted, resume_command
 from toolwire.cli.resolve.tool_sources import where_to_find
+from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, result_object
-from toolwire.cli.terminal.piped_input import read_bytes
 from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
 from toolwire.cli.terminal.text import clean
 from toolwire.cli.views.prompts import Person
@@ -36,8 +50,15 @@ from toolwire.protocol.calls import Denied, ToolCall, ToolResult
 
 LARGEST_ARGUMENTS = 8 * 1024 * 1024
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
-NameOrTurn = Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name. With --resume: a turn's id.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.", autocompletion=complete_tool)]
+NameOrTurn = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="The tool's name. With --resume: a turn's id.",
+        autocompletion=complete_tool_or_call,
+    ),
+]
 Pairs = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Arguments one by one; values are read as the tool's schema says."),

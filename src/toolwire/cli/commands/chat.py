@@ -16,7 +16,8 @@ from toolwire.agent import Agent, Answer
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import (
+from toolwire.cli.resolve.agents import MOST_TURNS, Flags, begin_agent, resume_agent, show_summary
+from toolwire.cli.resolve.options import (
     Allow,
     BaseUrl,
     Deadline,
@@ -38,14 +39,13 @@ from toolwire.cli.entry.options import (
     Tokens,
     Yes,
 )
-from toolwire.cli.entry.options import Trace as TraceFlag
-from toolwire.cli.resolve.agents import MOST_TURNS, Flags, begin_agent, resume_agent, show_summary
+from toolwire.cli.resolve.options import Trace as TraceFlag
 from toolwire.cli.terminal.chat_input import BLOCK, PROMPT, line_editing, next_message
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import one_line
-from toolwire.cli.views.events import Relay, Trace
+from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import Person
-from toolwire.cli.views.watch import Watcher
+from toolwire.cli.views.watch import Relay, Watcher
 from toolwire.disclose.offer import offered
 from toolwire.errors import ToolwireError
 from toolwire.protocol.chat import Message, Reply, UserMessage

@@ -12,8 +12,22 @@ from toolwire.assemble.stores import store_of
 from toolwire.cli.commands.approvals import standing_line
 from toolwire.cli.commands.call import Pairs, case_of, granted_by, read_arguments, tell_where
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import Allow, Arguments, AsJson, Groups, Home, NoColor, Project, Root, Tier, Yes
 from toolwire.cli.resolve.ids import call_meant, turn_meant
+from toolwire.cli.resolve.options import (
+    Allow,
+    Arguments,
+    AsJson,
+    Groups,
+    Home,
+    NoColor,
+    Project,
+    Root,
+    Tier,
+    Yes,
+    complete_call,
+    complete_tool,
+    complete_turn,
+)
 from toolwire.cli.resolve.project import here
 from toolwire.cli.terminal.json_output import call_object, encoded, plain, result_object
 from toolwire.cli.terminal.screen import Screen
@@ -42,14 +56,28 @@ _NEWEST_CALLS = 10_000
 
 
 def explain(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The tool's name.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The tool's name.", autocompletion=complete_tool)
+    ] = None,
     pairs: Pairs = None,
     args: Arguments = None,
     call_id: Annotated[
-        str | None, typer.Option("--call", metavar="CALL_ID", help="Tell about this call from the record instead.")
+        str | None,
+        typer.Option(
+            "--call",
+            metavar="CALL_ID",
+            help="Tell about this call from the record instead.",
+            autocompletion=complete_call,
+        ),
     ] = None,
     turn_id: Annotated[
-        str | None, typer.Option("--turn", metavar="ID", help="Judge as in this turn: its grant, and what it has read.")
+        str | None,
+        typer.Option(
+            "--turn",
+            metavar="ID",
+            help="Judge as in this turn: its grant, and what it has read.",
+            autocompletion=complete_turn,
+        ),
     ] = None,
     tools: Groups = None,
     tier: Tier = None,

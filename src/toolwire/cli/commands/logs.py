@@ -9,8 +9,8 @@ from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import AsJson, Home, NoColor, Project
 from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project, complete_turn
 from toolwire.cli.resolve.project import here
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen, write_json
@@ -27,7 +27,9 @@ def logs(
     filter_: Annotated[
         str | None, typer.Option("--filter", metavar="KIND", help="Only rows of this kind: tool (about calls) or turn.")
     ] = None,
-    turn: Annotated[str | None, typer.Option("--turn", metavar="ID", help="Only this turn.")] = None,
+    turn: Annotated[
+        str | None, typer.Option("--turn", metavar="ID", help="Only this turn.", autocompletion=complete_turn)
+    ] = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only this tool.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The newest N rows.", min=1)] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on showing rows as they are written.")] = False,

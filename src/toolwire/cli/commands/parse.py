@@ -7,9 +7,9 @@ import typer
 from rich.text import Text
 
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import NoColor, ToolsFile
+from toolwire.cli.resolve.options import NoColor, ToolsFile
+from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import reply_object
-from toolwire.cli.terminal.piped_input import read_bytes
 from toolwire.cli.terminal.screen import Screen, write_json
 from toolwire.cli.terminal.text import arguments_line, clean, one_line
 from toolwire.errors import SettingsError

@@ -15,8 +15,8 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import AsJson, Home, NoColor, Project
 from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project, complete_interrupted_turn
 from toolwire.cli.resolve.project import here
 from toolwire.cli.terminal.screen import Screen, tools_kept_quiet, write_json
 from toolwire.cli.terminal.text import one_line
@@ -34,7 +34,13 @@ def run(
         int, typer.Option("--at-once", metavar="N", help="How many turns run at the same time.", min=1, max=64)
     ] = AT_ONCE,
     cancel: Annotated[
-        str | None, typer.Option("--cancel", metavar="TURN", help="End this turn instead; what waits in it never runs.")
+        str | None,
+        typer.Option(
+            "--cancel",
+            metavar="TURN",
+            help="End this turn instead; what waits in it never runs.",
+            autocompletion=complete_interrupted_turn,
+        ),
     ] = None,
     project: Project = "default",
     home: Home = None,

@@ -14,8 +14,8 @@ from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import require_own_state
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import Model, Project
 from toolwire.cli.entry.streams import LineFormatter
+from toolwire.cli.resolve.options import Model, Project
 from toolwire.cli.resolve.project import here
 from toolwire.cli.terminal.text import on_one_line
 from toolwire.errors import SettingsError
@@ -38,38 +38,49 @@ else:
     gateway_settings = lazy_module("toolwire.gateway.settings")
 
 
+UpstreamUrl = Annotated[
+    str | None, typer.Option("--upstream", metavar="URL", help="The server that answers: http://127.0.0.1:11434.")
+]
+Dialect = Annotated[
+    str | None,
+    typer.Option("--upstream-dialect", metavar="NAME", help="What it speaks: auto, openai, anthropic, ollama."),
+]
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 unless set otherwise.")
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", metavar="N", help="The port; 0 takes a free one, 8787 is used unless set otherwise."),
+]
+UpstreamKeyEnv = Annotated[
+    str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key for the upstream.")
+]
+TokenEnv = Annotated[
+    list[str] | None,
+    typer.Option("--token-env", metavar="NAME", help="Variable with a token that clients must show. Repeatable."),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="Another name by which clients reach it. Repeatable."),
+]
+Agents = Annotated[
+    bool, typer.Option("--agents", help="Let clients with a token run this project's agent over HTTP: /v1/turns.")
+]
+JsonLogs = Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")]
+
+
 def serve(
-    upstream: Annotated[
-        str | None, typer.Option("--upstream", metavar="URL", help="The server that answers: http://127.0.0.1:11434.")
-    ] = None,
-    upstream_dialect: Annotated[
-        str | None,
-        typer.Option("--upstream-dialect", metavar="NAME", help="What it speaks: auto, openai, anthropic, ollama."),
-    ] = None,
+    upstream: UpstreamUrl = None,
+    upstream_dialect: Dialect = None,
     model: Model = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 127.0.0.1 unless set otherwise.")
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option("--port", metavar="N", help="The port; 0 takes a free one, 8787 is used unless set otherwise."),
-    ] = None,
-    key_env: Annotated[
-        str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key for the upstream.")
-    ] = None,
-    token_env: Annotated[
-        list[str] | None,
-        typer.Option("--token-env", metavar="NAME", help="Variable with a token that clients must show. Repeatable."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="Another name by which clients reach it. Repeatable."),
-    ] = None,
-    agents: Annotated[
-        bool, typer.Option("--agents", help="Let clients with a token run this project's agent over HTTP: /v1/turns.")
-    ] = False,
+    host: Host = None,
+    port: Port = None,
+    key_env: UpstreamKeyEnv = None,
+    token_env: TokenEnv = None,
+    allow_host: AllowHost = None,
+    agents: Agents = False,
     project: Project = "default",
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON lines.")] = False,
+    json_logs: JsonLogs = False,
 ) -> Exit:
     """Serve OpenAI- and Anthropic-compatible APIs in front of a model, and repair its tool calls.
 

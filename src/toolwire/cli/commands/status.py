@@ -13,7 +13,7 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import AsJson, Home, NoColor, Project
+from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project
 from toolwire.cli.resolve.project import here
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen

@@ -14,7 +14,7 @@ from toolwire.assemble.state_ownership import own
 from toolwire.assemble.stores import retention_of, store_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import AsJson, Home, NoColor
+from toolwire.cli.resolve.options import AsJson, Home, NoColor
 from toolwire.cli.resolve.project import here
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import NotFound, SettingsError

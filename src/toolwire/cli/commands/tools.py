@@ -12,12 +12,12 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.tools import own_tools_of, toolbox_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import Allow, AsJson, Groups, NoColor, Tier
 from toolwire.cli.resolve.missing_flags import groups_with_tools
+from toolwire.cli.resolve.options import Allow, AsJson, Groups, NoColor, Tier, complete_tool
 from toolwire.cli.resolve.project import here
 from toolwire.cli.resolve.tool_sources import where_to_find, withheld_tools
+from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, tool_object
-from toolwire.cli.terminal.piped_input import read_bytes
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, one_line
 from toolwire.cli.views.conformance import Report, report_on, report_on_skill, reports_object, show_reports
@@ -86,7 +86,7 @@ def list_tools(
 
 @tools.command("show", cls=CliCommand)
 def show_tool(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.", autocompletion=complete_tool)],
     tools: Groups = None,
     as_json: AsJson = False,
     no_color: NoColor = False,

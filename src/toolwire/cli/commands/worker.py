@@ -15,7 +15,7 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import address_of, require_tools, token_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.entry.options import Groups
+from toolwire.cli.resolve.options import Groups
 from toolwire.cli.resolve.project import here
 from toolwire.define.nearest import nearest
 from toolwire.deliver.secrets import NO_SECRETS

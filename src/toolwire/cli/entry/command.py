@@ -6,15 +6,15 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
+from typer._coercion import RuntimeParam, build_runtime_param
 from typer.core import TyperCommand, TyperGroup
 
 from toolwire.cli.entry.exits import Exit, exit_for
-from toolwire.cli.entry.unchecked_values import as_given
 from toolwire.cli.help.layout import help_page
 from toolwire.cli.terminal.text import clean
 from toolwire.errors import ToolwireError
@@ -28,6 +28,9 @@ ERRORS_LOG = "errors.log"
 RESUME = "--resume"
 _LARGEST_LOG = 1_000_000
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TAKEN_AS_GIVEN = (str, list[str], bool)
+"""Typer checks every value with pydantic, and loading that takes as long as typer itself; these need no check."""
+
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -153,3 +156,26 @@ def _append(path: Path, text: str) -> None:
         if os.fstat(descriptor).st_size > _LARGEST_LOG:
             os.ftruncate(descriptor, 0)
         log.write(text)
+
+
+class _AsGiven(RuntimeParam):
+    """Text as it was typed. What is no text at all (bytes that are not UTF-8) is for typer to refuse."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        words = value if isinstance(value, (list, tuple)) else (value,)
+        try:
+            for word in words:
+                str(word).encode()
+        except UnicodeEncodeError:
+            return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+        return value
+
+
+def as_given(params: Iterable[Any]) -> list[Any]:
+    """The same parameters, of which those that are text or switches check nothing."""
+    found = list(params)
+    for param in found:
+        told = param.type_descriptor
+        if param._runtime_param is None and told.annotation in _TAKEN_AS_GIVEN and told.parameter_info.parser is None:
+            param._runtime_param = _AsGiven(told.parameter_info, told.annotation)
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from toolwire.assemble.project import ProjectFolder, open_project
-from toolwire.cli.terminal.answers import confirmed, someone_is_there
+from toolwire.cli.terminal.input import confirmed, someone_is_there
 from toolwire.cli.terminal.text import clean, distinct
 from toolwire.record.projects import DEFAULT
 from toolwire.settings import Untrusted

@@ -1,12 +1,16 @@
 """What is typed or pasted in a chat: one message at a time, of one or of several lines."""
 
+import ctypes
+import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from toolwire.cli.terminal.input import control
 from toolwire.cli.terminal.screen import Screen
 
 try:
@@ -22,6 +26,8 @@ _LONGEST_HISTORY = 1_000
 _LONGEST_LINE = 1024 * 1024
 _PASTE_S = 0.02  # lines that are there so soon after another were not typed
 _MOST_LINES = 20_000
+_PASTES_MARKED, _PASTES_UNMARKED = "\x1b[?2004h", "\x1b[?2004l"
+_CURSOR_SHOWN = "\x1b[?25h"
 
 ReadLine = Callable[[str], str | None]
 
@@ -118,8 +124,55 @@ def line_editing(path: Path) -> Iterator[None]:
         editing.read_history_file(path)
     editing.set_history_length(_LONGEST_HISTORY)
     try:
-        yield
+        with _stoppable():
+            yield
     finally:
         with suppress(OSError):
             path.touch(mode=0o600)
             editing.write_history_file(path)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-Z hands the terminal back as it was; after `fg` the prompt stands there again with what was typed.
+
+    Python keeps the line editor from seeing signals, so it would go on with a terminal that the shell has reset: keys
+    that edit do nothing, and every word is shown twice.
+    """
+    if control is None:
+        yield
+        return
+    usual = control.tcgetattr(sys.stdin)
+
+    def stop(*_: Any) -> None:
+        edited = control.tcgetattr(sys.stdin)
+        is_editing = edited != usual
+        sys.stdout.write(_PASTES_UNMARKED + _CURSOR_SHOWN if is_editing else _CURSOR_SHOWN)
+        sys.stdout.flush()
+        control.tcsetattr(sys.stdin, control.TCSADRAIN, usual)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)  # returns after `fg`
+        signal.signal(signal.SIGTSTP, stop)
+        control.tcsetattr(sys.stdin, control.TCSADRAIN, edited)
+        if is_editing:
+            _show_line_again()
+
+    before = signal.signal(signal.SIGTSTP, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def _show_line_again() -> None:
+    """The prompt and what was typed after it, on a new line. The module for it offers no way to do so itself."""
+    if _knows_pastes():
+        sys.stdout.write(_PASTES_MARKED)
+        sys.stdout.flush()
+    try:
+        library = ctypes.CDLL(getattr(editing, "__file__", None))
+        library.rl_on_new_line()
+        library.rl_forced_update_display()
+    except (OSError, AttributeError):  # another line editor: its own idea of the cursor is kept
+        sys.stdout.write(PROMPT + editing.get_line_buffer())
+        sys.stdout.flush()

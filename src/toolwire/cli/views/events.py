@@ -12,7 +12,6 @@ from toolwire.protocol.events import (
     CallFinished,
     CallProgress,
     CallStarted,
-    Emit,
     Event,
     ModelAsked,
     ModelReplied,
@@ -23,20 +22,6 @@ from toolwire.protocol.events import (
 )
 from toolwire.wire.codecs.events import name_of
 from toolwire.wire.codecs.stored import write_wait
-
-
-class Relay:
-    """Passes events on to whoever shows them, and remembers which turn they are about."""
-
-    def __init__(self, *watchers: Emit) -> None:
-        self.turn_id = ""
-        self._watchers = watchers
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, TurnStarted):
-            self.turn_id = event.turn_id
-        for watcher in self._watchers:
-            watcher(event)
 
 
 class Trace:

@@ -1,10 +1,12 @@
 """Asking the person at the terminal: for approval of a call, and for a word before a step."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from toolwire.cli.terminal.answers import discard_typed_ahead, someone_is_there, terminal_line
 from toolwire.cli.terminal.identity import system_user
+from toolwire.cli.terminal.input import discard_typed_ahead, someone_is_there
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, distinct_line, one_line
 from toolwire.cli.views.arguments import laid_out, shown_pattern
@@ -20,6 +22,23 @@ ReadLine = Callable[[], Awaitable[str | None]]
 
 _RUN_IT = "Run it? [y/N/always] "
 _ANSWERS = "Answer y (yes), n (no; words after it go to the model) or always (for this turn)"
+
+
+async def terminal_line() -> str | None:
+    """One line from the terminal, None at its end. Waits without a thread, so that Ctrl-C can end the wait."""
+    loop, handle = asyncio.get_running_loop(), sys.stdin.fileno()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def ready() -> None:
+        if not answer.done():
+            answer.set_result(os.read(handle, 65_536))
+
+    loop.add_reader(handle, ready)
+    try:
+        line = await answer
+    finally:
+        loop.remove_reader(handle)
+    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
 
 class Person:

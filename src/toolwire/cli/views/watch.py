@@ -20,6 +20,7 @@ from toolwire.protocol.events import (
     CallFinished,
     CallProgress,
     CallStarted,
+    Emit,
     Event,
     ModelAsked,
     Noted,
@@ -32,6 +33,20 @@ _MARKS = {True: ("✓", "green"), False: ("✗", "red")}
 _WIDEST = 160
 _NOTICEABLE_S = 1.0
 _ECHOED_LINES = 3
+
+
+class Relay:
+    """Passes events on to all that show them, and remembers which turn they are about."""
+
+    def __init__(self, *watchers: Emit) -> None:
+        self.turn_id = ""
+        self._watchers = watchers
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TurnStarted):
+            self.turn_id = event.turn_id
+        for watcher in self._watchers:
+            watcher(event)
 
 
 class Watcher:

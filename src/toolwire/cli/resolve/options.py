@@ -1,8 +1,61 @@
-"""Options that several commands share, each said once."""
+"""Options that several commands share, each said once, with what a shell offers for them."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from toolwire.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from toolwire.cli.resolve import completions
+else:
+    # Needed only while a shell asks what could come next.
+    completions = lazy_module("toolwire.cli.resolve.completions")
+
+
+def complete_turn(ctx: Any, incomplete: str) -> Any:
+    return completions.turn_ids(ctx, incomplete)
+
+
+def complete_call(ctx: Any, incomplete: str) -> Any:
+    return completions.call_ids(ctx, incomplete)
+
+
+def complete_approval(ctx: Any, incomplete: str) -> Any:
+    return completions.approval_ids(ctx, incomplete)
+
+
+def complete_tool(ctx: Any, incomplete: str) -> Any:
+    return completions.tool_names(ctx, incomplete)
+
+
+def complete_interrupted_turn(ctx: Any, incomplete: str) -> Any:
+    return completions.interrupted_ids(ctx, incomplete)
+
+
+def complete_resumed(ctx: Any, incomplete: str) -> Any:
+    """The turn after `--resume`; a question cannot be completed."""
+    return completions.interrupted_ids(ctx, incomplete, single_call=False) if ctx.params.get("resume") else []
+
+
+def complete_tool_or_call(ctx: Any, incomplete: str) -> Any:
+    """The tool to call, or after `--resume` the call that was interrupted."""
+    if ctx.params.get("resume"):
+        return completions.interrupted_ids(ctx, incomplete, single_call=True)
+    return completions.tool_names(ctx, incomplete)
+
+
+def _complete_groups(incomplete: str) -> Any:
+    return completions.tool_groups(incomplete)
+
+
+def _complete_permission(incomplete: str) -> Any:
+    return completions.permissions(incomplete)
+
+
+def _complete_profile(ctx: Any, incomplete: str) -> Any:
+    return completions.profiles(ctx, incomplete)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print exact JSON on standard output, and nothing else there.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours and no spinners.")]
@@ -20,7 +73,13 @@ KeyEnv = Annotated[
     typer.Option("--key-env", metavar="NAME", help="Variable with the key for the model's API, if not the usual one."),
 ]
 Profile = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="A profile of the settings, in place of a model.")
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="A profile of the settings, in place of a model.",
+        autocompletion=_complete_profile,
+    ),
 ]
 Tier = Annotated[
     str | None,
@@ -33,7 +92,12 @@ Tier = Annotated[
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="PERMISSION", help="Also grant this permission, e.g. file_read. Repeatable."),
+    typer.Option(
+        "--allow",
+        metavar="PERMISSION",
+        help="Also grant this permission, e.g. file_read. Repeatable.",
+        autocompletion=_complete_permission,
+    ),
 ]
 Root = Annotated[
     list[str] | None,
@@ -55,7 +119,10 @@ Tokens = Annotated[int | None, typer.Option("--tokens", metavar="N", help="Token
 Groups = Annotated[
     str | None,
     typer.Option(
-        "--tools", metavar="GROUPS", help="Groups of built-in tools to add, e.g. desktop or coding,shell,git."
+        "--tools",
+        metavar="GROUPS",
+        help="Groups of built-in tools to add, e.g. desktop or coding,shell,git.",
+        autocompletion=_complete_groups,
     ),
 ]
 NoTools = Annotated[bool, typer.Option("--no-tools", help="Offer no tools: a plain question to the model.")]

@@ -1,4 +1,8 @@
-"""What a command reads: a file, or standard input, never more than it can hold."""
+"""What a command reads: a file, piped input, or answers at the terminal.
+
+Of a file or a pipe it is never more than a command can hold. At the terminal only what was typed after the question was
+shown can be an answer.
+"""
 
 import codecs
 import os
@@ -6,9 +10,20 @@ import re
 import select
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from toolwire.errors import SettingsError
+
+try:
+    import termios
+
+    control: Any = termios
+except ImportError:  # not a Unix system: nothing is known about what was typed before
+    control = None
 
 LARGEST_INPUT = 64 * 1024 * 1024
 FIRST_BYTE_S = 3.0
@@ -18,6 +33,7 @@ _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le",
 _UNREADABLE = re.compile("[\x01-\x07\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
 _UNREADABLE_SHARE = 0.3
 _ALWAYS_FORGIVEN = 8  # a short text of another encoding is no binary data yet
+_MOST_LINES = 64
 
 
 class SilentInput(Exception):
@@ -71,3 +87,36 @@ def decoded(data: bytes, name: str = "standard input") -> str:
     if "\0" in text or len(_UNREADABLE.findall(text)) > most:
         raise SettingsError(f"{name} is binary data, not text; convert it first, e.g. with strings, pdftotext or xxd")
     return text
+
+
+def someone_is_there() -> bool:
+    """Whether questions can be asked and answered here."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def discard_typed_ahead() -> str:
+    """Throw away what was typed so far and not read. Returns the complete lines of it, so that they can be shown."""
+    if control is None or not sys.stdin.isatty():
+        return ""
+    handle = sys.stdin.fileno()
+    lines: list[bytes] = []
+    while len(lines) < _MOST_LINES and select.select([handle], [], [], 0)[0]:
+        lines.append(os.read(handle, 65_536))
+        if not lines[-1]:
+            break
+    with suppress(control.error):  # the terminal is gone
+        control.tcflush(handle, control.TCIFLUSH)
+    return b"".join(lines).decode("utf-8", "replace").strip()
+
+
+def confirmed(question: str) -> bool:
+    """Whether the person at the terminal says yes, after the question was shown. Enter, or its end, is a no."""
+    while True:
+        discard_typed_ahead()
+        typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+        match sys.stdin.readline().strip().lower():
+            case "y" | "yes":
+                return True
+            case "" | "n" | "no":
+                return False
+        typer.echo("Answer y or n.", err=True)
