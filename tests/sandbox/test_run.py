@@ -10,8 +10,8 @@ import pytest
 from tests.sandbox.conftest import ENGINES, facts, git, names, needs, report
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
-from toolwire.execute.sandbox.contract import Box, EngineReport
-from toolwire.execute.sandbox.engines import cgroups
+from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
+from toolwire.execute.sandbox.engines import cgroups, engines, local_sandbox
 from toolwire.execute.sandbox.ops import Sandbox
 from toolwire.protocol.operations import Command, ExecLimits, shell
 from toolwire.protocol.outcomes import Code
@@ -232,6 +232,60 @@ async def test_a_broken_engine_is_never_replaced_by_another_one() -> None:
     with pytest.raises(SandboxUnavailable, match="no sandbox engine 'docker'"):
         await sandbox.run(Command(("/bin/true",), engine="docker"))
     assert (broken.asked, other.asked) == (0, 0)
+
+
+class _Counted:
+    """A real engine, and how often it was examined."""
+
+    def __init__(self, engine: Engine, *, tells: bool) -> None:
+        self.name = engine.name
+        self.weaker = engine.weaker
+        self.tells_at_start = tells
+        self.examined = 0
+        self._engine = engine
+
+    def probe(self) -> EngineReport:
+        self.examined += 1
+        return self._engine.probe()
+
+    def launch(self, command: Command) -> Box:
+        return self._engine.launch(command)
+
+
+@pytest.mark.parametrize(("tells", "examined"), [(True, 0), (False, 1)])
+async def test_an_engine_that_tells_at_start_is_not_examined_before_a_command(
+    workspace: Path, tells: bool, examined: int
+) -> None:
+    engine = _Counted(engines()["bubblewrap"], tells=tells)
+    sandbox = Sandbox({"bubblewrap": engine})
+
+    ran = [await sandbox.run(Command(("/bin/echo", "here"), str(workspace))) for _ in range(2)]
+
+    assert [one.stdout.text for one in ran] == ["here\n", "here\n"]
+    assert engine.examined == examined
+
+
+@pytest.mark.parametrize("program", ["true", "false", "no-such-program"])
+async def test_T70_a_box_that_does_not_start_is_examined_then_and_nothing_runs_in_a_weaker_one(
+    workspace: Path, program: str
+) -> None:
+    broken = _Counted(Bubblewrap(cgroups(), program=program), tells=True)
+    other = _Pretended("none")
+    sandbox = Sandbox({"bubblewrap": broken, "none": other})
+
+    for times in (1, 2):
+        with pytest.raises(SandboxUnavailable, match="bubblewrap is needed and cannot be used here: ") as refused:
+            await sandbox.run(Command(shell("echo x > ran"), str(workspace)))
+        assert refused.value.detail == {"engine": "bubblewrap"}
+        assert (broken.examined, other.asked, names(workspace)) == (times, 0, [])
+
+
+async def test_a_command_that_cannot_be_confined_in_an_engine_that_works_gets_its_own_reason(workspace: Path) -> None:
+    sandbox = local_sandbox(floor="none", default="none")
+
+    with pytest.raises(SandboxUnavailable, match="the engine none has no network of its own"):
+        await sandbox.run(Command(("/bin/true",), str(workspace), door=str(workspace / "door")))
+    assert (await sandbox.run(Command(("/bin/true",), str(workspace)))).exit_code == 0
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -67,6 +67,7 @@ class Bubblewrap:
     """Namespaces for mounts, processes, network and users; no capability; seccomp; landlock inside."""
 
     name = "bubblewrap"
+    tells_at_start = True
 
     def __init__(
         self,

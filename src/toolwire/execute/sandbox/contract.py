@@ -120,7 +120,11 @@ class Box:
 
 
 class Engine(Protocol):
-    """One way to confine a command. `weaker` says which of its promises do not hold on this machine."""
+    """One way to confine a command. `weaker` says which of its promises do not hold on this machine.
+
+    One that `tells_at_start` (an attribute that it may have) says of each command whether it could be confined, before
+    the command begins. It is not examined beforehand, only when that fails.
+    """
 
     name: str
     weaker: tuple[str, ...]

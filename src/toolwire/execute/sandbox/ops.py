@@ -53,7 +53,18 @@ class Sandbox:
         _check(command)
         if self._left and not await asyncio.to_thread(self._recover):
             raise SandboxUnavailable("an earlier command left something behind that would not go; look at this machine")
-        engine = await self._usable(self.choice(command.engine))
+        name = self.choice(command.engine)
+        engine = self._engines.get(name)
+        if engine is None or not getattr(engine, "tells_at_start", False):
+            return await self._run_in(await self._usable(name), command, listener)
+        try:
+            return await self._run_in(engine, command, listener)
+        except (SandboxUnavailable, OSError):  # the command has not begun; find out whether any would
+            self._reports.pop(name, None)
+            await self._usable(name)
+            raise
+
+    async def _run_in(self, engine: Engine, command: Command, listener: Listener | None) -> Ran:
         began = perf_counter()
         box = await _launched(engine, command)
         try:

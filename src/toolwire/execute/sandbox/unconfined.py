@@ -41,6 +41,7 @@ class Unconfined:
     """No namespace at all: an ordinary user, no new privileges, seccomp, landlock, limits."""
 
     name = "none"
+    tells_at_start = True
 
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
