@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from toolwire import Context, Image, Status, Text, Tool, ToolCall, ToolFailure, ToolResult, tool
 from toolwire.execute.inprocess import InProcessExecutor
@@ -396,3 +397,36 @@ async def test_context_variables_reach_a_thread(executor: InProcessExecutor) -> 
         return time.get_clock_info("monotonic").resolution
 
     assert (await run(executor, defined(quick))).ok
+
+
+@pytest.mark.parametrize("way", ["thread", "at once", "task"])
+async def test_a_call_is_noted_as_begun_after_its_arguments_are_converted_and_right_before_the_tool(
+    executor: InProcessExecutor, way: str
+) -> None:
+    seen: list[str] = []
+
+    def convert(value: str) -> str:
+        seen.append("converted")
+        return value
+
+    def in_thread(path: Annotated[str, AfterValidator(convert)]) -> str:
+        seen.append("ran")
+        return path
+
+    async def at_once(path: Annotated[str, AfterValidator(convert)]) -> str:
+        seen.append("ran")
+        return path
+
+    async def in_task(path: Annotated[str, AfterValidator(convert)]) -> str:
+        seen.append("ran")
+        await asyncio.sleep(0)
+        return path
+
+    made = defined({"thread": in_thread, "at once": at_once, "task": in_task}[way])
+    noting = Context(
+        call_id="c1", turn_id="t1", begins=lambda turn_id, call_id: seen.append(f"noted {turn_id} {call_id}")
+    )
+
+    result = await executor.execute(allowed(made, path="a"), noting)
+
+    assert (result.text, seen) == ("a", ["converted", "noted t1 c1", "ran"])

@@ -9,6 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -26,8 +27,9 @@ from toolwire.define.signatures import MISSING, Parameter, Signature
 from toolwire.errors import DefinitionError, ToolFailure
 from toolwire.protocol.calls import ErrorText, Image, Resource, Text, ToolOutput, ToolResult
 from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import InProcess
 
-Invoke = Callable[[Mapping[str, Any], Any], Any]
+Bind = Callable[[Mapping[str, Any], Any], Callable[[], Any]]
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
 _ADVICE = "use a type that JSON can express, or give input_schema="
@@ -165,25 +167,29 @@ def _is_describable(kind: type) -> bool:
     return True
 
 
-def invoker(function: Callable[..., Any], signature: Signature, adapter: TypeAdapter[Any] | None) -> Invoke:
+def in_process(function: Callable[..., Any], signature: Signature, adapter: TypeAdapter[Any] | None) -> InProcess:
     """The shortest way from checked arguments to a call of the function; no adapter means: pass JSON as it is."""
-    if signature.is_async:
-        function = _awaited(function)
+    called = _awaited(function) if signature.is_async else function
     convert = _converter(signature, adapter)
-    contexts, ordered = signature.contexts, signature.ordered
-    if convert is None and not contexts and not ordered:
-        return lambda arguments, _: function(**arguments)
+    if convert is None and not signature.contexts and not signature.ordered:
+        return InProcess(function, lambda arguments, _: called(**arguments), signature.is_async)
+    bind = _binder(called, signature, convert)
+    return InProcess(function, lambda arguments, context: bind(arguments, context)(), signature.is_async, bind=bind)
 
-    def invoke(arguments: Mapping[str, Any], context: Any) -> Any:
+
+def _binder(function: Callable[..., Any], signature: Signature, convert: Convert | None) -> Bind:
+    contexts, ordered = signature.contexts, signature.ordered
+
+    def bind(arguments: Mapping[str, Any], context: Any) -> Callable[[], Any]:
         values = dict(arguments)
         if convert is not None:
             values = convert(values)
         for name in contexts:
             values[name] = context
         leading = [values.pop(name, default) for name, default in ordered]
-        return function(*leading, **values)
+        return partial(function, *leading, **values)
 
-    return invoke
+    return bind
 
 
 def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
-from toolwire.define.conversion import arguments_adapter, arguments_schema, invoker, result_dump, result_schema
+from toolwire.define.conversion import arguments_adapter, arguments_schema, in_process, result_dump, result_schema
 from toolwire.define.outputs import output_check
 from toolwire.define.schemas import compile_schema, object_schema, plain_copy
 from toolwire.define.signatures import Signature, enclosing_names, innermost, read_signature
@@ -163,10 +163,10 @@ def _inputs(
     if explicit is not None:
         schema = object_schema(explicit, owner)
         _refuse_untakeable(schema, signature, name)
-        return schema, InProcess(function, invoker(function, signature, None), signature.is_async)
+        return schema, in_process(function, signature, None)
     adapter = arguments_adapter(signature, lambda: enclosing_names(innermost(function)))
     schema = object_schema(arguments_schema(signature, adapter), owner)
-    return schema, InProcess(function, invoker(function, signature, adapter), signature.is_async)
+    return schema, in_process(function, signature, adapter)
 
 
 def _outputs(

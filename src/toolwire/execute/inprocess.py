@@ -20,9 +20,11 @@ from toolwire.protocol.calls import Allowed, Block, ErrorText, Text, ToolOutput,
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.tools import InProcess
-from toolwire.protocol.values import changed, making
+from toolwire.protocol.values import changed, making, making_from
 
-_result, _text = making(ToolResult), making(Text)
+_result = making_from(ToolResult, "call_id", "name", "status", "content", "structured", "elapsed_ms")
+_text = making(Text)
+_SUCCESS = Status.SUCCESS
 GRACE_S = 2.0
 TASK_NAME = "toolwire-call"
 DEADLINE_NOTE = "shortened by the deadline of the turn"
@@ -89,7 +91,7 @@ class InProcessExecutor:
             if fault:
                 result = _not_as_promised(allowed, fault, content, _ms(started))
             else:
-                result = _result(call.id, call.name, Status.SUCCESS, content, structured, elapsed_ms=took_s * 1000)
+                result = _result(call.id, call.name, _SUCCESS, content, structured, took_s * 1000)
                 result = _ended(result, value) if isinstance(value, ToolOutput) else result
         if took_s < BLOCKED_S and took_s < allowed.timeout_s:
             return result
@@ -165,13 +167,17 @@ class InProcessExecutor:
 
 
 def _begin(target: InProcess, arguments: Mapping[str, Any], context: Context) -> Any:
-    """Call the function, and note that just before: until then it has not begun."""
+    """Call the function, and note that just before: until then it has not begun, however long its arguments take."""
     if target.is_async:  # the call converts arguments and makes a coroutine, which begins later
         work = target.invoke(arguments, context)
         context.begins(context.turn_id, context.call_id)
         return work
+    if target.bind is None:
+        context.begins(context.turn_id, context.call_id)
+        return target.invoke(arguments, context)
+    call = target.bind(arguments, context)
     context.begins(context.turn_id, context.call_id)
-    return target.invoke(arguments, context)
+    return call()
 
 
 def _dumped(dump: Callable[[Any], Any], value: Any) -> Any:

@@ -62,7 +62,8 @@ class InProcess:
 
     `invoke(arguments, context)` calls it with checked arguments; it returns the value, or an awaitable
     of the value when `is_async`. `check(value, plain)` says what is wrong with a value and its JSON form, if anything.
-    Where the function's return type says itself how it becomes JSON, `dump(value)` does that.
+    Where the function's return type says itself how it becomes JSON, `dump(value)` does that. Where the arguments are
+    converted first, which may take time, `bind(arguments, context)` does only that and gives back the call itself.
     """
 
     function: Callable[..., Any]
@@ -70,6 +71,7 @@ class InProcess:
     is_async: bool
     check: Callable[[Any, Any], str] | None = None
     dump: Callable[[Any], Any] | None = None
+    bind: Callable[[Mapping[str, Any], Any], Callable[[], Any]] | None = None
 
 
 @quick
