@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolwire.protocol.values import changed, changing, dataclass, making, quick
+from toolwire.protocol.values import changed, changing, dataclass, making, making_from, quick
 
 
 @quick
@@ -64,6 +64,16 @@ def test_shortcuts_make_and_change_values_like_the_class_itself() -> None:
         assert type(value) is Point
         with pytest.raises(FrozenInstanceError):
             value.x = 5  # type: ignore[misc]
+
+
+def test_a_value_made_from_some_fields_has_the_defaults_of_all_others() -> None:
+    make = making_from(Point, "y", "x")
+    assert (make(5, 1), type(make(5, 1))) == (Point(1, 5), Point)
+    assert make(5, 1).tags is not make(5, 1).tags
+    with pytest.raises(FrozenInstanceError):
+        setattr(make(5, 1), "x", 2)  # noqa: B010
+    with pytest.raises(TypeError, match="'x' has no default"):
+        making_from(Point, "y")
 
 
 def test_values_can_be_copied_pickled_and_matched() -> None:

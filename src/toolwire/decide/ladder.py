@@ -61,6 +61,7 @@ class Rung:
 Issue = Denied | NeedsApproval
 
 _may_run = making(Allowed)
+_ASK, _DENY = Verdict.ASK, Verdict.DENY
 
 
 def decide(case: Case) -> Decision:
@@ -133,9 +134,9 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
         sentence = f"Invalid arguments for {tool.name!r}: {faults}"
         yield Denied(call, Code.INVALID_PARAMS, sentence, "arguments")
     ruled = ruling(tool, checked.arguments, grant, tainted=case.tainted)
-    if ruled.verdict is Verdict.ASK or ruled.tries:
+    if ruled.tries or ruled.verdict is _ASK:
         yield _approval(case, tool, checked, ruled)
-    elif ruled.verdict is Verdict.DENY:
+    elif ruled.verdict is _DENY:
         yield Denied(call, Code.PERMISSION_DENIED, f"{ruled.sentence} Tell the user that it is not allowed.", "policy")
     if case.place >= case.calls_per_step or case.spent + case.place >= grant.max_calls:
         yield Denied(call, Code.PERMISSION_DENIED, _limit_sentence(case), "limits")

@@ -46,6 +46,8 @@ class Ruling:
     tries: bool = False
 
 
+# An enum's member is looked up anew each time it is named, and every call comes through the first lines of `ruling`.
+_PURE, _RUN, _READONLY = Effect.PURE, Tier.RUN, Autonomy.READONLY
 _CONFIRMED = Ruling(Verdict.ALLOW, "The grant has confirmed it.")
 _LOOKS = Ruling(Verdict.ALLOW, "Every command in it only reads, in a box where nothing can be written (only reads).")
 _FREE = Ruling(Verdict.ALLOW, "It may run without asking.")
@@ -58,9 +60,9 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     """
     shows_keys = FILE_READ in tool.needs and shows_key_files(tool.name, arguments)
     if not grant.rules and not tool.requires_confirmation and not shows_keys and tool.must_ask is None:
-        if tool.effect is Effect.PURE:
+        if tool.effect is _PURE:
             return _FREE
-        if tool.tier is not Tier.RUN and not tainted and not tool.needs and grant.autonomy is not Autonomy.READONLY:
+        if tool.tier is not _RUN and not tainted and not tool.needs and grant.autonomy is not _READONLY:
             return _FREE
     plain = SHELL not in tool.needs and tool.must_ask is None
     if plain and not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 NAME = "URL_PASSWORD_"
 _SHORTEST_TOKEN = 20
 _DEEPEST = 64
-_FLAT = frozenset({str, int, float, bool, type(None)})
-_is_text = str.__instancecheck__
+_FLAT = frozenset({int, float, bool, type(None)})
 # `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be a user's name.
 _WITH_PASSWORD = re.compile(
     r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
@@ -31,10 +30,10 @@ class UrlPassword(NamedTuple):
 def has_url_password(arguments: Mapping[str, Any]) -> bool:
     """Whether any text of the arguments may hold an address with a password; quick where none does."""
     # Every call passes here. Most have flat arguments without such a sign, and need no walk through them.
-    values = arguments.values()
-    if "@" not in "".join(filter(_is_text, values)) and _FLAT.issuperset(map(type, values)):
-        return False
-    return any(map(_WITH_PASSWORD.search, _texts(arguments, 0)))
+    for value in arguments.values():
+        if "@" in value if type(value) is str else type(value) not in _FLAT:
+            return any(map(_WITH_PASSWORD.search, _texts(arguments, 0)))
+    return False
 
 
 def withhold(arguments: Mapping[str, Any], tool: str, seal: bytes) -> tuple[dict[str, Any], list[UrlPassword]]:

@@ -35,13 +35,17 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import Delivery, InProcess
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
-from toolwire.protocol.values import changed, making
+from toolwire.protocol.values import changed, making_from
 from toolwire.protocol.waits import ForResult, ForTurn
 
 _NOTICEABLE_MS = 0.05
+_TO_MODEL = Delivery.MODEL
 _MOST_NAMED = 5
 _ASKER, _BEFORE = "agent:asking", "tool:before"
-_context = making(Context)
+_context = making_from(
+    Context, "call_id", "turn_id", "project", "agent", "grant", "timeout_s", "attempt", "thread", "tainted_by",
+    "recorder", "approved", "begins",
+)  # fmt: skip
 
 
 class Journey:
@@ -201,7 +205,7 @@ class Journey:
             return result
         if queued_ms >= _NOTICEABLE_MS:
             result = changed(result, queued_ms=queued_ms)
-        if allowed.tool.delivery is not Delivery.MODEL and result.ok:
+        if allowed.tool.delivery is not _TO_MODEL and result.ok:
             result = changed(result, delivery=allowed.tool.delivery)
         return result if is_plain(result, turn.limits) else await show_result(services, turn.limits, allowed, result)
 
@@ -294,9 +298,9 @@ class Journey:
     def _context(self, allowed: Allowed) -> Context:
         turn, emit, services, card = self._turn, self._emit, self._services, self._card
         context = _context(
-            card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt,
-            thread=turn.thread, recorder=services.recorder, approved=True, begins=services.store.begins,
-            tainted_by=_tainted_by(turn) if turn.tainted or turn.grant.rules else (),
+            card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt, turn.thread,
+            _tainted_by(turn) if turn.tainted or turn.grant.rules else (),
+            services.recorder, True, services.store.begins,
         )  # fmt: skip
         if emit is None:
             return context
@@ -329,7 +333,7 @@ def close_call(
     ran: bool = True,
 ) -> Awaitable[ToolResult]:
     """Write down how a call ended, and whether it `ran`; the result that was kept first comes back."""
-    row = AuditRow.about(card, "finished", services.clock(), rule=rule, result=result)
+    row = AuditRow.about(card, "finished", services.clock(), rule, result)
     return services.store.close(card, result, [row], ran=ran)
 
 

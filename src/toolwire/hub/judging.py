@@ -70,9 +70,9 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     )  # fmt: skip
 
 
-def decision_row(services: Services, one: Accepted) -> AuditRow:
-    """What the audit log says about the decision."""
-    at = services.clock()
+def decision_row(one: Accepted) -> AuditRow:
+    """What the audit log says about the decision, which was made when the card was."""
+    at = one.card.created_at
     match one.decision:
         case Allowed():
             return AuditRow.about(one.card, "allowed", at)

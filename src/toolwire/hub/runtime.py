@@ -6,7 +6,6 @@ never started again blindly.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from operator import attrgetter
 
 from toolwire.define.toolbox import Toolbox
@@ -69,7 +68,7 @@ class Runtime(Services):
     async def _execute(self, call: ToolCall, turn: Turn, emit: Emit | None, reserve: Reservation | None) -> ToolResult:
         heed_password(self, call)
         [one] = judge(self, turn, (call,), None)
-        kept = await self.store.open(one.card, [decision_row(self, one)], reserve)
+        kept = await self.store.open(one.card, [decision_row(one)], reserve)
         if kept.record_id != one.card.record_id:
             one = Accepted(kept, one.decision, interrupted=kept.attempt > 0)
         elif reserve is not None:
@@ -93,7 +92,7 @@ class Runtime(Services):
         accepted = judge(self, turn, reply.calls, names) if reply.calls else []
         if left_out and accepted:
             accepted[-1] = refuse_rest(self, turn, accepted[-1].card.call, left_out)
-        cards, rows = list(map(_card_of, accepted)), list(map(decision_row, repeat(self), accepted))
+        cards, rows = list(map(_card_of, accepted)), list(map(decision_row, accepted))
         kept = await self.store.append_reply(turn, reply, cards, rows, reserve)
         return accepted if reserve is None else list(map(as_kept, accepted, kept))
 
@@ -103,7 +102,7 @@ class Runtime(Services):
         for call in turn.pending:
             heed_password(self, call)
         for one in judge(self, turn, turn.pending, names):
-            card = await self.store.open(one.card, [decision_row(self, one)])
+            card = await self.store.open(one.card, [decision_row(one)])
             interrupted = card.record_id != one.card.record_id and card.attempt > 0
             reopened.append(Accepted(card, one.decision, interrupted))
         return reopened

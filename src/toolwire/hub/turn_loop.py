@@ -178,16 +178,17 @@ class Runner:
         while True:
             if self._allowance is not None:
                 held.turn = await self._allowance.cut(held.turn)
-            match next_step(held.turn, self._runtime.monotonic()):
+            step = next_step(held.turn, self._runtime.monotonic())
+            match step:  # patterns without fields: those that take a value apart cost a microsecond each
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
-                case AskModel(closing):
+                case AskModel():
                     if self._intervene is not None:
                         held.turn = await self._intervened(held.turn, self._intervene)
                     if held.turn.ending is None:
-                        held.turn = await self._ask(held.turn if closing is None else asked(held.turn))
-                case Finished(ending):
-                    return await self._end(held.turn, ending)
+                        held.turn = await self._ask(held.turn if step.closing is None else asked(held.turn))
+                case Finished():
+                    return await self._end(held.turn, step.ending)
 
     async def _intervened(self, turn: Turn, intervene: Intervene) -> Turn:
         """Let a person steer before the model speaks: say something to it, or stop the turn."""

@@ -160,19 +160,11 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     warned = turn.warned
     if repeats > 1 and not warned and ending is None:
         messages, warned = (*messages, Note(WARNING)), True
+    failures = turn.failures + 1 if failed == len(results) else 0
     return _after_results(
-        turn,
-        messages=messages,
-        pending=(),
-        calls=turn.calls + len(results),
-        failures=turn.failures + 1 if failed == len(results) else 0,
-        failed_calls=turn.failed_calls + failed,
-        echoes=kept,
-        repeats=repeats,
-        warned=warned,
-        tainted=tainted,
-        ending=ending,
-    )
+        turn, messages, (), turn.calls + len(results), failures, turn.failed_calls + failed, kept, repeats, warned,
+        tainted, ending,
+    )  # fmt: skip
 
 
 def was_tainted(messages: Iterable[Message]) -> bool:

@@ -62,7 +62,6 @@ class AuditRow:
         card: CallCard,
         event: str,
         at: float,
-        *,
         rule: str = "",
         result: ToolResult | None = None,
         detail: Mapping[str, Any] | None = None,

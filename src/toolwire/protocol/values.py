@@ -164,6 +164,33 @@ def making(kind: type[Value]) -> type[Value]:
     return cast("type[Value]", scope["make"])
 
 
+def making_from(kind: type[Value], *names: str) -> Callable[..., Value]:
+    """A function that makes a value of this `quick` class from exactly these fields, in this order.
+
+    All others have their defaults. It is for the few places where every call comes through and few of many fields are
+    given: matching keywords and filling in defaults costs more than making the value.
+    """
+    parts = fields(cast("Any", kind))
+    scope: dict[str, Any] = {"_Twin": _twins[kind], "_Kind": kind}
+    _parameters(parts, scope)
+    lines = [
+        f"def make({', '.join(names)}):",
+        "    twin = _Twin()",
+        *(f"    twin.{part.name} = {part.name if part.name in names else _default(part)}" for part in parts),
+        "    twin.__class__ = _Kind",
+        "    return twin",
+    ]
+    exec("\n".join(lines), scope)  # noqa: S102 (the text is made of our own field names)
+    return cast("Callable[..., Value]", scope["make"])
+
+
+def _default(part: Field[Any]) -> str:
+    """What stands for a field's default, as `_parameters` names it."""
+    if part.default is MISSING and part.default_factory is MISSING:
+        raise TypeError(f"{part.name!r} has no default and must be given")
+    return f"_default_{part.name}" if part.default is not MISSING else f"_make_{part.name}()"
+
+
 def changing(kind: type[Value], *names: str) -> Callable[..., Value]:
     """A function that copies a value of this `quick` class with exactly these fields replaced.
 

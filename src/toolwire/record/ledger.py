@@ -101,7 +101,7 @@ def resume(turn_id: str, kept: TurnState | None, is_run: Callable[[str], bool]) 
 
 def change_turn(turn: Turn, kept: TurnState | None) -> StoreError | None:
     """Why this epoch may not change the turn any more, if so: for replies, notes, endings and releases."""
-    if kept is None or _is_foreign(kept.project, turn.project):
+    if kept is None or (kept.project != turn.project and _is_foreign(kept.project, turn.project)):
         return refusals.no_turn(turn.id)
     if kept.epoch != turn.epoch:
         return refusals.taken_over(turn.id, turn.epoch, kept.epoch)
@@ -224,7 +224,7 @@ def close_call(
     one it is the turn's own write, and waits for a living lease that is not the turn's (or this `store`'s, for a call
     that has no turn).
     """
-    if kept is None or _is_foreign(kept.project, card.project):
+    if kept is None or (kept.project != card.project and _is_foreign(kept.project, card.project)):
         return refusals.no_call(card), None, (), 0
     if kept.result is not None:
         return kept.result, None, (refusals.late_result(card, result, at),), 0

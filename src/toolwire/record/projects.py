@@ -6,7 +6,6 @@ its project; those of the default project have none, as in records from before t
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 
 from toolwire.errors import StoreError
@@ -40,9 +39,6 @@ _PAGE = 100
 T = TypeVar("T")
 
 
-_project_of = attrgetter("project")
-
-
 class _Owned(Protocol):
     @property
     def project(self) -> str: ...
@@ -70,7 +66,6 @@ class ProjectStore:
     def __init__(self, whole: Store, project: str) -> None:
         self.whole = whole
         self.project = project
-        self._projects = frozenset({project})
         # Every call comes through these.
         self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
         self.holds, self.begins, self.pauses = whole.holds, whole.begins, whole.pauses
@@ -87,7 +82,15 @@ class ProjectStore:
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Doing[Sequence[CallCard]]:  # fmt: skip
-        self._require(turn, *cards, *audit)
+        own = self.project  # every reply and every result comes through, so the loops are written out
+        if turn.project != own:
+            self._only(turn.project)
+        for card in cards:
+            if card.project != own:
+                self._only(card.project)
+        for row in audit:
+            if row.project != own:
+                self._only(row.project)
         return self._append_reply(turn, reply, cards, audit, reserve)
 
     def append_note(self, turn: Turn, note: Note) -> Doing[None]:
@@ -112,7 +115,12 @@ class ProjectStore:
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> Doing[ToolResult]:
-        self._require(card, *audit)
+        own = self.project
+        if card.project != own:
+            self._only(card.project)
+        for row in audit:
+            if row.project != own:
+                self._only(row.project)
         return self._close(card, result, audit, ran=ran)
 
     def end(self, turn: Turn, stats: TurnStats) -> Doing[None]:
@@ -133,8 +141,8 @@ class ProjectStore:
 
     def _require(self, *given: _Owned) -> None:
         """Refuse what belongs to another project: its record is not the one that is open."""
-        if not self._projects.issuperset(map(_project_of, given)):  # every call comes through here, several times
-            self._only(next(one.project for one in given if one.project != self.project))
+        for one in given:
+            self._only(one.project)
 
     async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
         await self.approval(approval_id)
