@@ -14,16 +14,25 @@ def test_folder(tmp_path):
 """
 
 
-def run(folder: Path, *words: str) -> str:
-    """The output of pytest over one test that shows its folder."""
-    (folder / "test_probe.py").write_text(PROBE, encoding="utf-8")
+FALSE = """
+from hypothesis import given, strategies as st
+
+@given(st.lists(st.integers(), min_size=1))
+def test_false(numbers):
+    assert sum(numbers) < 1_000
+"""
+
+
+def run(folder: Path, *words: str, text: str = PROBE, code: int = 0) -> str:
+    """The output of pytest over one test, by default one that shows its folder."""
+    (folder / "test_probe.py").write_text(text, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-p", "tests.conftest", str(folder / "test_probe.py"), *words],
         cwd=ROOT,
         capture_output=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    assert done.returncode == code, done.stdout.decode() + done.stderr.decode()
     return done.stdout.decode()
 
 
@@ -48,3 +57,12 @@ def test_cpu_is_shown_by_file_test_and_fixture(tmp_path: Path) -> None:
     assert re.search(r"^CPU: \d+\.\d s, of which collection \d+\.\d s$", output, re.MULTILINE)
     assert re.search(r"^ +\d+\.\d\d  \S*test_probe\.py::test_folder$", output, re.MULTILINE)
     assert re.search(r"^ +\d+\.\d\d  ::tmp_path$", output, re.MULTILINE)
+
+
+def test_a_failing_example_is_made_small_on_demand_only(tmp_path: Path) -> None:
+    as_found = run(tmp_path, text=FALSE, code=1)
+    small = run(tmp_path, "--hypothesis-profile=shrink", text=FALSE, code=1)
+
+    assert "numbers=[1000]" in small
+    assert "@reproduce_failure" in as_found
+    assert "numbers=[1000]" not in as_found

@@ -106,7 +106,8 @@ async def test_whoever_watches_a_model_sees_the_final_text(how: str) -> None:
 
 
 async def _watched(provider: Provider, model: OpenAIChat, how: str) -> Any:
-    for name, tools, text in texts():
+    """Some of the texts where each letter is an event of its own: for the parser alone all are cut so."""
+    for name, tools, text in list(texts())[:: 3 if how == "letters" else 1]:
         provider.will(CHAT.streams(cut(text, how)))
         seen: list[Delta] = []
         offered = tuple(Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in tools)
