@@ -81,8 +81,10 @@ class Served:
 
 
 @contextmanager
-def served(stage: Stage, model: Script, *flags: str, before: str = "", after: str = "") -> Iterator[Served]:
-    stage.settings(before + SETTINGS.format(url=model.url) + after)
+def served(
+    stage: Stage, model: Script, *flags: str, before: str = "", after: str = "", settings: str = SETTINGS
+) -> Iterator[Served]:
+    stage.settings(before + settings.format(url=model.url) + after)
     process = stage.start(
         "serve", "--upstream", model.url, "--port", "0", "--token-env", "ANN", "--agents", *flags, ANN=TOKEN
     )
@@ -488,3 +490,130 @@ def test_agents_that_could_not_be_guarded_kept_or_made_are_refused(
     ran = stage.run("serve", "--upstream", "http://127.0.0.1:9", "--port", "0", *flags, ANN=TOKEN)
 
     assert (ran.code, told in ran.err) == (Exit.USAGE, True), ran.err
+
+
+def test_a_turn_that_was_just_begun_is_queued_and_waits_for_nothing(stage: Stage) -> None:
+    """Four turns run at the same time; the fifth has only been begun."""
+    with scripted(*["Hello."] * 5) as model, served(stage, model) as server:
+        for number in range(1, 5):
+            model.gates[number] = threading.Event()
+        running = [server.begin(f"{number}") for number in range(4)]
+        for _ in running:
+            model.wait_for_request(server.process)
+        fifth = server.begin("5")
+        shown = server.get(f"/v1/turns/{fifth}")
+        [row] = [each for each in server.get("/v1/turns")["data"] if each["id"] == fifth]
+        for gate in model.gates.values():
+            gate.set()
+        told = server.events(fifth)
+
+    assert (shown["state"], shown["waits"], shown["error"]) == ("queued", [], None)
+    assert row["state"] == "queued"
+    assert told[-1]["answer"] == "Hello."
+
+
+def test_a_request_chooses_among_the_models_that_the_settings_name(stage: Stage) -> None:
+    large = '[profiles.large]\nprovider = "openai-compatible"\nmodel = "grand"\nurl = "{url}"\n'
+    with scripted(*["Hello."] * 4) as model, served(stage, model, after=large.format(url=model.url)) as server:
+        for chosen in ("large", "openai-compatible:grand", "openai-compatible:scripted", "small"):
+            server.events(server.begin(model=chosen))
+        asked = [request["model"] for request in model.requests]
+        shown = {row["question"]: row["model"] for row in server.get("/v1/turns")["data"]}
+        wrong = server.post("/v1/turns", {"question": "Hi", "model": "larg"})
+        other = server.post("/v1/turns", {"question": "Hi", "model": "openai:gpt-9"})
+        count = len(server.get("/v1/turns")["data"])
+
+    assert asked == ["grand", "grand", "scripted", "scripted"]
+    assert shown["Paint"].startswith("openai-compatible:")
+    assert (wrong.status_code, other.status_code, count) == (400, 400, 4)
+    assert "no model 'larg'; did you mean large?" in wrong.json()["error"]["message"]
+    assert "no model 'openai:gpt-9'; there are" in other.json()["error"]["message"]
+
+
+def test_a_turn_goes_on_with_the_model_that_the_request_chose(stage: Stage) -> None:
+    large = '[profiles.large]\nprovider = "openai-compatible"\nmodel = "grand"\nurl = "{url}"\n'
+    with (
+        scripted([("paint", {"colour": "red"})], "Painted.") as model,
+        served(stage, model, after=large.format(url=model.url)) as server,
+    ):
+        turn = server.begin(model="large")
+        before = server.events(turn)
+        [asked] = server.get("/v1/approvals")["data"]
+        server.post(f"/v1/approvals/{asked['id']}", {"granted": True, "digest": asked["digest"]})
+        told = server.events(turn, before[-1]["id"])
+
+    assert told[-1]["answer"] == "Painted."
+    assert [request["model"] for request in model.requests] == ["grand", "grand"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"tools": ["paint"]}, {"tools": None, "thread": "t"}, {"system": "Be short."}, {"model": "small"}],
+)
+def test_a_key_is_for_one_request_only_whatever_differs(stage: Stage, other: dict[str, Any]) -> None:
+    key = {"idempotency-key": "k"}
+    with scripted("Hello.", "Hello.") as model, served(stage, model) as server:
+        plain = server.post("/v1/turns", {"question": "Hi"}, **key)
+        again = server.post("/v1/turns", {"question": "Hi"}, **key)
+        differs = server.post("/v1/turns", {"question": "Hi", **other}, **key)
+        first = server.post("/v1/turns", {"question": "Hi", **other}, **{"idempotency-key": "k2"})
+        less = server.post("/v1/turns", {"question": "Hi"}, **{"idempotency-key": "k2"})
+
+    assert (plain.status_code, again.json()["id"]) == (202, plain.json()["id"])
+    assert (differs.status_code, differs.json()["error"]["code"]) == (409, "idempotency_conflict")
+    assert "take a new key" in differs.json()["error"]["message"]
+    assert (first.status_code, less.status_code) == (202, 409)
+
+
+TEAM = SETTINGS.replace('groups = ["read_only"]', 'groups = ["read_only", "teamwork"]').replace(
+    '"brushes"]', '"brushes", "session"]\nconfirmed = ["task"]'
+)
+DELEGATES = [("task", {"prompt": "Paint it red", "agent": "general"})]
+
+
+def test_canceling_a_turn_cancels_the_sub_agent_that_it_waits_for(stage: Stage) -> None:
+    with (
+        scripted(DELEGATES, [("paint", {"colour": "red"})]) as model,
+        served(stage, model, settings=TEAM) as server,
+    ):
+        parent = server.begin("Have it painted")
+        server.events(parent)
+        waiting = server.get(f"/v1/turns/{parent}")
+        [asked] = server.get("/v1/approvals")["data"]
+        child = asked["turn_id"]
+        canceled = server.post(f"/v1/turns/{parent}/cancel")
+        after = server.get(f"/v1/turns/{child}")
+        late = server.post(f"/v1/approvals/{asked['id']}", {"granted": True, "digest": asked["digest"]})
+        told = server.events(child)
+
+    assert (waiting["state"], asked["tool"]) == ("waiting", "paint")
+    assert {"turn": child} in waiting["waits"]
+    assert child != parent
+    assert (canceled.json()["state"], canceled.json()["reason"]) == ("ended", "canceled")
+    assert (after["state"], after["reason"]) == ("ended", "canceled")
+    assert late.status_code == 409
+    assert names(told)[-1] == "turn_ended"
+    assert not (stage.folder / "painted").exists()
+
+
+def test_canceling_a_turn_stops_the_sub_agent_that_runs_for_it(stage: Stage) -> None:
+    """The approval has come, and the turn of the sub-agent runs again while its parent waits for it."""
+    with (
+        scripted(DELEGATES, [("paint", {"colour": "red"})], [("paint", {"colour": "blue"})]) as model,
+        served(stage, model, settings=TEAM) as server,
+    ):
+        model.gates[3] = gate = threading.Event()
+        parent = server.begin("Have it painted")
+        server.events(parent)
+        [asked] = server.get("/v1/approvals")["data"]
+        server.post(f"/v1/approvals/{asked['id']}", {"granted": True, "digest": asked["digest"]})
+        for _ in range(3):
+            model.wait_for_request(server.process)
+        canceled = server.post(f"/v1/turns/{parent}/cancel")
+        gate.set()
+        states = {row["id"]: (row["state"], row["reason"]) for row in server.get("/v1/turns")["data"]}
+
+    assert canceled.status_code == 200
+    assert states == {parent: ("ended", "canceled"), asked["turn_id"]: ("ended", "canceled")}
+    assert (stage.folder / "painted").read_text() == "red\n"
+    assert len(model.requests) == 3

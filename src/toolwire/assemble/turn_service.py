@@ -7,8 +7,8 @@ process, the next runner goes on with it.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from toolwire.agent import Agent
@@ -20,15 +20,17 @@ from toolwire.assemble.specs import spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.assemble.turn_runner import RanTurn, TurnRunner
+from toolwire.define.canonical import digest
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
-from toolwire.hub.canceling import cancel_turn
+from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.events import EventEnvelope, TurnEnded
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import KeptTurn, Store
+from toolwire.settings import ModelChoice
 
 _KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
 _MOST_ERRORS = 1_000
@@ -39,18 +41,38 @@ class UnknownTool(SettingsError):
     """A request names a tool that the settings do not give."""
 
 
+class UnknownModel(SettingsError):
+    """A request names a model that the settings do not name."""
+
+
 class OtherRequest(StoreError):
     """An idempotency key was used for another request before."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """What a turn is begun with. Of the project's tools it has all, or only the named ones."""
+    """What a turn is begun with. Of the project's tools it has all, or only the named ones.
+
+    The model is the project's own, or another one that its settings name: by its profile, or as provider:model.
+    """
 
     question: str
     thread: str = ""
     system: str = ""
     tools: tuple[str, ...] | None = None
+    model: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What tells it from every other request."""
+        tools = None if self.tools is None else list(self.tools)
+        return digest([self.question, self.thread, self.system, tools, self.model])
+
+    def began(self, turn: Turn) -> bool:
+        """Whether this is the request that a turn was begun with."""
+        if turn.spec is not None and turn.spec.request:
+            return turn.spec.request == self.digest
+        return (turn.question, turn.thread, turn.system) == (self.question, self.thread, self.system)
 
 
 class TurnService:
@@ -114,7 +136,7 @@ class TurnService:
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
             return turn_id
-        spec = spec_of(self.project, self.project.settings.chosen())
+        spec = changed(spec_of(self.project, _choice(self.project, new.model)), request=new.digest)
         async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
             _restrict(agent, new.tools)
             turn_id = turn_id or agent.runtime.new_id()
@@ -146,30 +168,34 @@ class TurnService:
         async with self._canceling:
             if (await self.store.turn(turn_id)).state == "ended":
                 return
-            async with self._runner.without(turn_id):
-                await self._end(turn_id)
+            async with AsyncExitStack() as barred:
+                await barred.enter_async_context(self._runner.without(turn_id))
+                ending = [turn_id, *await turns_waited_for(self.store, turn_id)]
+                for child in ending[1:]:
+                    await barred.enter_async_context(self._runner.without(child))
+                await self._end(ending)
 
-    async def _end(self, turn_id: str) -> None:
-        """End a turn that does not run here, and tell its watchers: no agent is there to do so."""
-        before, now = (await self.store.turn(turn_id)).opening, time.time()
+    async def _end(self, turn_ids: Sequence[str]) -> None:
+        """End a turn that does not run here, and those that it waits for; no agent is there to tell their watchers."""
+        first, now = turn_ids[0], time.time()
+        before = {each: (await self.store.turn(each)).opening.epoch for each in turn_ids}
         try:
-            await cancel_turn(self.store, turn_id, now)
+            await cancel_turn(self.store, first, now)
         except Fenced:
-            if (await self.store.turn(turn_id)).state != "ended":  # else its end came first
+            if (await self.store.turn(first)).state != "ended":  # else its end came first
                 raise
-        kept = await self.store.turn(turn_id)
-        if kept.ending is not None and kept.opening.epoch > before.epoch:
-            ended = TurnEnded(turn_id, kept.ending, kept.ran_s * 1000)
-            self._events.publish(EventEnvelope(self.project.name, turn_id, kept.opening.epoch, 1, now, ended))
+        for turn_id, epoch in before.items():
+            kept = await self.store.turn(turn_id)
+            if kept.ending is not None and kept.opening.epoch > epoch:
+                ended = TurnEnded(turn_id, kept.ending, kept.ran_s * 1000)
+                self._events.publish(EventEnvelope(self.project.name, turn_id, kept.opening.epoch, 1, now, ended))
 
     async def _is_kept(self, turn_id: str, new: NewTurn) -> bool:
         try:
             before = (await self.store.turn(turn_id)).opening
         except NotFound:
             return False
-        if (before.question, before.thread, before.system) != (new.question, new.thread, new.system) or not _has_tools(
-            before, new.tools
-        ):
+        if not new.began(before):
             raise OtherRequest("this Idempotency-Key was used for another request; take a new key for a new turn")
         return True
 
@@ -195,5 +221,19 @@ def _restrict(agent: Agent, names: tuple[str, ...] | None) -> None:
     agent.spec = changed(agent.spec, tools=changed(agent.spec.tools, names=names))
 
 
-def _has_tools(turn: Turn, names: tuple[str, ...] | None) -> bool:
-    return names is None or turn.spec is None or turn.spec.tools.names == names
+def _choice(project: ProjectFolder, wanted: str) -> ModelChoice:
+    """The model that a request wants, of those that the settings name: the chosen one, and one for each profile.
+
+    Raises UnknownModel.
+    """
+    settings = project.settings
+    chosen = settings.chosen()
+    if wanted in ("", chosen.model):
+        return chosen
+    for name, profile in settings.profiles.items():
+        if wanted in (name, f"{profile.provider}:{profile.model}"):
+            return settings.of_profile(name)
+    known = (chosen.model, *settings.profiles)
+    near = nearest(wanted, known)
+    advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(dict.fromkeys(known))}"
+    raise UnknownModel(f"the settings of this project name no model {wanted[:80]!r}; {advice}")

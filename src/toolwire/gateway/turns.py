@@ -1,6 +1,7 @@
 """Agents over HTTP: `/v1/turns` begins turns, shows them, streams their events, resumes and cancels them."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolwire.assemble.event_log import LoggedEvent, Place
-from toolwire.assemble.turn_service import NewTurn, OtherRequest, TurnService, UnknownTool
+from toolwire.assemble.turn_service import NewTurn, OtherRequest, TurnService, UnknownModel, UnknownTool
 from toolwire.define.nearest import nearest
 from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
 from toolwire.gateway.door import Scope
@@ -20,6 +21,7 @@ from toolwire.gateway.frames import KEEP_ALIVE, named
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.chat import Reply, Usage
+from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, TurnSummary
 from toolwire.wire.codecs.stored import write_wait
 from toolwire.wire.encode.outbound import Json, to_json
@@ -29,7 +31,7 @@ PATH = "/v1/turns"
 STATE = "turn_state"
 MOST_LISTED = 200
 _BODY_BYTES = 2 * 1024 * 1024
-_LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000}
+_LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000, "model": 200}
 _FIELDS = (*_LONGEST, "tools")
 _MOST_TOOLS = 1_000
 _LONGEST_KEY = 200
@@ -149,18 +151,19 @@ class Turns:
     def _view(self, kept: KeptTurn) -> Json:
         turn, ending = kept.opening, kept.ending
         usage = sum((said.usage for said in kept.events if isinstance(said, Reply)), Usage())
-        waits = turn.waits if kept.state == "interrupted" else ()
+        error = self._service.error_of(turn.id)
+        waits = _pending(turn.waits, kept.state)
         return {
             "id": turn.id,
             "project": turn.project,
             "thread": turn.thread,
             "model": turn.model,
             "question": turn.question,
-            "state": "waiting" if waits else kept.state,
+            "state": "waiting" if error and turn.waits else _state(turn.waits, kept.state),
             "waits": [write_wait(wait) for wait in waits],
             "reason": ending.reason.value if ending else None,
             "answer": ending.answer if ending else None,
-            "error": self._service.error_of(turn.id) or None,
+            "error": error or None,
             "usage": asdict(usage),
             "calls": kept.calls,
             "started_at": turn.started_at,
@@ -198,10 +201,10 @@ def read_new_turn(body: bytes) -> NewTurn:
             near = nearest(name, _FIELDS)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(_FIELDS)}"
             raise Rejected(_wrong(f"there is no field {name[:40]!r}; {advice}"))
-    question, thread, system = (_text(said, name) for name in _LONGEST)
+    question, thread, system, model = (_text(said, name) for name in _LONGEST)
     if not question.strip():
         raise Rejected(_wrong("question must be text that is not empty"))
-    return NewTurn(question, thread, system, _tools(said))
+    return NewTurn(question, thread, system, _tools(said), model)
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:
@@ -247,14 +250,27 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
     return int(text)
 
 
+def _pending(waits: Sequence[Wait], state: str) -> list[Wait]:
+    """What a turn still waits for. One that was only begun is kept as waiting until a time in the past."""
+    now = time.time()
+    over = (isinstance(wait, Until) and wait.at <= now for wait in waits)
+    return [] if state != "interrupted" else [wait for wait, is_over in zip(waits, over, strict=True) if not is_over]
+
+
+def _state(waits: Sequence[Wait], state: str) -> str:
+    """A turn that waits for nothing any more is queued: the next free runner takes it up."""
+    if state != "interrupted" or not waits:
+        return state
+    return "waiting" if _pending(waits, state) else "queued"
+
+
 def _row(turn: TurnSummary) -> Json:
-    waits = turn.waits if turn.state == "interrupted" else ()
     return {
         "id": turn.id,
         "thread": turn.thread,
         "model": turn.model,
         "question": turn.question,
-        "state": "waiting" if waits else turn.state,
+        "state": _state(turn.waits, turn.state),
         "reason": turn.reason or None,
         "answer": turn.answer if turn.state == "ended" else None,
         "calls": turn.calls,
@@ -293,7 +309,7 @@ def _faults() -> Iterator[None]:
         raise Rejected(Fault(503, "store_unavailable", str(lost))) from None
     except BudgetSpent as spent:
         raise Rejected(Fault(429, "budget_spent", str(spent))) from None
-    except (UnknownTool, ModelRefused) as wrong:
+    except (UnknownTool, UnknownModel, ModelRefused) as wrong:
         raise Rejected(_wrong(str(wrong))) from None
     except ToolwireError as error:
         raise Rejected(Fault(503, "agent_unavailable", str(error))) from None

@@ -1,27 +1,53 @@
 """Ending a turn from outside: what had not run never does, and every call of it has a result."""
 
 from toolwire.deliver.endings import canceled
+from toolwire.errors import NotFound
 from toolwire.loop.step import stopped
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.values import changed
+from toolwire.protocol.waits import ForTurn
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 
 CANCELED = "The turn was canceled."
 _MOST_CALLS = 10_000
 
 
-async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANCELED) -> None:
-    """End a turn that no process runs. Ending one that has ended changes nothing.
+async def turns_waited_for(store: Store, turn_id: str) -> list[str]:
+    """The turns of sub-agents that a turn waits for, and those that they wait for, which have not ended."""
+    found: dict[str, None] = {}
+    pending = [turn_id]
+    while pending:
+        for wait in (await store.turn(pending.pop())).opening.waits:
+            if isinstance(wait, ForTurn) and wait.turn_id not in found and await _goes_on(store, wait.turn_id):
+                found[wait.turn_id] = None
+                pending.append(wait.turn_id)
+    return list(found)
 
-    Raises `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
+
+async def _goes_on(store: Store, turn_id: str) -> bool:
+    try:
+        return (await store.turn(turn_id)).state != "ended"
+    except NotFound:  # pruned
+        return False
+
+
+async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANCELED) -> None:
+    """End a turn that no process runs, with the turns of sub-agents that it waits for.
+
+    Ending one that has ended changes nothing. Raises `NotFound` for an unknown turn and `Fenced` for one that a living
+    process runs.
     """
     if (await store.turn(turn_id)).state == "ended":
         return
+    waited_for = await turns_waited_for(store, turn_id)
+    # Taken over first: from now on no runner goes on with it because a sub-agent has ended.
     kept = await store.resume(turn_id)
     turn = kept.opening
     try:
+        for child in waited_for:
+            await cancel_turn(store, child, now, reason)
         cards = await store.calls(turn_id=turn_id, limit=_MOST_CALLS)
         for card in cards:
             if card.result is None:

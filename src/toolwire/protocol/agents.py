@@ -80,10 +80,15 @@ class GrantedByUser:
 @quick
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """How to build the agent of a turn again, wherever the turn is taken up."""
+    """How to build the agent of a turn again, wherever the turn is taken up.
+
+    `request` is the digest of what a client asked for, where one began the turn: asking again can be told from asking
+    for something else.
+    """
 
     name: str = "agent"
     model: ModelSpec = ModelSpec()
     tools: ToolsSpec = ToolsSpec()
     granted: GrantedByUser = GrantedByUser()
     budget: Budget | None = None
+    request: str = ""
