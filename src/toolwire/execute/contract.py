@@ -5,6 +5,8 @@ from typing import Protocol, runtime_checkable
 
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
+from toolwire.protocol.tools import Tool
+from toolwire.protocol.values import dataclass
 
 
 class Executor(Protocol):
@@ -38,5 +40,36 @@ class LeavesWork(Protocol):
         """What is done when the work of a given-up call has ended; None when nothing of it is at work.
 
         `key` is the call's idempotency key. What the call touches is not free before.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """A call is on its way to another process. Its turn waits for the result on record.
+
+    At the time `until`, at the latest, the turn looks again: a call that no process has claimed by then is sent again.
+    """
+
+    until: float | None = None
+
+
+@runtime_checkable
+class Dispatcher(Executor, Protocol):
+    """An executor that sends calls to processes which may outlive this one.
+
+    The hub does not claim such a call. Whoever runs it claims it from the store (with a lease that ends at a date, and
+    one attempt more), renews that while the tool works, and closes the call by the token of its claim. Until it is
+    claimed it has not begun. So this process can die at any moment, and a call may be sent any number of times.
+    """
+
+    def dispatches(self, tool: Tool) -> bool:
+        """Whether calls of this tool are sent, and not executed here."""
+        ...
+
+    async def dispatch(self, allowed: Allowed, context: Context) -> ToolResult | Dispatched:
+        """Send a call; `context.record_id` and `context.epoch` say which card it is. A result says why it was not sent.
+
+        The same card may be sent again.
         """
         ...

@@ -3,12 +3,12 @@
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from toolwire.execute.contract import Executor, LeavesWork
+from toolwire.execute.contract import Dispatched, Dispatcher, Executor, LeavesWork
 from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Edge, InProcess, McpServer, Service, Target
+from toolwire.protocol.tools import Edge, InProcess, McpServer, Service, Target, Tool
 
 
 class Router:
@@ -39,6 +39,17 @@ class Router:
         if not getattr(executor, "notes_begin", False):
             context.begins(context.turn_id, context.call_id)
         return executor.execute(allowed, context)
+
+    def dispatches(self, tool: Tool) -> bool:
+        """Whether calls of this tool are sent to a process that claims them itself."""
+        executor = self._executor_of(tool.target)
+        return isinstance(executor, Dispatcher) and executor.dispatches(tool)
+
+    async def dispatch(self, allowed: Allowed, context: Context) -> ToolResult | Dispatched:
+        executor = self._executor_of(allowed.tool.target)
+        if not isinstance(executor, Dispatcher):
+            return await _unavailable(allowed)
+        return await executor.dispatch(allowed, context)
 
     def leftover(self, key: str) -> Left | None:
         """What of a given-up call is still at work, wherever it runs."""

@@ -14,7 +14,7 @@ from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
 from toolwire.errors import CallHeld, Suspended
-from toolwire.execute.contract import LeavesWork
+from toolwire.execute.contract import Dispatched, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy
 from toolwire.hub.approvals import ApprovalGate
@@ -114,6 +114,8 @@ class Journey:
             return self._give_up()
         match decision:
             case Allowed():
+                if self._services.dispatcher is not None and self._is_dispatched(decision):
+                    return self._dispatch(decision)
                 return self._run_holding(decision) if touches(decision.tool) else self._run(decision)
             case NeedsApproval():
                 return self._approve_and_run(decision)
@@ -129,7 +131,7 @@ class Journey:
     async def _approve_and_run(self, request: NeedsApproval) -> Outcome:
         """Try the call where it can do no harm, if it may be tried; request approval; run it once that is given."""
         gate = ApprovalGate(self._services, self._turn, self._slots, self._emit)
-        if request.tries and not await gate.knows(self._card, request):
+        if request.tries and not self._is_dispatched(request.allowed) and not await gate.knows(self._card, request):
             match await self._try(request):
                 case NeedsApproval() as wanted:
                     request = wanted
@@ -137,6 +139,8 @@ class Journey:
                     return outcome
         request, self._files = await bind_files(request, self._turn.grant)
         match await gate.decide(self._card, request):
+            case Allowed() as allowed if self._is_dispatched(allowed):
+                return await self._dispatch(allowed)
             case Allowed() as allowed:
                 return await (self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
             case Denied() as denied:
@@ -157,6 +161,28 @@ class Journey:
         if request.refusal:
             return Refused(Denied(self._card.call, Code.PERMISSION_DENIED, request.refusal, "policy"))
         return changed(request, reason=f"{request.reason} {trial.wanted}".rstrip())
+
+    # Calls that other processes run
+
+    def _is_dispatched(self, allowed: Allowed) -> bool:
+        dispatcher = self._services.dispatcher
+        return dispatcher is not None and dispatcher.dispatches(allowed.tool)
+
+    async def _dispatch(self, allowed: Allowed) -> Outcome:
+        """Send a call to a process that claims it, holds what it touches, and closes it. The turn waits for that."""
+        services, card = self._services, self._card
+        assert services.dispatcher is not None
+        if self._files is not None and (stale := await self._stale(allowed)) is not None:
+            return stale
+        allowed = self._before_the_deadline(allowed)
+        context = changed(self._context(allowed), record_id=card.record_id, epoch=card.epoch)
+        try:
+            if services.secrets is not NO_SECRETS:
+                allowed, context = self._with_secrets(allowed, context)
+        except NotYours as reason:
+            return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
+        sent = await services.dispatcher.dispatch(allowed, context)
+        return Waiting((ForResult(card.call.id, sent.until),)) if isinstance(sent, Dispatched) else sent
 
     # The run
 

@@ -9,7 +9,7 @@ from uuid_utils import uuid7
 
 from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS, Secrets
-from toolwire.execute.contract import Executor
+from toolwire.execute.contract import Dispatcher, Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.resources import Locks, Resources
 from toolwire.hub.event_hub import EventHub
@@ -66,6 +66,7 @@ class Services:
         self.toolbox = toolbox
         self.store: Store = store
         self.executor = executor or InProcessExecutor()
+        self.dispatcher = self.executor if isinstance(self.executor, Dispatcher) else None
         self.notes_begin: bool = getattr(self.executor, "notes_begin", False)
         self.approve = approve
         self.suspends = suspends

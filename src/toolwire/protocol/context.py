@@ -73,6 +73,8 @@ class CallInfo:
     tainted_by: tuple[str, ...] = ()
     approved: bool = False
     is_trial: bool = False
+    record_id: str = ""
+    epoch: int = 0
 
 
 @quick
@@ -85,6 +87,8 @@ class Context:
     the untrusted content that the turn had read before this call. `approved` says that the call was decided about, so
     that whatever in it needed approval has it. An executor says `begins(turn_id, call_id)` just before the tool begins,
     from whichever thread, and has secrets put in place by `reveal(allowed)` where the tool lives, not before.
+
+    Of a call that is sent to a process which claims it, `record_id` names the card, judged under `epoch` of its turn.
 
     With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
@@ -106,6 +110,8 @@ class Context:
     approved: bool = False
     begins: Callable[[str, str], None] = field(default=not_noted, repr=False, compare=False)
     reveal: Callable[[Allowed], Allowed] | None = field(default=None, repr=False, compare=False)
+    record_id: str = ""
+    epoch: int = 0
 
     @staticmethod
     def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":
@@ -113,7 +119,7 @@ class Context:
         return Context(
             info.call_id, info.turn_id, info.project, info.agent, info.grant, info.timeout_s, info.attempt, report,
             thread=info.thread, tainted_by=info.tainted_by, trial=Trial() if info.is_trial else None,
-            approved=info.approved,
+            approved=info.approved, record_id=info.record_id, epoch=info.epoch,
         )  # fmt: skip
 
     @property
@@ -121,7 +127,7 @@ class Context:
         """Its data, without what it can do."""
         return CallInfo(
             self.call_id, self.turn_id, self.attempt, self.timeout_s, self.project, self.agent, self.thread,
-            self.grant, self.tainted_by, self.approved, self.trial is not None,
+            self.grant, self.tainted_by, self.approved, self.trial is not None, self.record_id, self.epoch,
         )  # fmt: skip
 
     @property

@@ -35,7 +35,8 @@ _FLAGS = (
 _NUMBERS = ("timeout_s", "max_timeout_s", "in_flight")
 _LISTS = ("reads", "writes", "examples")
 _SETS = ("needs", "platforms")
-_INFO = ("call_id", "turn_id", "project", "agent", "timeout_s", "attempt", "thread", "approved", "is_trial")
+_INFO = ("call_id", "turn_id", "project", "agent", "timeout_s", "attempt", "thread", "approved", "is_trial",
+         "record_id", "epoch")  # fmt: skip
 
 
 class BadFrame(ValueError):
