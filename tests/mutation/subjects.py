@@ -17,7 +17,6 @@ TESTS: dict[str, Sequence[str]] = {
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
     "decide.address_rules": ("tests/decide/test_rule_spellings.py", "tests/toolbox/test_address_rules.py"),
     "decide.command_files": ("tests/toolbox/test_approved_files.py",),
-    "decide.families": ("tests/decide", "tests/toolbox/test_path_rules.py"),
     "decide.loopback": ("tests/decide", "tests/egress/test_loopback.py"),
     "decide.path_rules": ("tests/toolbox/test_path_rules.py",),
     "record.ledger": tuple(f"tests/record/test_{name}.py" for name in _LEDGER),
