@@ -111,7 +111,7 @@ def test_open_turns_and_pending_approvals_are_never_pruned(inside: Inside, tmp_p
     changed(
         tmp_path / ".toolwire",
         "DROP TRIGGER audit_is_never_changed",
-        f"UPDATE audit SET at = at - {40 * DAY_S}, chain = ''",
+        f"UPDATE audit SET at = at - {40 * DAY_S}, digest = ''",
     )
 
     said = inside("store", "prune", "--json").json
@@ -147,7 +147,7 @@ def test_a_log_that_someone_else_cut_is_not_whole(inside: Inside, home: Path) ->
     """A cut that is not signed with the user's key is told, however well the rest fits."""
     changed(
         home,
-        "INSERT INTO audit_cuts SELECT seq, chain, at, 'forged' FROM audit WHERE seq = 2",
+        "INSERT INTO audit_cuts SELECT seq, digest, at, 'forged' FROM audit WHERE seq = 2",
         "DELETE FROM audit WHERE seq <= 2",
     )
 

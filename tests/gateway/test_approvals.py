@@ -270,7 +270,7 @@ async def test_an_unknown_question_and_a_project_without_a_store_are_not_found(s
 
 async def test_a_store_that_is_out_of_reach_is_said_to_be() -> None:
     class Lost(MemoryStore):
-        async def approval(self, approval_id: str) -> ApprovalCard:
+        async def approval(self, approval_id: str, *, project: str | None = None) -> ApprovalCard:
             raise StoreUnavailable("the disk is full")
 
     assert fault(await asking(Lost())("/ask-1")) == (503, "store_unavailable")

@@ -66,9 +66,9 @@ async def test_the_processes_of_one_folder_and_one_in_memory_make_the_same_chain
         ("DELETE FROM audit WHERE seq = 4", 5),
         ("DELETE FROM audit WHERE seq < 4", 4),
         ("UPDATE audit SET seq = -seq WHERE seq = 4", -4),
-        ("UPDATE audit SET chain = '' WHERE seq < 4", 4),
+        ("UPDATE audit SET digest = '' WHERE seq < 4", 4),
         ("INSERT INTO audit SELECT 20, at, event, project, agent, turn_id, call_id, tool, rule, status, code, "
-         "args_digest, elapsed_ms, detail, chain FROM audit WHERE seq = 3", 20),
+         "args_digest, elapsed_ms, detail, digest FROM audit WHERE seq = 3", 20),
         ("INSERT INTO audit SELECT 0, at, event, project, agent, turn_id, call_id, tool, rule, status, code, "
          "args_digest, elapsed_ms, detail, '' FROM audit WHERE seq = 3", 0),
         ("UPDATE audit SET seq = seq + 100 WHERE seq > 5", 106),

@@ -1,13 +1,14 @@
 """Whatever one project does, with its own values or with those of another: the other one does not notice.
 
-Two projects do generated things in one store, each through its own view. After each step of one of them, everything
-that the other one can read is as it was before.
+Two projects do generated things in one store, each through its own view, with the same ids. After each step of one of
+them, everything that the other one can read is as it was before; and the one finds, and is told, what it would be if it
+had the store for itself.
 """
 
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,11 @@ async def seen(view: ProjectStore) -> list[Any]:
     found: list[Any] = [
         await view.turns(), await view.calls(), await view.approvals(), await view.active_patterns(),
         await view.metrics(), await view.formats(), await view.thread("main"), await view.spent("agent", NOW),
-        await view.untrusted(view.project), [replace(row, seq=0) for row in await view.audit_log()],
+        list(await view.untrusted(view.project)), [replace(row, seq=0) for row in await view.audit_log()],
+        *[str(await view.turns(state=state)) for state in ("running", "interrupted", "waiting", "ended")],
+        [value for _, value in await view.turns_after()], [value for _, value in await view.calls_after()],
+        [value for _, value in await view.approvals_after()],
+        [replace(row, seq=0) for row in await view.audit_log(after=0)],
     ]  # fmt: skip
     for turn_id in IDS:
         body = f"sha256:{turn_id}"
@@ -128,7 +133,8 @@ async def seen(view: ProjectStore) -> list[Any]:
                 found.append(await read)
             except StoreError as error:
                 found.append(type(error))
-    return found
+    chain = await view.audit_chain()
+    return [*found, chain.rows, chain.broken_at, chain.head]
 
 
 def belongs(found: list[Any], project: str) -> bool:
@@ -147,13 +153,27 @@ a_step = st.tuples(
 
 async def play(store: Store, steps: list[tuple[int, str, str, int, bool]]) -> None:
     views = [of_project(store, project) for project in PROJECTS]
+    alone = [of_project(MemoryStore(clock=lambda: NOW, monotonic=lambda: 0.0), project) for project in PROJECTS]
     for who, name, turn_id, epoch, as_the_other in steps:
         before = await seen(views[1 - who])
         whose = PROJECTS[1 - who if as_the_other else who]
-        with suppress(StoreError):
-            await STEPS[name](Doing(views[who], whose, turn_id, epoch))
+        told = [await told_by(STEPS[name], Doing(view, whose, turn_id, epoch)) for view in (views[who], alone[who])]
+        assert told[0] == told[1], f"{PROJECTS[who]} is told of another project by {name}"
         assert await seen(views[1 - who]) == before, f"{PROJECTS[1 - who]} notices {name}"
         assert belongs(before, PROJECTS[1 - who])
+    for view, own in zip(views, alone, strict=True):
+        *among_others, _ = await seen(view)
+        *by_itself, _ = await seen(own)  # a digest names the machine
+        assert among_others == by_itself
+
+
+async def told_by(step: Callable[[Doing], Awaitable[None]], doing: Doing) -> tuple[str, str]:
+    """What a step is refused with, if it is."""
+    try:
+        await step(doing)
+    except StoreError as error:
+        return type(error).__name__, str(error)
+    return "", ""
 
 
 @pytest.mark.parametrize(("kind", "examples"), [("memory", 150), ("sqlite", 10), ("libsql", 3)])
@@ -170,20 +190,24 @@ async def played(kind: str, steps: list[tuple[int, str, str, int, bool]]) -> Non
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if kind == "memory":
-            await play(MemoryStore(clock=lambda: NOW), steps)
+            await play(MemoryStore(clock=lambda: NOW, monotonic=lambda: 0.0), steps)
         elif kind == "sqlite":
-            async with await SqliteStore.at(folder / "home", clock=lambda: NOW) as store:
+            async with await SqliteStore.at(folder / "home", clock=lambda: NOW, monotonic=lambda: 0.0) as store:
                 await play(store, steps)
         else:
             url = stack.enter_context(libsql_server(folder))
-            async with await LibsqlStore.on(url, folder / "home", clock=lambda: NOW) as store:
+            async with await LibsqlStore.on(url, folder / "home", clock=lambda: NOW, monotonic=lambda: 0.0) as store:
                 await play(store, steps)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_T62_control_the_steps_do_change_what_their_own_project_sees(kind: str, tmp_path: Path) -> None:
     names = "begin reply ask answer close draw mark end".split()
-    store = MemoryStore(clock=lambda: NOW) if kind == "memory" else await SqliteStore.at(tmp_path, clock=lambda: NOW)
+    store = (
+        MemoryStore(clock=lambda: NOW, monotonic=lambda: 0.0)
+        if kind == "memory"
+        else await SqliteStore.at(tmp_path, clock=lambda: NOW)
+    )
     view = of_project(store, PROJECTS[1])
     for name in names:
         before = await seen(view)

@@ -17,21 +17,24 @@ class ApprovalClock:
     def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self._clock = clock
         self._monotonic = monotonic
-        self._since: dict[str, tuple[float, float]] = {}
+        self._since: dict[tuple[str, str], tuple[float, float]] = {}
 
     def add(self, card: ApprovalCard) -> None:
         if len(self._since) >= _MOST:
             del self._since[next(iter(self._since))]
-        self._since[card.id] = (card.asked_at, self._monotonic())
+        self._since[card.project, card.id] = (card.asked_at, self._monotonic())
 
-    def forget(self, approval_id: str) -> None:
-        self._since.pop(approval_id, None)
+    def forget(self, card: ApprovalCard) -> None:
+        self._since.pop((card.project, card.id), None)
 
-    def date(self, approval_id: str) -> float:
+    def date(self, card: ApprovalCard) -> float:
         """Today's date, as a question's time goes; for the question of another process what the wall clock says."""
-        known = self._since.get(approval_id)
-        return self._clock() if known is None else known[0] + self._monotonic() - known[1]
+        return self._date((card.project, card.id))
 
     def earliest(self) -> float:
         """The earliest date that any question goes by: one that had expired by then has."""
-        return min((self._clock(), *map(self.date, tuple(self._since))))
+        return min((self._clock(), *map(self._date, tuple(self._since))))
+
+    def _date(self, key: tuple[str, str]) -> float:
+        known = self._since.get(key)
+        return self._clock() if known is None else known[0] + self._monotonic() - known[1]

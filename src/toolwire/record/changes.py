@@ -22,18 +22,21 @@ from toolwire.record.owners import mark_key
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reserving import reserved
 from toolwire.record.rows import (
+    CallKey,
     Row,
+    TurnKey,
     audit_rows,
+    call_key,
     card_row,
     column,
-    identity,
-    project_key,
+    note_keys,
     read_card,
     result_row,
+    turn_key,
     waits_json,
 )  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
-from toolwire.record.transaction import CARD_COLUMNS, LOOP_SUMS, Transaction, TurnRow
+from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_SUMS, Transaction, TurnRow
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.stored import read_approval, write_approval
 from toolwire.wire.formats.tally import FormatTally, read_tally, write_tally
@@ -50,62 +53,67 @@ _BEGIN = """
 _UNWRITTEN = """
     SELECT min(max(r.created_at) - t.updated_at,
                (total(json_extract(r.context, '$.elapsed_ms')) + total(json_extract(r.context, '$.queued_ms'))) / 1e3)
-    FROM turns t JOIN records r ON r.turn_id = t.id AND r.schema_name = 'tool.result' AND r.created_at > t.updated_at
-    WHERE t.id = ?
+    FROM turns t JOIN records r ON r.project = t.project AND r.turn_id = t.id AND r.schema_name = 'tool.result'
+        AND r.created_at > t.updated_at
+    WHERE t.project = ? AND t.id = ?
 """
 _TAKE_OVER = """
     UPDATE turns SET epoch = epoch + 1, owner = ?1, state = 'running', updated_at = ?2, since = ?2,
         before_s = ran_s + ?3, ran_s = ran_s + ?3
-    WHERE id = ?4 AND epoch = ?5 AND state <> 'ended'
+    WHERE project = ?4 AND id = ?5 AND epoch = ?6 AND state <> 'ended'
 """
 _TOUCH = """
     UPDATE turns SET updated_at = ?1, ran_s = coalesce(?2, ran_s), calls = calls + ?3, tokens = ?4, cost_usd = ?5
-    WHERE id = ?6 AND epoch = ?7 AND state <> 'ended'
+    WHERE project = ?6 AND id = ?7 AND epoch = ?8 AND state <> 'ended'
 """
 _RELEASE = """
-    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s), waits = ?5
-    WHERE id = ?3 AND epoch = ?4 AND state <> 'ended'
+    UPDATE turns SET owner = NULL, state = 'interrupted', updated_at = ?1, ran_s = coalesce(?2, ran_s), waits = ?6
+    WHERE project = ?3 AND id = ?4 AND epoch = ?5 AND state <> 'ended'
 """
-_OWNED = "SELECT id, epoch FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner = ?"
-_LET_GO = "UPDATE turns SET owner = NULL, state = 'interrupted' WHERE id = ? AND epoch = ? AND state = 'running'"
+_OWNED = "SELECT project, id, epoch FROM turns INDEXED BY turns_running WHERE state = 'running' AND owner = ?"
+_LET_GO = """
+    UPDATE turns SET owner = NULL, state = 'interrupted'
+    WHERE project = ? AND id = ? AND epoch = ? AND state = 'running'
+"""
 _END = """
     UPDATE turns SET owner = NULL, state = 'ended', ending = ?, updated_at = ?,
-        calls = max(calls + coalesce((SELECT c.calls FROM charges c WHERE c.turn_id = turns.id), 0), 0),
+        calls = max(calls + coalesce((SELECT c.calls FROM charges c
+                                      WHERE c.turn_id = turns.id AND c.project = turns.project), 0), 0),
         ended = (SELECT coalesce(max(other.ended), 0) + 1 FROM turns other
                  WHERE other.thread = turns.thread AND other.project = turns.project)
-    WHERE id = ? AND epoch = ? AND state <> 'ended'
+    WHERE project = ? AND id = ? AND epoch = ? AND state <> 'ended'
 """
-_CHARGED = "DELETE FROM charges WHERE turn_id = ?"
+_CHARGED = "DELETE FROM charges WHERE project = ? AND turn_id = ?"
 _UNFINISHED = f"""
     {CARD_COLUMNS}
-    FROM records c LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
-    LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
-    WHERE c.turn_id = ? AND c.schema_name = 'tool.call' AND r.id IS NULL
+    FROM records c
+    {CARD_JOINS}
+    WHERE c.project = ? AND c.turn_id = ? AND c.schema_name = 'tool.call' AND r.id IS NULL
 """
 _NOT_STARTED = """
-    INSERT OR REPLACE INTO starts (turn_id, call_id, starts)
-    SELECT turn_id, call_id, -coalesce(json_extract(context, '$.attempt'), 0) FROM records
-    WHERE turn_id = ? AND call_id = ? AND schema_name = 'tool.call'
+    INSERT OR REPLACE INTO starts (project, turn_id, call_id, starts)
+    SELECT project, turn_id, call_id, -coalesce(json_extract(context, '$.attempt'), 0) FROM records
+    WHERE project = ? AND turn_id = ? AND call_id = ? AND schema_name = 'tool.call'
 """
 _SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _SPEND = """
     INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s)
-    VALUES (?, ?, ?, (SELECT calls FROM turns WHERE id = ?), ?, ?, ?)
+    VALUES (?1, ?2, ?3, (SELECT calls FROM turns WHERE project = ?1 AND id = ?4), ?5, ?6, ?7)
     ON CONFLICT (project, agent, day) DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens,
         cost_usd = cost_usd + excluded.cost_usd, wall_s = wall_s + excluded.wall_s
 """
-_ASKED = "SELECT body FROM approvals WHERE turn_id = ? AND call_id = ?"
-_APPROVAL = "SELECT body FROM approvals WHERE id = ?"
+_ASKED = "SELECT body FROM approvals WHERE project = ? AND turn_id = ? AND call_id = ?"
+_APPROVAL = "SELECT body FROM approvals WHERE project = ? AND id = ?"
 _ASK = """
-    INSERT INTO approvals (seq, id, turn_id, call_id, body, expires_at)
+    INSERT INTO approvals (seq, id, project, turn_id, call_id, body, expires_at)
     VALUES ((SELECT max(coalesce((SELECT max(seq) FROM approvals), 0),
-                        coalesce((SELECT seq FROM cursor_floors WHERE kind = 'approvals'), 0)) + 1), ?, ?, ?, ?, ?)
+                        coalesce((SELECT seq FROM cursor_floors WHERE kind = 'approvals'), 0)) + 1), ?, ?, ?, ?, ?, ?)
 """
-_ANSWER = "UPDATE approvals SET body = ?, decided = ?, stands_until = ? WHERE id = ?"
+_ANSWER = "UPDATE approvals SET body = ?, decided = ?, stands_until = ? WHERE project = ? AND id = ?"
 
-_FORMAT = "SELECT tally FROM format_tallies WHERE model = ? AND offered = ?"
-_SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?)"
+_FORMAT = "SELECT tally FROM format_tallies WHERE project = ? AND model = ? AND offered = ?"
+_SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?, ?)"
 
 
 Begun = Callable[[str], "Collection[bytes] | None"]
@@ -120,32 +128,34 @@ class Now:
     store: str
 
 
-def begin(tx: Transaction, turn_id: str, row: Row) -> StoreError | None:
-    if refusal := ledger.begin(turn_id, tx.turn(turn_id)):
+def begin(tx: Transaction, key: TurnKey, row: Row) -> StoreError | None:
+    if refusal := ledger.begin(key[1], tx.turn(key)):
         return refusal
     tx.connection.execute(_BEGIN, row)
-    tx.set_turn(turn_id, TurnRow(row[1], row[5], ledger.RUNNING, row[6]))
-    tx.known.here.add(turn_id)
+    tx.set_turn(key, TurnRow(row[5], ledger.RUNNING, row[6]))
+    tx.known.here.add(key)
     return None
 
 
-def resume(tx: Transaction, turn_id: str, runs: Callable[[str], bool], owners: Liveness, at: float) -> int | StoreError:
+def resume(
+    tx: Transaction, key: TurnKey, runs: Callable[[TurnKey], bool], owners: Liveness, at: float
+) -> int | StoreError:
     """Take over a turn that no living owner runs; its new epoch. What this owner itself `runs`, it knows.
 
     Calls that its owner had not begun are as before it. The notes about all others pass to the new owner.
     """
-    known, owner = tx.turn(turn_id), owners.name
-    epoch = ledger.resume(turn_id, known, lambda old: runs(turn_id) if old == owner else tx.alive(old))
+    known, owner = tx.turn(key), owners.name
+    epoch = ledger.resume(key[1], known, lambda old: runs(key) if old == owner else tx.alive(old))
     if isinstance(epoch, StoreError) or known is None:
         return epoch
     if known.owner is not None:
-        _forget_starts(tx, turn_id, owners.begun(known.owner))
-    for card in _unfinished(tx, turn_id):
+        _forget_starts(tx, key, owners.begun(known.owner))
+    for card in _unfinished(tx, key):
         if card.attempt:
-            owners.mark(turn_id, identity(card)[1])
-    (unwritten_s,) = tx.connection.execute(_UNWRITTEN, (turn_id,)).fetchone()
-    tx.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), turn_id, known.epoch))
-    tx.set_turn(turn_id, TurnRow(known.project, epoch, ledger.RUNNING, owner))
+            owners.mark(note_keys(card)[0], column(card.call.id))
+    (unwritten_s,) = tx.connection.execute(_UNWRITTEN, key).fetchone()
+    tx.connection.execute(_TAKE_OVER, (owner, at, max(unwritten_s or 0.0, 0.0), *key, known.epoch))
+    tx.set_turn(key, TurnRow(epoch, ledger.RUNNING, owner))
     return epoch
 
 
@@ -161,7 +171,8 @@ def say(
     reserve: Reservation | None = None,
 ) -> Sequence["OpenCard"] | StoreError:
     """A reply or a note, the cards that come with it, and what the turn has used by then."""
-    known = tx.turn(column(turn.id))
+    key = turn_key(turn)
+    known = tx.turn(key)
     if refusal := ledger.change_turn(turn, known):
         return refusal
     if reserve is not None:
@@ -174,7 +185,7 @@ def say(
             tx.audit.extend(audit_rows(conflict))
             return answer
     charged = sum([step[3] for step in steps]) if reserve is None else 0
-    tx.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, column(turn.id), turn.epoch))
+    tx.connection.execute(_TOUCH, (now.at, ran_s, charged, *sums, *key, turn.epoch))
     if reserve is not None and any(one.card.result is None for one in cards):
         cards, audit = _reserved(tx, reserve, cards, audit, now.at)
         steps = [ledger.add_call(one.card, tx.call(one.key), known, now.at, tx.alive, now.store) for one in cards]
@@ -199,7 +210,7 @@ def _reserved(
     for place, row in outcome.denied.items():
         kept[place] = open_card(outcome.cards[place], (), cards[place].now)
         rows[place : place + 1] = audit_rows([row])
-    tx.charge(column(of.turn_id), outcome.charged)
+    tx.charge(cards[0].key[:2], outcome.charged)
     return kept, rows
 
 
@@ -209,7 +220,7 @@ class OpenCard:
     """A card to be written down unless its identity is taken."""
 
     card: CallCard
-    key: tuple[str, str]
+    key: CallKey
     row: Row
     result_row: Row | None
     audit: Sequence[Row]
@@ -217,23 +228,23 @@ class OpenCard:
     reserve: Reservation | None = None
 
     def __call__(self, tx: Transaction) -> CallCard | StoreError:
-        now, turn, kept = self.now, tx.turn(self.key[0]), tx.call(self.key)
+        now, turn, kept = self.now, tx.turn(self.key[:2]), tx.call(self.key)
         step = ledger.open_call(self.card, kept, turn, now.at, tx.alive, now.store)
         answer, after, audit, charge = step
         if kept is None and after is not None:
             return self._new(tx, step)
         tx.audit.extend(audit_rows(audit))
         self.put(tx, after)
-        tx.charge(self.key[0], charge)
+        tx.charge(self.key[:2], charge)
         return answer
 
     def _new(self, tx: Transaction, step: Step[CallCard]) -> CallCard | StoreError:
         one, audit, now = self, self.audit, self.now
         if self.reserve is None:
-            tx.charge(self.key[0], step[3])
+            tx.charge(self.key[:2], step[3])
         elif self.card.result is None:
             [one], audit = _reserved(tx, self.reserve, [self], audit, now.at)
-            step = ledger.add_call(one.card, None, tx.turn(self.key[0]), now.at, tx.alive, now.store)
+            step = ledger.add_call(one.card, None, tx.turn(self.key[:2]), now.at, tx.alive, now.store)
         tx.audit.extend(audit)
         one.put(tx, step[1])
         return step[0]
@@ -251,13 +262,13 @@ class OpenCard:
 def open_card(card: CallCard, audit: Sequence[AuditRow], now: Now, reserve: Reservation | None = None) -> OpenCard:
     result = None if card.result is None else result_row(card, card.result, now.at)
     row = card_row(card)
-    return OpenCard(card, (row[7], row[8]), row, result, audit_rows(audit), now, reserve)
+    return OpenCard(card, (row[1], row[7], row[8]), row, result, audit_rows(audit), now, reserve)
 
 
 def claim(tx: Transaction, card: CallCard, audit: Sequence[Row], now: Now, claim: Claim) -> CallCard | StoreError:
-    key = identity(card)
+    key = call_key(card)
     kept = tx.call(key)
-    answer, mine, _, _ = ledger.claim_call(card, kept, tx.turn(key[0]), now.at, tx.alive, claim)
+    answer, mine, _, _ = ledger.claim_call(card, kept, tx.turn(key[:2]), now.at, tx.alive, claim)
     if mine is not None and kept is not None:
         tx.claim_call(key, mine, more=mine.attempt - kept.attempt)
         tx.audit.extend(audit)
@@ -265,8 +276,8 @@ def claim(tx: Transaction, card: CallCard, audit: Sequence[Row], now: Now, claim
 
 
 def renew(tx: Transaction, card: CallCard, store: str, until: float | None) -> CallCard | StoreError:
-    key = identity(card)
-    answer, longer, _, _ = ledger.renew_call(card, tx.call(key), tx.turn(key[0]), store, until)
+    key = call_key(card)
+    answer, longer, _, _ = ledger.renew_call(card, tx.call(key), tx.turn(key[:2]), store, until)
     if longer is not None:
         tx.claim_call(key, longer, more=0)
     return answer
@@ -275,89 +286,97 @@ def renew(tx: Transaction, card: CallCard, store: str, until: float | None) -> C
 def close(
     tx: Transaction, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
 ) -> ToolResult | StoreError:
-    key = (row[7], row[8])
+    key, turn = (row[1], row[7], row[8]), (row[1], row[7])
     answer, ended, late, charge = ledger.close_call(
-        card, result, tx.call(key), tx.turn(key[0]), now.at, tx.alive, now.store, ran=ran
+        card, result, tx.call(key), tx.turn(turn), now.at, tx.alive, now.store, ran=ran
     )
     if ended is None:
         tx.audit.extend(audit_rows(late))
         return answer
     tx.end_call(key, result, row, now.at)
     if charge:
-        tx.charge(key[0], charge)
+        tx.charge(turn, charge)
     tx.audit.extend(audit)
     return result
 
 
-def _unfinished(tx: Transaction, turn_id: str) -> list[CallCard]:
+def _unfinished(tx: Transaction, key: TurnKey) -> list[CallCard]:
     """The calls of a turn that have no result."""
     tx.flush()
-    return [read_card(row) for row in tx.connection.execute(_UNFINISHED, (turn_id,)).fetchall()]
+    return [read_card(row) for row in tx.connection.execute(_UNFINISHED, key).fetchall()]
 
 
 def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float) -> StoreError | None:
-    if refusal := ledger.change_turn(turn, tx.turn(column(turn.id))):
+    key = turn_key(turn)
+    if refusal := ledger.change_turn(turn, tx.turn(key)):
         return refusal
     kept = dump({"reason": ending.reason.value, "answer": ending.answer})
     tx.write_charges()
-    tx.connection.execute(_END, (kept, at, column(turn.id), turn.epoch))
-    tx.connection.execute(_CHARGED, (column(turn.id),))
-    tx.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.ENDED, None))
-    whose = column(turn.project)
+    tx.connection.execute(_END, (kept, at, *key, turn.epoch))
+    tx.connection.execute(_CHARGED, key)
+    tx.set_turn(key, TurnRow(turn.epoch, ledger.ENDED, None))
+    whose, turn_id = key
     sums = tx.connection.execute(LOOP_SUMS, (whose,)).fetchone()
     metrics = loop_metrics(LoopMetrics(*sums) if sums else LoopMetrics(), stats, ending.reason)
     tx.connection.execute(_SET_LOOP, (whose, *(getattr(metrics, name) for name in LoopMetrics.__slots__)))
     for tally in stats.formats:
         _count_format(tx, turn.project, tally)
     used = spending(Spending(), stats, 0)
-    row = (whose, column(turn.agent), day_of(at), column(turn.id), used.tokens, used.cost_usd, used.wall_s)
+    row = (whose, column(turn.agent), day_of(at), turn_id, used.tokens, used.cost_usd, used.wall_s)
     tx.connection.execute(_SPEND, row)
     return None
 
 
 def _count_format(tx: Transaction, project: str, tally: FormatTally) -> None:
-    key = (project_key(project, tally.model), column(tally.offered))
+    key = (column(project), column(tally.model), column(tally.offered))
     known = tx.connection.execute(_FORMAT, key).fetchone()
     total = read_tally(load(known[0])) + tally if known else tally
     tx.connection.execute(_SET_FORMAT, (*key, dump(write_tally(total))))
 
 
-def _forget_starts(tx: Transaction, turn_id: str, begun: Collection[bytes] | None) -> None:
+def _forget_starts(tx: Transaction, key: TurnKey, begun: Collection[bytes] | None) -> None:
     """Calls without a result that were written down as started, and that nobody had begun, have not been started."""
     if begun is None:
         return
-    for card in ledger.not_begun(_unfinished(tx, turn_id), ledger.is_begun(begun, mark_key)):
-        tx.connection.execute(_NOT_STARTED, identity(card))
-        tx.known.calls.pop(identity(card), None)
+    for card in ledger.not_begun(_unfinished(tx, key), lambda card: _has_note(card, begun)):
+        tx.connection.execute(_NOT_STARTED, call_key(card))
+        tx.known.calls.pop(call_key(card), None)
+
+
+def _has_note(card: CallCard, begun: Collection[bytes]) -> bool:
+    """Whether its owner had noted that a call begins."""
+    return any(mark_key(turn, column(card.call.id)) in begun for turn in note_keys(card))
 
 
 def release(
     tx: Transaction, turn: Turn, at: float, ran_s: float | None, begun: Collection[bytes] | None
 ) -> StoreError | None:
-    if refusal := ledger.change_turn(turn, tx.turn(column(turn.id))):
+    key = turn_key(turn)
+    if refusal := ledger.change_turn(turn, tx.turn(key)):
         return refusal
-    _forget_starts(tx, column(turn.id), begun)
-    tx.connection.execute(_RELEASE, (at, ran_s, column(turn.id), turn.epoch, waits_json(turn.waits)))
-    tx.set_turn(column(turn.id), TurnRow(turn.project, turn.epoch, ledger.INTERRUPTED, None))
+    _forget_starts(tx, key, begun)
+    tx.connection.execute(_RELEASE, (at, ran_s, *key, turn.epoch, waits_json(turn.waits)))
+    tx.set_turn(key, TurnRow(turn.epoch, ledger.INTERRUPTED, None))
     return None
 
 
-def release_unrun(tx: Transaction, owner: str, runs: Callable[[str], bool], begun: Begun) -> None:
+def release_unrun(tx: Transaction, owner: str, runs: Callable[[TurnKey], bool], begun: Begun) -> None:
     """Let go of all that a store owns but does not run."""
-    for turn_id, epoch in tx.connection.execute(_OWNED, (owner,)).fetchall():
-        if not runs(turn_id):
-            _forget_starts(tx, turn_id, begun(owner))
-            tx.connection.execute(_LET_GO, (turn_id, epoch))
-            tx.known.turns.pop(turn_id, None)
+    for project, turn_id, epoch in tx.connection.execute(_OWNED, (owner,)).fetchall():
+        key = (project, turn_id)
+        if not runs(key):
+            _forget_starts(tx, key, begun(owner))
+            tx.connection.execute(_LET_GO, (*key, epoch))
+            tx.known.turns.pop(key, None)
 
 
 def request_approval(
     tx: Transaction, card: ApprovalCard, audit: Sequence[Row], asked: ApprovalClock
 ) -> ApprovalCard | StoreError:
-    key = (column(card.turn_id), column(card.call_id))
+    key = (column(card.project), column(card.turn_id), column(card.call_id))
     known = tx.connection.execute(_ASKED, key).fetchone()
     first = None if known is None else read_approval(load(known[0]))
-    kept = ledger.request_approval(card, first, asked.date(first.id) if first else 0.0)
+    kept = ledger.request_approval(first, asked.date(first) if first else 0.0)
     if kept is not None:
         return kept
     tx.connection.execute(_ASK, (column(card.id), *key, dump(write_approval(card)), card.expires_at))
@@ -366,22 +385,24 @@ def request_approval(
 
 
 def answer(
-    tx: Transaction, approval_id: str, answer: Approval, at: float, asked: ApprovalClock
+    tx: Transaction, project: str, approval_id: str, answer: Approval, at: float, asked: ApprovalClock
 ) -> ApprovalCard | StoreError:
-    card = _approval(tx, approval_id)
-    turn = None if card is None else tx.turn(column(card.turn_id))
-    return _keep_answer(
-        tx, ledger.answer(approval_id, card, turn, answer, at=at, date=asked.date(approval_id))
-    )  # fmt: skip
+    card = _approval(tx, project, approval_id)
+    turn = None if card is None else tx.turn((column(project), column(card.turn_id)))
+    date = 0.0 if card is None else asked.date(card)
+    return _keep_answer(tx, ledger.answer(approval_id, card, turn, answer, at=at, date=date))
 
 
-def revoke(tx: Transaction, approval_id: str, by: str, at: float, asked: ApprovalClock) -> ApprovalCard | StoreError:
-    card = _approval(tx, approval_id)
-    return _keep_answer(tx, ledger.revoke(approval_id, card, by, at, asked.date(approval_id)))
+def revoke(
+    tx: Transaction, project: str, approval_id: str, by: str, at: float, asked: ApprovalClock
+) -> ApprovalCard | StoreError:
+    card = _approval(tx, project, approval_id)
+    date = 0.0 if card is None else asked.date(card)
+    return _keep_answer(tx, ledger.revoke(approval_id, card, by, at, date))
 
 
-def _approval(tx: Transaction, approval_id: str) -> ApprovalCard | None:
-    row = tx.connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
+def _approval(tx: Transaction, project: str, approval_id: str) -> ApprovalCard | None:
+    row = tx.connection.execute(_APPROVAL, (column(project), column(approval_id))).fetchone()
     return None if row is None else read_approval(load(row[0]))
 
 
@@ -390,7 +411,8 @@ def _keep_answer(tx: Transaction, done: Answered | StoreError) -> ApprovalCard |
         return done
     card = done.card
     decided = int(card.state is not ApprovalState.OPEN)
-    tx.connection.execute(_ANSWER, (dump(write_approval(card)), decided, card.stands_until, column(card.id)))
+    key = (column(card.project), column(card.id))
+    tx.connection.execute(_ANSWER, (dump(write_approval(card)), decided, card.stands_until, *key))
     tx.audit.extend(audit_rows([done.audit]))
     return card
 

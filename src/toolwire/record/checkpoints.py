@@ -37,23 +37,28 @@ _LONGEST_KEY = 128
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The number and digest of the newest row at a time, signed. `key` is the public key, in hexadecimal."""
+    """The number and digest of the newest row at a time, signed. `key` is the public key, in hexadecimal.
+
+    It is about the rows of one project; one without a `project`, about the whole log.
+    """
 
     seq: int
     head: str
     at: float
     key: str
     signature: str
+    project: str = ""
 
     def line(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps({name: value for name, value in asdict(self).items() if name != "project" or value})
 
 
 def sign(home: Path, chain: AuditChain, at: float) -> Checkpoint:
     """A checkpoint of the chain under the store's own key, which is made when there is none. Raises SettingsError."""
     key = _key(home)
     public = key.public_key().public_bytes_raw().hex()
-    return Checkpoint(chain.last, chain.head, at, public, key.sign(_signed(chain.last, chain.head, at)).hex())
+    content = _signed(chain.last, chain.head, at, chain.project)
+    return Checkpoint(chain.last, chain.head, at, public, key.sign(content).hex(), chain.project)
 
 
 def read(path: Path) -> list[Checkpoint]:
@@ -76,8 +81,16 @@ def faults(checkpoints: Sequence[Checkpoint], chain: AuditChain, key: str = "") 
     cut = f"the first {chain.dropped} rows are gone, and that they were pruned by you is not signed"
     return [
         *([] if chain.cut_is_signed else [cut]),
-        *(sentence for one in checkpoints for sentence in _faults(one, chain, trusted)),
+        *(sentence for one in checkpoints if is_about(one, chain) for sentence in _faults(one, chain, trusted)),
     ]
+
+
+def is_about(one: Checkpoint, chain: AuditChain) -> bool:
+    """Whether a checkpoint is about this part of the log: one of another project is not, whoever signed it.
+
+    Those of before projects had chains of their own are about rows that all of them share.
+    """
+    return one.project in ("", chain.project)
 
 
 def _faults(one: Checkpoint, chain: AuditChain, trusted: str) -> Iterable[str]:
@@ -91,14 +104,14 @@ def _faults(one: Checkpoint, chain: AuditChain, trusted: str) -> Iterable[str]:
         yield f"row {one.seq} is not the one that a checkpoint saw: the log was changed"
 
 
-def _signed(seq: int, head: str, at: float) -> bytes:
-    return json.dumps(["toolwire audit", seq, head, at]).encode()
+def _signed(seq: int, head: str, at: float, project: str) -> bytes:
+    return json.dumps(["toolwire audit", seq, head, at, *([project] if project else [])]).encode()
 
 
 def _is_signed(one: Checkpoint) -> bool:
     try:
         public = _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(one.key))
-        public.verify(bytes.fromhex(one.signature), _signed(one.seq, one.head, one.at))
+        public.verify(bytes.fromhex(one.signature), _signed(one.seq, one.head, one.at, one.project))
     except SettingsError:
         raise
     except Exception:  # whatever is wrong with a key or a signature, it is not signed
@@ -156,4 +169,7 @@ def _ed25519() -> Any:
 
 
 def _checkpoint(data: Any) -> Checkpoint:
-    return Checkpoint(int(data["seq"]), str(data["head"]), float(data["at"]), str(data["key"]), str(data["signature"]))
+    return Checkpoint(
+        int(data["seq"]), str(data["head"]), float(data["at"]), str(data["key"]), str(data["signature"]),
+        str(data.get("project", "")),
+    )  # fmt: skip

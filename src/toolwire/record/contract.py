@@ -168,7 +168,7 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def resume(self, turn_id: str) -> KeptTurn:
+    async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         """Take over a turn that is not ended and whose owner is gone: its epoch rises by one.
 
         Raises `NotFound` for an unknown turn and `Fenced` for one that a living process owns or that has ended.
@@ -198,18 +198,22 @@ class TurnStore(Protocol):
         """Give up a turn that has not ended, so that anyone may resume it; what it `waits` for is kept."""
         ...
 
-    async def turn(self, turn_id: str) -> KeptTurn:
+    async def turn(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         """Read a turn without taking it over. Raises `NotFound`."""
         ...
 
-    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
+    async def turns(
+        self, *, limit: int = 20, state: str | None = None, project: str | None = None
+    ) -> list[TurnSummary]:
         """The newest turns, newest first.
 
         `state` is one of `TurnSummary`, or `waiting`: interrupted ones that say what they wait for.
         """
         ...
 
-    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
+    async def turns_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[TurnSummary]]:
         """The next turns after a cursor, in the order in which they began, each as it is now.
 
         Cursors rise and are never used again: who follows them sees every turn that is kept, once.
@@ -223,7 +227,7 @@ class TurnStore(Protocol):
         """
         ...
 
-    def holds(self, turn_id: str) -> bool:
+    def holds(self, turn_id: str, *, project: str = "default") -> bool:
         """Whether this process has given signs of life all the time since it took the turn.
 
         If it has not, another one may have taken the turn over: whoever begins a call of it must `renew` that first.
@@ -268,7 +272,7 @@ class CallStore(Protocol):
         """
         ...
 
-    def begins(self, turn_id: str, call_id: str) -> None:
+    def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
         """Note that a tool begins now; from any thread, and without a commit.
 
         The note survives the process. A call that was written down as started and has none had not begun, and whoever
@@ -276,7 +280,7 @@ class CallStore(Protocol):
         """
         ...
 
-    def pauses(self, turn_id: str, call_id: str) -> None:
+    def pauses(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
         """Note that a tool which began has stopped, without effect, to wait for something: it will begin once more.
 
         Whoever resumes the turn finds the call not begun.
@@ -295,11 +299,15 @@ class CallStore(Protocol):
         """
         ...
 
-    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
+    async def calls(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, project: str | None = None
+    ) -> list[CallCard]:
         """Call cards with their results: of one turn in call order, otherwise the newest first."""
         ...
 
-    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
+    async def calls_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[CallCard]]:
         """The next calls after a cursor, in the order in which they were opened; see `turns_after`."""
         ...
 
@@ -311,32 +319,34 @@ class ApprovalStore(Protocol):
         """Keep a question to people, and give back what is kept about its call: the question kept first wins."""
         ...
 
-    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
+    async def answer(self, approval_id: str, answer: Approval, *, project: str | None = None) -> ApprovalCard:
         """Keep one person's word, with its audit row, and give back how the question stands.
 
         Raises `NotFound` for an unknown question and `Fenced` for one that is decided or whose time is over.
         """
         ...
 
-    async def approval(self, approval_id: str) -> ApprovalCard:
+    async def approval(self, approval_id: str, *, project: str | None = None) -> ApprovalCard:
         """How a question stands now. Raises `NotFound`."""
         ...
 
     async def approvals(
-        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
+        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50, project: str | None = None
     ) -> list[ApprovalCard]:
         """Questions to people, the newest first."""
         ...
 
-    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
+    async def approvals_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[ApprovalCard]]:
         """The next requests for approval after a cursor, in the order in which they were made; see `turns_after`."""
         ...
 
-    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
+    async def active_patterns(self, *, limit: int = 1000, project: str | None = None) -> list[ApprovalCard]:
         """The questions whose yes for a pattern still stands, the newest first."""
         ...
 
-    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
+    async def revoke(self, approval_id: str, by: str, *, project: str | None = None) -> ApprovalCard:
         """Take back a yes for a pattern, with its audit row.
 
         Raises `NotFound` for an unknown question and `Fenced` for one whose yes does not stand.
@@ -352,16 +362,21 @@ class AuditStore(Protocol):
         ...
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
-    ) -> list[AuditRow]:
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None,
+        project: str | None = None,
+    ) -> list[AuditRow]:  # fmt: skip
         """Audit rows, oldest first: the newest ones, or with `after` the next ones after that number.
 
         Who reads on after the number of the last row sees every row once, however slowly.
         """
         ...
 
-    async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
-        """Walk along the whole audit log and say whether its chain holds; with the digests at these numbers."""
+    async def audit_chain(self, seqs: Sequence[int] = (), *, project: str | None = None) -> AuditChain:
+        """Walk along the audit log, whole or of a project, and say whether its chains hold.
+
+        It comes with the digests at these numbers. No row of another project is needed to prove those of one, except
+        those of a log from before each had a chain of its own.
+        """
         ...
 
 
@@ -489,6 +504,9 @@ class Store(
     stands alone and has no epoch to check. A call has a lease of its own: one claim holds it at a time, by a token.
     `ledger.py` has the rules. All methods raise `StoreUnavailable` when the store cannot be reached or
     written.
+
+    Every project has ids of its own. Writes name their project in what is written; other methods take one, and without
+    it look in all projects. An id that several of them use has to be asked for with its project.
     """
 
     async def close_store(self) -> None:

@@ -12,13 +12,14 @@ lasts; there is one holder at a time. It is closed once: a holder closes it by i
 turn meanwhile. Everything else that closes calls (refusals, cancellations, outcomes that stay unknown) is the turn's
 own write: it carries the epoch, and waits for leases that are not the turn's own.
 
-**Projects.** What belongs to another project is not found; ids are unique over all of them.
+**Projects.** Every project has ids of its own: a store looks for what is kept under the project of the change, so that
+what belongs to another one is not found, and its ids are free.
 
 **Approvals.** A request is kept once for each call. The first answers that decide it count, until its time is over or
 its turn has ended.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from toolwire.errors import StoreError
@@ -29,7 +30,6 @@ from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
 from toolwire.record.liveness import Alive
-from toolwire.record.rows import column
 
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
@@ -39,9 +39,6 @@ _with_result = changing(CallCard, "result", "token")
 
 class TurnState(Protocol):
     """What the rules ask about a kept turn."""
-
-    @property
-    def project(self) -> str: ...
 
     @property
     def epoch(self) -> int: ...
@@ -76,11 +73,6 @@ class Claim:
     until: float | None = None
 
 
-def _is_foreign(kept: str, project: str) -> bool:
-    """Whether something belongs to another project; what is kept may be spelled as SQL can hold it."""
-    return kept != project and kept != column(project)
-
-
 # Turns
 
 
@@ -101,7 +93,7 @@ def resume(turn_id: str, kept: TurnState | None, is_run: Callable[[str], bool]) 
 
 def change_turn(turn: Turn, kept: TurnState | None) -> StoreError | None:
     """Why this epoch may not change the turn any more, if so: for replies, notes, endings and releases."""
-    if kept is None or (kept.project != turn.project and _is_foreign(kept.project, turn.project)):
+    if kept is None:
         return refusals.no_turn(turn.id)
     if kept.epoch != turn.epoch:
         return refusals.taken_over(turn.id, turn.epoch, kept.epoch)
@@ -138,8 +130,6 @@ def open_call(
     card: CallCard, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive, store: str
 ) -> Step[CallCard]:
     """Write a call down, or give back what is kept under its identity. A card with a result is closed at once."""
-    if turn is not None and _is_foreign(turn.project, card.project):
-        return refusals.no_turn(card.turn_id), None, (), 0
     if turn is not None and turn.epoch != card.epoch:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     return add_call(card, kept, turn, at, alive, store)
@@ -153,7 +143,7 @@ def add_call(
         if card.attempt and not (card.token and turn is not None and turn.owner == store):
             card = changed(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
         return card, card, (), 1 if card.result is None else 0
-    if kept.args_digest != card.args_digest or _is_foreign(kept.project, card.project):
+    if kept.args_digest != card.args_digest:
         return refusals.conflict(card), None, (refusals.conflict_row(card, at),), 0
     seen = _seen(kept, card)
     if kept.result is not None or card.result is None or is_held(kept, turn, at, alive):
@@ -169,7 +159,7 @@ def claim_call(
 
     A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise.
     """
-    if kept is None or _is_foreign(kept.project, card.project):
+    if kept is None:
         return refusals.no_call(card), None, (), 0
     if turn is not None and turn.epoch != card.epoch:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
@@ -193,7 +183,7 @@ def renew_call(
 
     A lease that lasts as long as its turn is run ends with that; given a date, it becomes one of its own.
     """
-    if kept is None or _is_foreign(kept.project, card.project):
+    if kept is None:
         return refusals.no_call(card), None, (), 0
     if kept.result is not None:
         return _seen(kept, card), None, (), 0
@@ -224,7 +214,7 @@ def close_call(
     one it is the turn's own write, and waits for a living lease that is not the turn's (or this `store`'s, for a call
     that has no turn).
     """
-    if kept is None or (kept.project != card.project and _is_foreign(kept.project, card.project)):
+    if kept is None:
         return refusals.no_call(card), None, (), 0
     if kept.result is not None:
         return kept.result, None, (refusals.late_result(card, result, at),), 0
@@ -271,11 +261,9 @@ class Answered:
     audit: AuditRow
 
 
-def request_approval(card: ApprovalCard, kept: ApprovalCard | None, date: float) -> ApprovalCard | StoreError | None:
+def request_approval(kept: ApprovalCard | None, date: float) -> ApprovalCard | None:
     """What is kept about a call already, at a date; None if the request is new."""
-    if kept is None:
-        return None
-    return refusals.no_turn(card.turn_id) if _is_foreign(kept.project, card.project) else kept.at(date)
+    return None if kept is None else kept.at(date)
 
 
 def answer(
@@ -300,8 +288,3 @@ def revoke(approval_id: str, kept: ApprovalCard | None, by: str, at: float, date
     if card.stands_until <= at:
         return refusals.stands_no_more(card)
     return Answered(card.revoked(), refusals.revoked_row(card, by, at))
-
-
-def is_begun(keys: Collection[bytes] | None, key: Callable[[str, str], bytes]) -> Callable[[CallCard], bool]:
-    """Says whether a call had begun, going by the notes of its owner; without notes every claimed call had."""
-    return lambda card: keys is None or key(card.turn_id, card.call.id) in keys

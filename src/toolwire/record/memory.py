@@ -42,6 +42,7 @@ from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
     MAX_BYTES,
     MAX_CALLS,
+    AuditFilter,
     AuditTail,
     Bodies,
     MemoryThreads,
@@ -66,6 +67,8 @@ from toolwire.wire.formats.tally import FormatTally, merged
 _result_of = attrgetter("result")
 _shown = changing(CallCard, "token")
 T = TypeVar("T")
+_TurnKey = tuple[str, str]
+"""The project and the id of a turn."""
 _NO_CARDS: dict[str, CallCard] = {}
 _log = logging.getLogger(__name__)
 _POINTER = 8
@@ -90,7 +93,6 @@ class _MemoryTurn:
     ran_at: float = 0.0
     waited_s: float = 0.0
     calls: int = 0
-    project: str = "default"
     epoch: int = 1
     state: str = ledger.RUNNING
     owner: str | None = _STORE
@@ -113,7 +115,7 @@ class _Tool:
 class _Past:
     """An ended turn, or the ended call of a turn that was never begun: what it counts and weighs."""
 
-    turn_id: str
+    key: _TurnKey
     call_id: str
     calls: int
     weight: int
@@ -143,11 +145,11 @@ class MemoryStore:
         self._asked = ApprovalClock(clock, monotonic)
         self._max_calls = math.inf if max_calls is None else max(max_calls, 1)
         self._max_bytes = math.inf if max_bytes is None else max(max_bytes, 1)
-        self._turns: dict[str, _MemoryTurn] = {}
+        self._turns: dict[_TurnKey, _MemoryTurn] = {}
         self._past: deque[_Past] = deque()
         self._past_calls = self._past_weight = 0
-        self._cards: dict[str, dict[str, CallCard]] = {}
-        self._card_order: dict[tuple[str, str], int] = {}
+        self._cards: dict[_TurnKey, dict[str, CallCard]] = {}
+        self._card_order: dict[tuple[_TurnKey, str], int] = {}
         self._numbers = count(1)
         self._audit = AuditTail(self._max_calls * AUDIT_ROWS_PER_CALL, self._max_bytes)
         self._tools: dict[tuple[str, str], _Tool] = {}
@@ -160,8 +162,8 @@ class MemoryStore:
         self._lock_queue: dict[str, list[LockLine]] = {}
         self._lent: dict[tuple[str, str], Lent] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
-        self._open: dict[str, _MemoryTurn] = {}
-        self._begun: set[tuple[str, str]] = set()
+        self._open: dict[_TurnKey, _MemoryTurn] = {}
+        self._begun: set[tuple[_TurnKey, str]] = set()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
     async def __aenter__(self) -> Self:
@@ -173,16 +175,17 @@ class MemoryStore:
         await self.close_store()
 
     async def begin(self, turn: Turn) -> None:
-        _raise(ledger.begin(turn.id, self._turns.get(turn.id)))
+        key = (turn.project, turn.id)
+        _raise(ledger.begin(turn.id, self._turns.get(key)))
         now = self._clock()
         began = self._monotonic()
         spoken = self._threads.length(*_thread_of(turn))
-        kept = _MemoryTurn(turn, began, now, spoken, next(self._numbers), began, project=turn.project, epoch=turn.epoch)
-        self._turns[turn.id] = self._open[turn.id] = kept
+        kept = _MemoryTurn(turn, began, now, spoken, next(self._numbers), began, epoch=turn.epoch)
+        self._turns[key] = self._open[key] = kept
 
-    async def resume(self, turn_id: str) -> KeptTurn:
-        epoch = _raise(ledger.resume(turn_id, self._turns.get(turn_id), _is_alive))
-        kept = self._turns[turn_id]
+    async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
+        kept = self._find(turn_id, project)
+        epoch = _raise(ledger.resume(turn_id, kept, _is_alive))
         kept.opening, kept.epoch, kept.owner = changed(kept.opening, epoch=epoch), epoch, _STORE
         kept.since, kept.waited_s = self._monotonic() - kept.ran_s, 0.0
         self._touch(kept, ledger.RUNNING)
@@ -192,7 +195,7 @@ class MemoryStore:
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
         reserve: Reservation | None = None,
     ) -> Sequence[CallCard]:  # fmt: skip
-        kept, known = self._held(turn), self._cards.get(turn.id, _NO_CARDS)
+        kept, known = self._held(turn), self._cards.get((turn.project, turn.id), _NO_CARDS)
         for card in cards if known else ():
             if card.call.id in known:
                 self._raise_refusal(self._added(card, kept))
@@ -226,7 +229,7 @@ class MemoryStore:
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
-        kept, turn = self._kept(card), self._turns.get(card.turn_id)
+        kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
         step = ledger.open_call(card, kept, turn, self._clock(), _is_alive, _STORE)
         self._raise_refusal(step)
         if kept is None:
@@ -240,30 +243,32 @@ class MemoryStore:
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
         begins: bool = True,
     ) -> CallCard:  # fmt: skip
-        kept, turn = self._kept(card), self._turns.get(card.turn_id)
+        kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
         claim = ledger.Claim(new_id(), _STORE, owner, until)
         mine = self._apply(ledger.claim_call(card, kept, turn, self._clock(), _is_alive, claim), audit)
         if begins and mine.result is None:
-            self.begins(card.turn_id, card.call.id)
+            self.begins(card.turn_id, card.call.id, project=card.project)
         return mine
 
     async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
-        step = ledger.renew_call(card, self._kept(card), self._turns.get(card.turn_id), _STORE, until)
+        step = ledger.renew_call(
+            card, self._kept(card), self._turns.get((card.project, card.turn_id)), _STORE, until
+        )  # fmt: skip
         return self._apply(step)
 
-    def holds(self, turn_id: str) -> bool:  # noqa: ARG002 -- no other process can take anything over
+    def holds(self, turn_id: str, *, project: str = "default") -> bool:  # noqa: ARG002 -- no other process can take over
         return True
 
-    def begins(self, turn_id: str, call_id: str) -> None:
-        self._begun.add((turn_id, call_id))
+    def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
+        self._begun.add(((project, turn_id), call_id))
 
-    def pauses(self, turn_id: str, call_id: str) -> None:
-        self._begun.discard((turn_id, call_id))
+    def pauses(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
+        self._begun.discard(((project, turn_id), call_id))
 
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
-        kept, turn = self._kept(card), self._turns.get(card.turn_id)
+        kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
         first, ended, late, charge = ledger.close_call(
             card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran
         )  # fmt: skip
@@ -272,20 +277,20 @@ class MemoryStore:
             return _raise(first)
         self._end_call(ended, result)
         if charge:
-            self._charge(card.turn_id, charge)
+            self._charge((card.project, card.turn_id), charge)
         self._audit.extend(audit)
         return result
 
-    def _charge(self, turn_id: str, calls: int) -> None:
+    def _charge(self, key: _TurnKey, calls: int) -> None:
         """Count calls for the day, or give them back. A card whose turn was never begun counts for none."""
-        if (kept := self._turns.get(turn_id)) is not None:
+        if (kept := self._turns.get(key)) is not None:
             kept.calls += calls
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
         kept = self._held(turn)
         kept.ending = ending
-        del self._open[turn.id]
+        del self._open[turn.project, turn.id]
         key = (turn.project, turn.agent, day_of(self._clock()))
         self._spent[key] = spending(self._spent.get(key, Spending()), stats, kept.calls)
         self._loop[turn.project] = loop_metrics(self._loop.get(turn.project, LoopMetrics()), stats, ending.reason)
@@ -299,8 +304,9 @@ class MemoryStore:
 
     async def release(self, turn: Turn) -> None:
         kept = self._held(turn)
-        cards = self._cards.get(turn.id, {})
-        for card in ledger.not_begun(cards.values(), lambda card: (turn.id, card.call.id) in self._begun):
+        key = (turn.project, turn.id)
+        cards = self._cards.get(key, {})
+        for card in ledger.not_begun(cards.values(), lambda card: (key, card.call.id) in self._begun):
             cards[card.call.id] = card
         if kept.opening.waits != turn.waits:
             kept.opening = changed(kept.opening, waits=turn.waits)
@@ -312,43 +318,43 @@ class MemoryStore:
         self._audit.trim()
 
     async def request_approval(self, card: ApprovalCard, audit: Sequence[AuditRow]) -> ApprovalCard:
-        first = self._approvals.about(card.turn_id, card.call_id)
-        kept = ledger.request_approval(card, first, self._asked.date(first.id) if first else 0.0)
+        first = self._approvals.about((card.project, card.turn_id), card.call_id)
+        kept = ledger.request_approval(first, self._asked.date(first) if first else 0.0)
         if kept is not None:
-            return _raise(kept)
+            return kept
         self._approvals.put(card)
         self._asked.add(card)
         self._audit.extend(audit)
         return card
 
-    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
-        card = self._approvals.get(approval_id)
-        turn = None if card is None else self._turns.get(card.turn_id)
-        date = self._asked.date(approval_id)
+    async def answer(self, approval_id: str, answer: Approval, *, project: str | None = None) -> ApprovalCard:
+        card = self._approvals.get(approval_id, project)
+        turn = None if card is None else self._turns.get((card.project, card.turn_id))
+        date = 0.0 if card is None else self._asked.date(card)
         done = _raise(ledger.answer(approval_id, card, turn, answer, at=self._clock(), date=date))
         self._approvals.put(done.card)
         if done.card.state is not ApprovalState.OPEN:
-            self._asked.forget(approval_id)
+            self._asked.forget(done.card)
         self._audit.extend([done.audit])
         return done.card
 
-    async def approval(self, approval_id: str) -> ApprovalCard:
-        card = self._approvals.get(approval_id)
+    async def approval(self, approval_id: str, *, project: str | None = None) -> ApprovalCard:
+        card = self._approvals.get(approval_id, project)
         if card is None:
             raise refusals.no_approval(approval_id)
         return self._as_of_now(card)
 
     def _as_of_now(self, card: ApprovalCard) -> ApprovalCard:
         """A question of a turn that has ended cannot be answered any more, however long it would have stayed open."""
-        return card.at(math.inf if self._has_ended(card.turn_id) else self._asked.date(card.id))
+        return card.at(math.inf if self._has_ended((card.project, card.turn_id)) else self._asked.date(card))
 
-    def _has_ended(self, turn_id: str) -> bool:
-        return (kept := self._turns.get(turn_id)) is not None and kept.state == "ended"
+    def _has_ended(self, key: _TurnKey) -> bool:
+        return (kept := self._turns.get(key)) is not None and kept.state == "ended"
 
     async def approvals(
-        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
+        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50, project: str | None = None
     ) -> list[ApprovalCard]:
-        newest = map(self._as_of_now, self._approvals.newest())
+        newest = map(self._as_of_now, self._approvals.newest(project))
         wanted = (card for card in newest if turn_id in (None, card.turn_id))
         return list(
             islice((card for card in wanted if not only_open or card.state is ApprovalState.OPEN), max(limit, 0))
@@ -364,24 +370,28 @@ class MemoryStore:
         kept = self._untrusted.get(project)
         return [kept[resource] for resource in sorted(kept)] if kept else ()
 
-    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
+    async def active_patterns(self, *, limit: int = 1000, project: str | None = None) -> list[ApprovalCard]:
         now = self._clock()
-        newest = (card for card in self._approvals.newest() if card.stands_until > now)
+        newest = (card for card in self._approvals.newest(project) if card.stands_until > now)
         return list(islice(newest, max(limit, 0)))
 
-    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
-        card, date = self._approvals.get(approval_id), self._asked.date(approval_id)
+    async def revoke(self, approval_id: str, by: str, *, project: str | None = None) -> ApprovalCard:
+        card = self._approvals.get(approval_id, project)
+        date = 0.0 if card is None else self._asked.date(card)
         done = _raise(ledger.revoke(approval_id, card, by, self._clock(), date))
         self._approvals.put(done.card)
         self._audit.extend([done.audit])
         return done.card
 
-    async def turn(self, turn_id: str) -> KeptTurn:
-        return self._tell(self._find(turn_id))
+    async def turn(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
+        return self._tell(self._find(turn_id, project))
 
-    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
+    async def turns(
+        self, *, limit: int = 20, state: str | None = None, project: str | None = None
+    ) -> list[TurnSummary]:
         wanted = "interrupted" if state == "waiting" else state
-        newest = (kept for kept in reversed(self._turns.values()) if wanted in (None, kept.state))
+        turns = reversed(self._turns.values())
+        newest = (kept for kept in turns if wanted in (None, kept.state) and project in (None, kept.opening.project))
         if state == "waiting":
             newest = (kept for kept in newest if kept.opening.waits)
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
@@ -398,39 +408,51 @@ class MemoryStore:
         told = story.woven(((2 * place, (message,)) for place, message in enumerate(ended)), left)
         return tuple(message for messages in told for message in messages)
 
-    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
+    async def calls(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, project: str | None = None
+    ) -> list[CallCard]:
         cards: Iterator[CallCard]
         if turn_id is None:
             cards = (self._cards[turn][call] for turn, call in reversed(self._card_order))
+        elif project is not None:
+            cards = iter(self._cards.get((project, turn_id), {}).values())
         else:
-            cards = iter(self._cards.get(turn_id, {}).values())
-        wanted = (card for card in cards if tool in (None, card.call.name))
+            cards = (self._cards[turn][call] for turn, call in self._card_order if turn[1] == turn_id)
+        wanted = (card for card in cards if tool in (None, card.call.name) and project in (None, card.project))
         return [_shown(card, "") if card.token else card for card in islice(wanted, max(limit, 0))]
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
-    ) -> list[AuditRow]:
-        if after is None:
-            return self._audit.newest(turn_id, tool, limit)
-        return self._audit.after(turn_id, tool, limit, after)
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None,
+        project: str | None = None,
+    ) -> list[AuditRow]:  # fmt: skip
+        wanted = AuditFilter(project, turn_id, tool)
+        return self._audit.newest(wanted, limit) if after is None else self._audit.after(wanted, limit, after)
 
-    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
-        later = (kept for kept in self._turns.values() if kept.number > cursor)
+    async def turns_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[TurnSummary]]:
+        own = (kept for kept in self._turns.values() if project in (None, kept.opening.project))
+        later = (kept for kept in own if kept.number > cursor)
         return [Numbered(kept.number, self._summary(kept)) for kept in islice(later, max(limit, 0))]
 
-    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
-        later = ((number, key) for key, number in self._card_order.items() if number > cursor)
+    async def calls_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[CallCard]]:
+        own = ((number, key) for key, number in self._card_order.items() if project in (None, key[0][0]))
+        later = ((number, key) for number, key in own if number > cursor)
         return [
-            Numbered(number, _shown(self._cards[turn_id][call_id], ""))
-            for number, (turn_id, call_id) in islice(later, max(limit, 0))
+            Numbered(number, _shown(self._cards[turn][call_id], ""))
+            for number, (turn, call_id) in islice(later, max(limit, 0))
         ]
 
-    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
-        later = islice(self._approvals.after(cursor), max(limit, 0))
+    async def approvals_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[ApprovalCard]]:
+        later = islice(self._approvals.after(cursor, project), max(limit, 0))
         return [Numbered(number, self._as_of_now(card)) for number, card in later]
 
-    async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
-        return self._audit.chain(seqs)
+    async def audit_chain(self, seqs: Sequence[int] = (), *, project: str | None = None) -> AuditChain:
+        return self._audit.chain(seqs, project)
 
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
         own = sorted((name, tool) for (whose, name), tool in self._tools.items() if whose == project)
@@ -447,13 +469,13 @@ class MemoryStore:
         whose = (project, agent)
         running = (
             _used(kept)
-            for turn_id, kept in self._open.items()
+            for (_, turn_id), kept in self._open.items()
             if (kept.opening.project, kept.opening.agent) == whose and turn_id != but and day_of(kept.updated_at) == day
         )
         return sum(running, self._spent.get((*whose, day), Spending()))
 
     async def reserve_usage(self, turn: Turn, request: UsageRequest) -> bool:
-        if turn.id in self._turns:
+        if (turn.project, turn.id) in self._turns:
             self._held(turn)
         day = day_of(self._clock())
         others = sum((self._day(turn.project, agent, day, turn.id) for agent in request.accounts), Spending())
@@ -468,7 +490,7 @@ class MemoryStore:
         """What other turns of these agents have reserved. What a turn has left behind that ended is removed."""
         held = Spending()
         for key, (other, share) in list(self._reserved_usage.items()):
-            kept = self._turns.get(other.id)
+            kept = self._turns.get(key)
             if kept is not None and (kept.epoch != other.epoch or kept.state != ledger.RUNNING):
                 del self._reserved_usage[key]
             elif other.id != turn.id and other.project == turn.project and other.agent in accounts:
@@ -492,8 +514,8 @@ class MemoryStore:
     async def draw(
         self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
     ) -> Purse | None:
-        lent, asker = self._lent.get((project, root), Lent()), self._turns.get(root)
-        used = _used(asker) if asker and asker.project == project else Spending()
+        lent, asker = self._lent.get((project, root), Lent()), self._turns.get((project, root))
+        used = _used(asker) if asker else Spending()
         if (reserved_usage := self._reserved_usage.get((project, root))) is not None:
             used += reserved_usage[1]
         share = lent.share(purse, question, used, most)
@@ -524,22 +546,26 @@ class MemoryStore:
     async def close_store(self) -> None:
         """Nothing to let go of."""
 
-    def _find(self, turn_id: str) -> _MemoryTurn:
-        kept = self._turns.get(turn_id)
+    def _find(self, turn_id: str, project: str | None) -> _MemoryTurn:
+        """A turn of a project; without one, the turn that has this id in any."""
+        projects = {key[0] for key in self._turns if key[1] == turn_id} if project is None else {project}
+        if len(projects) > 1:
+            raise refusals.in_several_projects(f"turn {turn_id!r}")
+        kept = next((self._turns.get((whose, turn_id)) for whose in projects), None)
         if kept is None:
             raise refusals.no_turn(turn_id)
         return kept
 
     def _held(self, turn: Turn) -> _MemoryTurn:
         """The kept turn, if this very epoch may still change it."""
-        kept = self._turns.get(turn.id)
+        kept = self._turns.get((turn.project, turn.id))
         if (refusal := ledger.change_turn(turn, kept)) is not None or kept is None:
             raise refusal or refusals.no_turn(turn.id)
         kept.waited_s = turn.waited_s
         return kept
 
     def _kept(self, card: CallCard) -> CallCard | None:
-        return self._cards.get(card.turn_id, _NO_CARDS).get(card.call.id)
+        return self._cards.get((card.project, card.turn_id), _NO_CARDS).get(card.call.id)
 
     def _added(self, card: CallCard, turn: _MemoryTurn | None) -> Step[CallCard]:
         return ledger.add_call(card, self._kept(card), turn, self._clock(), _is_alive, _STORE)
@@ -560,20 +586,21 @@ class MemoryStore:
         return _raise(answer)
 
     def _keep(self, card: CallCard, charge: int) -> None:
-        turn_id, call_id = card.turn_id, card.call.id
-        cards = self._cards.get(turn_id)
+        key, call_id = (card.project, card.turn_id), card.call.id
+        cards = self._cards.get(key)
         if cards is None:
-            cards = self._cards[turn_id] = {}
+            cards = self._cards[key] = {}
         if call_id not in cards:
-            self._card_order[turn_id, call_id] = next(self._numbers)
+            self._card_order[key, call_id] = next(self._numbers)
         cards[call_id] = card
-        if charge and (turn := self._turns.get(turn_id)) is not None:
+        if charge and (turn := self._turns.get(key)) is not None:
             turn.calls += charge
         if card.result is not None:
             self._end_call(card, card.result)
 
     def _end_call(self, card: CallCard, result: ToolResult) -> None:
-        self._cards[card.turn_id][card.call.id] = card
+        key = (card.project, card.turn_id)
+        self._cards[key][card.call.id] = card
         counted = (card.project, counted_as(card))
         tool = self._tools.get(counted)
         if tool is None:
@@ -581,7 +608,7 @@ class MemoryStore:
         tool.newest_ms.append(tool.tally.add(result, self._clock()))
         if result.handle:
             self._bodies.hold(named_bodies((result,)))
-        if card.turn_id not in self._turns:
+        if key not in self._turns:
             self._keep_past(self._past_call(card))
 
     def _keep_thread(self, kept: _MemoryTurn) -> None:
@@ -595,7 +622,7 @@ class MemoryStore:
             )
 
     def _past_of(self, kept: _MemoryTurn) -> _Past:
-        turn, cards = kept.opening, self._cards.get(kept.opening.id, {}).values()
+        turn, cards = kept.opening, self._cards.get(_key_of(kept), {}).values()
         words = len(turn.question) + len(turn.system) + len(turn.messages) * _POINTER
         bodies = named_bodies(map(_result_of, cards))
         weight = words + weigh_replies(kept.said)
@@ -603,11 +630,13 @@ class MemoryStore:
             weight += sum(map(weigh_card, cards)) + self._bodies.weight(bodies)
         else:
             weight += weigh_cards(cards)
-        return _Past(turn.id, "", max(len(cards), 1), weight, bodies)
+        return _Past(_key_of(kept), "", max(len(cards), 1), weight, bodies)
 
     def _past_call(self, card: CallCard) -> _Past:
         bodies = named_bodies((card.result,))
-        return _Past(card.turn_id, card.call.id, 1, weigh_card(card) + self._bodies.weight(bodies), bodies)
+        return _Past(
+            (card.project, card.turn_id), card.call.id, 1, weigh_card(card) + self._bodies.weight(bodies), bodies
+        )
 
     def _keep_past(self, newest: _Past) -> None:
         """Keep what has ended, and drop the oldest that is beyond the limits. A turn with a pending approval stays."""
@@ -618,7 +647,7 @@ class MemoryStore:
         pending: list[_Past] = []
         while len(self._past) > 1 and (self._past_calls > self._max_calls or self._past_weight > self._max_bytes):
             oldest = self._past.popleft()
-            if self._approvals.are_pending(oldest.turn_id, self._clock()):
+            if self._approvals.are_pending(oldest.key, self._clock()):
                 pending.append(oldest)
             else:
                 self._drop(oldest)
@@ -628,23 +657,22 @@ class MemoryStore:
         self._past_calls -= past.calls
         self._past_weight -= past.weight
         self._bodies.let_go(past.bodies)
-        cards = self._cards.get(past.turn_id, {})
-        self._begun.difference_update(zip(repeat(past.turn_id), cards))
+        cards = self._cards.get(past.key, {})
+        self._begun.difference_update(zip(repeat(past.key), cards))
         for call_id in [past.call_id] if past.call_id else list(cards):
-            del cards[call_id], self._card_order[past.turn_id, call_id]
+            del cards[call_id], self._card_order[past.key, call_id]
         if not cards:
-            self._cards.pop(past.turn_id, None)
-            turn = self._turns.pop(past.turn_id, None)
-            if turn is not None:
-                self._lent.pop((turn.project, past.turn_id), None)
-            self._approvals.drop_turn(past.turn_id, self._clock())
+            self._cards.pop(past.key, None)
+            if self._turns.pop(past.key, None) is not None:
+                self._lent.pop(past.key, None)
+            self._approvals.drop_turn(past.key, self._clock())
 
     def _touch(self, kept: _MemoryTurn, state: str) -> None:
         kept.state = state
         kept.updated_at, kept.ran_at = self._clock(), self._monotonic()
 
     def _results(self, kept: _MemoryTurn) -> dict[str, ToolResult]:
-        cards = self._cards.get(kept.opening.id, {}).values()
+        cards = self._cards.get(_key_of(kept), {}).values()
         return {card.call.id: card.result for card in cards if card.result is not None}
 
     def _tell(self, kept: _MemoryTurn) -> KeptTurn:
@@ -668,7 +696,7 @@ class MemoryStore:
             updated_at=kept.updated_at,
             reason=kept.ending.reason if kept.ending else "",
             answer=kept.ending.answer if kept.ending else "",
-            calls=len(self._cards.get(turn.id, {})),
+            calls=len(self._cards.get(_key_of(kept), {})),
             waits=turn.waits,
         )
 
@@ -688,6 +716,10 @@ def _used(kept: _MemoryTurn) -> Spending:
     """What a turn has used, as far as it has said."""
     ran_s = kept.ran_s if kept.opening.limits.own_time else 0.0
     return sum(map(said_spending, kept.said), Spending(kept.calls, wall_s=ran_s))
+
+
+def _key_of(kept: _MemoryTurn) -> _TurnKey:
+    return kept.opening.project, kept.opening.id
 
 
 def _thread_of(turn: Turn) -> tuple[str, str]:

@@ -5,13 +5,15 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
+from typing import NamedTuple
 
 from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, ResultsMessage
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.values import changed
-from toolwire.record.chain import BEGINNING, AuditChain, KeptRow, link, walk
+from toolwire.record import refusals
+from toolwire.record.chain import BEGINNING, AuditChain, ChainKey, KeptRow, link, walk
 from toolwire.record.rows import audit_rows
 from toolwire.record.weights import ROW, weigh, weigh_message
 
@@ -30,10 +32,21 @@ def named_bodies(results: Iterable[ToolResult | None]) -> tuple[str, ...]:
     return tuple(name for result in named for name in dict.fromkeys((result.handle, *_HANDLES.findall(result.text))))
 
 
-def _wanted(numbered: Iterable[tuple[int, AuditRow]], turn_id: str | None, tool: str | None) -> Iterator[AuditRow]:
-    for seq, row in numbered:
-        if turn_id in (None, row.turn_id) and tool in (None, row.tool):
-            yield changed(row, seq=seq)
+class AuditFilter(NamedTuple):
+    """Which rows are asked for: of a project, a turn or a tool; None is any."""
+
+    project: str | None = None
+    turn_id: str | None = None
+    tool: str | None = None
+
+    def rows(self, numbered: Iterable[tuple[int, AuditRow]]) -> Iterator[AuditRow]:
+        for seq, row in numbered:
+            if (
+                self.project in (None, row.project)
+                and self.turn_id in (None, row.turn_id)
+                and self.tool in (None, row.tool)
+            ):
+                yield changed(row, seq=seq)
 
 
 class AuditTail:
@@ -50,7 +63,8 @@ class AuditTail:
         self._weighed = 0
         self._detail_bytes = 0
         self._dropped = 0
-        self._head: str | None = None  # the digest of the newest dropped row, from the first question about it on
+        # The digests of the newest dropped rows, from the first question about them on.
+        self._heads: dict[ChainKey, tuple[int, str]] | None = None
 
     def trim(self) -> None:
         """Drop the oldest rows beyond the limits."""
@@ -66,30 +80,33 @@ class AuditTail:
             self._drop_oldest()
         self._look_at = min(self._max_rows, len(self._rows) + _LOOK_EVERY)
 
-    def newest(self, turn_id: str | None, tool: str | None, limit: int) -> list[AuditRow]:
+    def newest(self, wanted: AuditFilter, limit: int) -> list[AuditRow]:
         """The newest rows, oldest first."""
         last = self._dropped + len(self._rows)
         numbered = zip(range(last, 0, -1), reversed(self._rows), strict=False)
-        return list(islice(_wanted(numbered, turn_id, tool), max(limit, 0)))[::-1]
+        return list(islice(wanted.rows(numbered), max(limit, 0)))[::-1]
 
-    def after(self, turn_id: str | None, tool: str | None, limit: int, after: int) -> list[AuditRow]:
+    def after(self, wanted: AuditFilter, limit: int, after: int) -> list[AuditRow]:
         """The next rows after a number."""
         skipped = max(after - self._dropped, 0)
         numbered = enumerate(islice(self._rows, skipped, None), self._dropped + skipped + 1)
-        return list(islice(_wanted(numbered, turn_id, tool), max(limit, 0)))
+        return list(islice(wanted.rows(numbered), max(limit, 0)))
 
-    def chain(self, seqs: Sequence[int]) -> AuditChain:
-        """The chain, made when it is asked for, since no other program can reach into this log.
+    def chain(self, seqs: Sequence[int], project: str | None = None) -> AuditChain:
+        """The chains, made when they are asked for, since no other program can reach into this log.
 
         It costs a digest for each row. So what was dropped before the first question counts as its beginning, and what
         is dropped afterwards is linked, so that digests that were given out stay true.
         """
-        head = self._head = BEGINNING if self._head is None else self._head
-        chained: list[KeptRow] = []
+        if self._heads is None:
+            self._heads = {}
+        heads, chained = dict(self._heads), list[KeptRow]()
         for number, row in enumerate(audit_rows(self._rows), self._dropped + 1):
-            head = link(head, row)
-            chained.append((number, row, head, "", None))
-        return walk(chained, frozenset(seqs), self._dropped, {"": (self._dropped, self._head)} if self._dropped else {})
+            key = ("", row[2])
+            heads[key] = (number, link(heads.get(key, (0, BEGINNING))[1], row))
+            if project in (None, row[2]):
+                chained.append((number, row, heads[key][1], "", None))
+        return walk(chained, frozenset(seqs), self._dropped, self._heads, project=project or "")
 
     def _drop_oldest(self) -> None:
         row = self._rows.popleft()
@@ -97,8 +114,10 @@ class AuditTail:
         self._weighed -= 1
         if row.detail:
             self._detail_bytes -= weigh(row.detail)
-        if self._head is not None:
-            self._head = link(self._head, audit_rows([row])[0])
+        if self._heads is not None:
+            key = ("", row.project)
+            before = self._heads.get(key, (0, BEGINNING))[1]
+            self._heads[key] = (self._dropped, link(before, audit_rows([row])[0]))
 
 
 class Bodies:
@@ -203,44 +222,52 @@ class MemoryThreads:
 
 
 class Questions:
-    """Approval cards in the order in which they were opened, found by id or by call."""
+    """Approval cards in the order in which they were opened, found by id or by call; each project has its own ids."""
 
     def __init__(self) -> None:
-        self._cards: dict[str, ApprovalCard] = {}
-        self._numbers: dict[str, int] = {}
+        self._cards: dict[tuple[str, str], ApprovalCard] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._newest = 0
-        self._by_turn: dict[str, dict[str, str]] = {}
-        self._left: set[str] = set()
+        self._by_turn: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+        self._left: set[tuple[str, str]] = set()
 
     def put(self, card: ApprovalCard) -> None:
-        if card.id not in self._cards:
+        key = (card.project, card.id)
+        if key not in self._cards:
             self._newest += 1
-            self._numbers[card.id] = self._newest
-        self._cards[card.id] = card
-        self._by_turn.setdefault(card.turn_id, {})[card.call_id] = card.id
+            self._numbers[key] = self._newest
+        self._cards[key] = card
+        self._by_turn.setdefault((card.project, card.turn_id), {})[card.call_id] = key
 
-    def get(self, approval_id: str) -> ApprovalCard | None:
-        return self._cards.get(approval_id)
+    def get(self, approval_id: str, project: str | None) -> ApprovalCard | None:
+        """A card of a project; without one, the card that has this id in any. Raises StoreError if several have."""
+        if project is not None:
+            return self._cards.get((project, approval_id))
+        found = [card for key, card in self._cards.items() if key[1] == approval_id]
+        if len(found) > 1:
+            raise refusals.in_several_projects(f"approval {approval_id!r}")
+        return found[0] if found else None
 
-    def about(self, turn_id: str, call_id: str) -> ApprovalCard | None:
-        found = self._by_turn.get(turn_id, {}).get(call_id)
+    def about(self, turn: tuple[str, str], call_id: str) -> ApprovalCard | None:
+        found = self._by_turn.get(turn, {}).get(call_id)
         return self._cards[found] if found else None
 
-    def after(self, cursor: int) -> Iterator[tuple[int, ApprovalCard]]:
-        return ((self._numbers[name], card) for name, card in self._cards.items() if self._numbers[name] > cursor)
+    def after(self, cursor: int, project: str | None) -> Iterator[tuple[int, ApprovalCard]]:
+        own = ((key, card) for key, card in self._cards.items() if project in (None, card.project))
+        return ((self._numbers[key], card) for key, card in own if self._numbers[key] > cursor)
 
-    def newest(self) -> Iterator[ApprovalCard]:
-        return reversed(self._cards.values())
+    def newest(self, project: str | None) -> Iterator[ApprovalCard]:
+        return (card for card in reversed(self._cards.values()) if project in (None, card.project))
 
-    def are_pending(self, turn_id: str, now: float) -> bool:
+    def are_pending(self, turn: tuple[str, str], now: float) -> bool:
         """Whether a question of this turn is still open."""
-        cards = (self._cards[one].at(now) for one in self._by_turn.get(turn_id, {}).values())
+        cards = (self._cards[one].at(now) for one in self._by_turn.get(turn, {}).values())
         return any(card.state is ApprovalState.OPEN for card in cards)
 
-    def drop_turn(self, turn_id: str, now: float) -> None:
+    def drop_turn(self, turn: tuple[str, str], now: float) -> None:
         """Forget the questions of a turn, except those whose answer is for a pattern and still counts."""
-        if turn_id in self._by_turn:
-            self._left.update(self._by_turn.pop(turn_id).values())
-        for approval_id in [one for one in self._left if self._cards[one].stands_until <= now]:
-            self._left.remove(approval_id)
-            del self._cards[approval_id], self._numbers[approval_id]
+        if turn in self._by_turn:
+            self._left.update(self._by_turn.pop(turn).values())
+        for key in [one for one in self._left if self._cards[one].stands_until <= now]:
+            self._left.remove(key)
+            del self._cards[key], self._numbers[key]

@@ -5,7 +5,8 @@ its project; those of the default project have none, as in records from before t
 """
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from toolwire.errors import StoreError
@@ -34,8 +35,6 @@ from toolwire.wire.formats.tally import FormatTally
 
 DEFAULT = "default"
 _MARK = b"toolwire:project:"
-_MORE = 4
-_PAGE = 100
 T = TypeVar("T")
 
 
@@ -44,7 +43,6 @@ class _Owned(Protocol):
     def project(self) -> str: ...
 
 
-Owned = TypeVar("Owned", bound=_Owned)
 Doing = Coroutine[Any, Any, T]
 
 
@@ -60,7 +58,7 @@ def of_project(store: Store, project: str) -> "ProjectStore":
 class ProjectStore:
     """A store that holds the promise of `Store` for one project.
 
-    What is given to it must belong to the project. Ids are unique over all projects, and one of another is not found.
+    What is given to it must belong to the project. Every project has ids of its own.
     """
 
     def __init__(self, whole: Store, project: str) -> None:
@@ -68,15 +66,16 @@ class ProjectStore:
         self.project = project
         # Every call comes through these.
         self._append_reply, self._open, self._close = whole.append_reply, whole.open, whole.close
-        self.holds, self.begins, self.pauses = whole.holds, whole.begins, whole.pauses
+        self.holds = partial(whole.holds, project=project)
+        self.begins = partial(whole.begins, project=project)
+        self.pauses = partial(whole.pauses, project=project)
 
     def begin(self, turn: Turn) -> Doing[None]:
         self._require(turn)
         return self.whole.begin(turn)
 
-    async def resume(self, turn_id: str) -> KeptTurn:
-        await self.turn(turn_id)
-        return await self.whole.resume(turn_id)
+    def resume(self, turn_id: str, *, project: str | None = None) -> Doing[KeptTurn]:  # noqa: ARG002 -- its own
+        return self.whole.resume(turn_id, project=self.project)
 
     def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
@@ -144,71 +143,93 @@ class ProjectStore:
         for one in given:
             self._only(one.project)
 
-    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
-        await self.approval(approval_id)
-        return await self.whole.answer(approval_id, answer)
+    def answer(self, approval_id: str, answer: Approval, *, project: str | None = None) -> Doing[ApprovalCard]:  # noqa: ARG002 -- its own
+        return self.whole.answer(approval_id, answer, project=self.project)
 
-    async def approval(self, approval_id: str) -> ApprovalCard:
-        card = await self.whole.approval(approval_id)
-        if card.project != self.project:
-            raise refusals.no_approval(approval_id)
-        return card
+    def approval(self, approval_id: str, *, project: str | None = None) -> Doing[ApprovalCard]:  # noqa: ARG002 -- its own
+        return self.whole.approval(approval_id, project=self.project)
 
-    async def approvals(
-        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
-    ) -> list[ApprovalCard]:
-        def newest(most: int) -> Awaitable[list[ApprovalCard]]:
-            return self.whole.approvals(turn_id=turn_id, only_open=only_open, limit=most)
+    def approvals(
+        self,
+        *,
+        turn_id: str | None = None,
+        only_open: bool = False,
+        limit: int = 50,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[ApprovalCard]]:
+        return self.whole.approvals(turn_id=turn_id, only_open=only_open, limit=limit, project=self.project)
 
-        return await self._own(newest, limit)
+    def active_patterns(self, *, limit: int = 1000, project: str | None = None) -> Doing[list[ApprovalCard]]:  # noqa: ARG002 -- its own
+        return self.whole.active_patterns(limit=limit, project=self.project)
 
-    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
-        return await self._own(lambda most: self.whole.active_patterns(limit=most), limit)
+    def revoke(self, approval_id: str, by: str, *, project: str | None = None) -> Doing[ApprovalCard]:  # noqa: ARG002 -- its own
+        return self.whole.revoke(approval_id, by, project=self.project)
 
-    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
-        await self.approval(approval_id)
-        return await self.whole.revoke(approval_id, by)
+    def turn(self, turn_id: str, *, project: str | None = None) -> Doing[KeptTurn]:  # noqa: ARG002 -- its own
+        return self.whole.turn(turn_id, project=self.project)
 
-    async def turn(self, turn_id: str) -> KeptTurn:
-        kept = await self.whole.turn(turn_id)
-        if kept.opening.project != self.project:
-            raise refusals.no_turn(turn_id)
-        return kept
-
-    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
-        return await self._own(lambda most: self.whole.turns(limit=most, state=state), limit)
+    def turns(
+        self,
+        *,
+        limit: int = 20,
+        state: str | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[TurnSummary]]:
+        return self.whole.turns(limit=limit, state=state, project=self.project)
 
     def thread(self, thread: str, *, project: str | None = None) -> Doing[tuple[Message, ...]]:  # noqa: ARG002 -- its own
         return self.whole.thread(thread, project=self.project)
 
-    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
-        return await self._own(lambda most: self.whole.calls(turn_id=turn_id, tool=tool, limit=most), limit)
+    def calls(
+        self,
+        *,
+        turn_id: str | None = None,
+        tool: str | None = None,
+        limit: int = 50,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[CallCard]]:
+        return self.whole.calls(turn_id=turn_id, tool=tool, limit=limit, project=self.project)
 
-    async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
-    ) -> list[AuditRow]:
-        async def newest(most: int) -> list[AuditRow]:
-            return (await self.whole.audit_log(turn_id=turn_id, tool=tool, limit=most))[::-1]
+    def audit_log(
+        self,
+        *,
+        turn_id: str | None = None,
+        tool: str | None = None,
+        limit: int = 50,
+        after: int | None = None,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[AuditRow]]:
+        return self.whole.audit_log(turn_id=turn_id, tool=tool, limit=limit, after=after, project=self.project)
 
-        async def later(cursor: int, most: int) -> list[Numbered[AuditRow]]:
-            rows = await self.whole.audit_log(turn_id=turn_id, tool=tool, limit=most, after=cursor)
-            return [Numbered(row.seq, row) for row in rows]
+    def turns_after(
+        self,
+        cursor: int = 0,
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[TurnSummary]]]:
+        return self.whole.turns_after(cursor, limit=limit, project=self.project)
 
-        if after is None:
-            return (await self._own(newest, limit))[::-1]
-        return [row for _, row in await self._own_after(later, after, limit)]
+    def calls_after(
+        self,
+        cursor: int = 0,
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[CallCard]]]:
+        return self.whole.calls_after(cursor, limit=limit, project=self.project)
 
-    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
-        return await self._own_after(lambda after, most: self.whole.turns_after(after, limit=most), cursor, limit)
+    def approvals_after(
+        self,
+        cursor: int = 0,
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[ApprovalCard]]]:
+        return self.whole.approvals_after(cursor, limit=limit, project=self.project)
 
-    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
-        return await self._own_after(lambda after, most: self.whole.calls_after(after, limit=most), cursor, limit)
-
-    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
-        return await self._own_after(lambda after, most: self.whole.approvals_after(after, limit=most), cursor, limit)
-
-    def audit_chain(self, seqs: Sequence[int] = ()) -> Doing[AuditChain]:
-        return self.whole.audit_chain(seqs)
+    def audit_chain(self, seqs: Sequence[int] = (), *, project: str | None = None) -> Doing[AuditChain]:  # noqa: ARG002 -- its own
+        return self.whole.audit_chain(seqs, project=self.project)
 
     def metrics(self, *, project: str | None = None) -> Doing[tuple[list[ToolMetrics], LoopMetrics]]:  # noqa: ARG002 -- its own
         return self.whole.metrics(project=self.project)
@@ -279,26 +300,6 @@ class ProjectStore:
 
     def close_store(self) -> Doing[None]:
         return self.whole.close_store()
-
-    async def _own(self, newest: Callable[[int], Awaitable[list[Owned]]], limit: int) -> list[Owned]:
-        """The newest of this project: more and more are looked at until there are enough, or no more."""
-        most = limit
-        while True:
-            found = await newest(most)
-            own = [one for one in found if one.project == self.project]
-            if len(own) >= limit or len(found) < most:
-                return own[:limit]
-            most *= _MORE
-
-    async def _own_after(
-        self, later: Callable[[int, int], Awaitable[list[Numbered[Owned]]]], cursor: int, limit: int
-    ) -> list[Numbered[Owned]]:
-        """The next ones of this project after a cursor; those of others are passed over."""
-        own: list[Numbered[Owned]] = []
-        while len(own) < limit and (found := await later(cursor, max(limit, _PAGE))):
-            own += [one for one in found if one.value.project == self.project]
-            cursor = found[-1].cursor
-        return own[:limit]
 
 
 def _header(project: str) -> bytes:

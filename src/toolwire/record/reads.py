@@ -1,9 +1,9 @@
 """The questions that can be asked of the SQLite store, each answered from one consistent view."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -16,7 +16,8 @@ from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record import refusals, story
 from toolwire.record.approval_clock import ApprovalClock
-from toolwire.record.chain import AuditChain, read_heads, walk
+from toolwire.record.audit_heads import shared_upto
+from toolwire.record.chain import AuditChain, KeptRow, read_heads, walk
 from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary
 from toolwire.record.liveness import Alive
 from toolwire.record.ownership import is_signed
@@ -25,7 +26,6 @@ from toolwire.record.rows import (
     RESULT,
     LeftTurn,
     column,
-    project_key,
     question,
     read_audit,
     read_card,
@@ -36,46 +36,65 @@ from toolwire.record.rows import (
     read_waits,
 )
 from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
-from toolwire.record.transaction import CARD_COLUMNS, LOOP_SUMS
+from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_SUMS
 from toolwire.wire.codecs.faithful import load
 from toolwire.wire.codecs.stored import read_approval, read_result
 from toolwire.wire.formats.tally import FormatTally, read_tally
 
-_TURN = """
+
+class _Scoped(NamedTuple):
+    """A question about one project, which is its first parameter, and the same about all of them."""
+
+    own: str
+    all: str
+
+    def of(self, project: str | None) -> str:
+        return self.all if project is None else self.own
+
+
+def _scoped(sql: str) -> _Scoped:
+    """In the question about all projects the first parameter is empty, and the condition about it always holds."""
+    return _Scoped(sql, sql.replace("project = ?1", "?1 IS NULL"))
+
+
+_COUNTED = (
+    "max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id AND project = turns.project), 0), 0)"
+)
+_TURN = _scoped(f"""
     SELECT id, project, agent, thread, model, epoch, opening, started_at, waits, history, history_upto, state, owner,
-           ran_s, max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0), ending
-    FROM turns WHERE id = ?
-"""
+           ran_s, {_COUNTED}, ending
+    FROM turns WHERE project = ?1 AND id = ?2 LIMIT 2
+""")  # noqa: S608
 _SAID = """
     SELECT schema_name, call_id, context FROM records INDEXED BY records_by_call
-    WHERE turn_id = ? AND schema_name IN ('turn.reply', 'turn.note', 'tool.result') ORDER BY seq
+    WHERE turn_id = ? AND project = ? AND schema_name IN ('turn.reply', 'turn.note', 'tool.result') ORDER BY seq
 """
-_RUNNING_OWNERS = "SELECT DISTINCT owner FROM turns WHERE state = 'running' AND owner IS NOT NULL"
+_RUNNING_OWNERS = _scoped("""
+    SELECT DISTINCT owner FROM turns INDEXED BY turns_running
+    WHERE project = ?1 AND state = 'running' AND owner IS NOT NULL
+""")
 # Nearly all turns have ended, so those that have not are found by indexes that hold no others.
-_SUMMARIES = """
+_SUMMARY = """
     SELECT id, project, agent, thread, model, opening,
-           iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state),
+           iif(state = 'running' AND owner IN (SELECT value FROM json_each(?2)), 'interrupted', state),
            started_at, updated_at, ending,
-           (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call'), waits
-    FROM turns WHERE seq IN ({wanted} ORDER BY seq DESC LIMIT ?2) ORDER BY seq DESC
+           (SELECT count(*) FROM records
+            WHERE turn_id = turns.id AND records.project = turns.project AND schema_name = 'tool.call'),
+           waits
 """
-_LEFT = "state = 'running' AND owner IN (SELECT value FROM json_each(?1))"
-_TURNS_IN = {
-    None: _SUMMARIES.format(wanted="SELECT seq FROM turns"),
-    "ended": _SUMMARIES.format(wanted="SELECT seq FROM turns WHERE state = 'ended'"),
-    "running": _SUMMARIES.format(
-        wanted=f"SELECT seq FROM turns INDEXED BY turns_running WHERE state = 'running' AND NOT coalesce({_LEFT}, 0)"  # noqa: S608
-    ),
-    "interrupted": _SUMMARIES.format(
-        wanted=f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT}
-                   UNION ALL SELECT seq FROM turns INDEXED BY turns_interrupted WHERE state = 'interrupted'"""  # noqa: S608
-    ),
-    "waiting": _SUMMARIES.format(
-        wanted=f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT} AND waits <> ''
-                   UNION ALL SELECT seq FROM turns INDEXED BY turns_interrupted
-                   WHERE state = 'interrupted' AND waits <> ''"""  # noqa: S608
-    ),
+_SUMMARIES = _SUMMARY + " FROM turns WHERE seq IN ({wanted} ORDER BY seq DESC LIMIT ?3) ORDER BY seq DESC"
+_LEFT = "project = ?1 AND state = 'running' AND owner IN (SELECT value FROM json_each(?2))"
+_INTERRUPTED = "SELECT seq FROM turns INDEXED BY turns_interrupted WHERE project = ?1 AND state = 'interrupted'"
+_WANTED = {
+    None: "SELECT seq FROM turns WHERE project = ?1",
+    "ended": "SELECT seq FROM turns INDEXED BY turns_by_project WHERE project = ?1 AND state = 'ended'",
+    "running": """SELECT seq FROM turns INDEXED BY turns_running WHERE project = ?1 AND state = 'running'
+                  AND coalesce(owner NOT IN (SELECT value FROM json_each(?2)), 1)""",
+    "interrupted": f"SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT} UNION ALL {_INTERRUPTED}",  # noqa: S608
+    "waiting": f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT} AND waits <> ''
+                   UNION ALL {_INTERRUPTED} AND waits <> ''""",  # noqa: S608
 }
+_TURNS_IN = {state: _scoped(_SUMMARIES.format(wanted=wanted)) for state, wanted in _WANTED.items()}
 _THREAD = """
     SELECT seq, id, opening, ended FROM turns
     WHERE thread = ? AND ended > ? AND ended <= ? AND project = ? ORDER BY ended
@@ -89,119 +108,141 @@ _NEWEST = (1 << 63) - 1
 _CARDS = """
     {columns}
     FROM ({cards}) c
-    LEFT JOIN starts s ON s.turn_id = c.turn_id AND s.call_id = c.call_id
-    LEFT JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    {joins}
     ORDER BY c.seq {order}
 """
-_CALLS_OF_TURN = _CARDS.format(
-    columns=CARD_COLUMNS,
-    cards="""SELECT * FROM records INDEXED BY records_by_call
-             WHERE turn_id = ?1 AND schema_name = 'tool.call' AND (?2 IS NULL OR title = ?2)
-             ORDER BY seq LIMIT ?3""",
-    order="ASC",
+
+
+def _cards(cards: str, order: str, columns: str = CARD_COLUMNS) -> _Scoped:
+    return _scoped(_CARDS.format(columns=columns, cards=cards, joins=CARD_JOINS, order=order))
+
+
+_CALLS_OF_TURN = _cards(
+    """SELECT * FROM records INDEXED BY records_by_call
+       WHERE project = ?1 AND turn_id = ?2 AND schema_name = 'tool.call' AND (?3 IS NULL OR title = ?3)
+       ORDER BY seq LIMIT ?4""",
+    "ASC",
 )
-_CALLS_OF_TOOL = _CARDS.format(
-    columns=CARD_COLUMNS,
-    cards="SELECT * FROM records WHERE schema_name = 'tool.call' AND title = ?2 ORDER BY seq DESC LIMIT ?3",
-    order="DESC",
+_CALLS_OF_TOOL = _cards(
+    """SELECT * FROM records WHERE project = ?1 AND ?2 IS NULL AND schema_name = 'tool.call' AND title = ?3
+       ORDER BY seq DESC LIMIT ?4""",
+    "DESC",
 )
-_NEWEST_CALLS = _CARDS.format(
-    columns=CARD_COLUMNS,
-    cards="SELECT * FROM records NOT INDEXED WHERE schema_name = 'tool.call' ORDER BY seq DESC LIMIT ?3",
-    order="DESC",
+_NEWEST_CALLS = _cards(
+    """SELECT * FROM records
+       WHERE project = ?1 AND ?2 IS NULL AND ?3 IS NULL AND schema_name = 'tool.call' ORDER BY seq DESC LIMIT ?4""",
+    "DESC",
 )
-_CALLS_AFTER = _CARDS.format(
-    columns=f"{CARD_COLUMNS}, c.seq",
-    cards="SELECT * FROM records NOT INDEXED WHERE schema_name = 'tool.call' AND seq > ?1 ORDER BY seq LIMIT ?2",
-    order="ASC",
+_CALLS_AFTER = _cards(
+    """SELECT * FROM records WHERE project = ?1 AND schema_name = 'tool.call' AND seq > ?2
+       ORDER BY seq LIMIT ?3""",
+    "ASC",
+    f"{CARD_COLUMNS}, c.seq",
 )
-_TURNS_AFTER = """
-    SELECT id, project, agent, thread, model, opening,
-           iif(state = 'running' AND owner IN (SELECT value FROM json_each(?1)), 'interrupted', state),
-           started_at, updated_at, ending,
-           (SELECT count(*) FROM records WHERE turn_id = turns.id AND schema_name = 'tool.call'), waits, seq
-    FROM turns WHERE seq > ?2 ORDER BY seq LIMIT ?3
+_TURNS_AFTER = _scoped(f"{_SUMMARY}, seq FROM turns WHERE project = ?1 AND seq > ?3 ORDER BY seq LIMIT ?4")
+_AUDIT_OF_TURN = """
+    SELECT * FROM audit WHERE project = ?1 AND turn_id = ?2 AND (?3 IS NULL OR tool = ?3) AND seq > ?4 ORDER BY seq
 """
-_AUDIT_OF_TURN = "SELECT * FROM audit WHERE turn_id = ?1 AND (?2 IS NULL OR tool = ?2) AND seq > ?3 ORDER BY seq"
-_AUDIT_OF_TOOL = "SELECT * FROM audit WHERE tool = ?2 AND seq > ?3 ORDER BY seq"
-_ALL_AUDIT = "SELECT * FROM audit WHERE seq > ?3 ORDER BY seq"
+_AUDIT_OF_TOOL = "SELECT * FROM audit WHERE project = ?1 AND ?2 IS NULL AND tool = ?3 AND seq > ?4 ORDER BY seq"
+_ALL_AUDIT = "SELECT * FROM audit WHERE project = ?1 AND ?2 IS NULL AND ?3 IS NULL AND seq > ?4 ORDER BY seq"
 # The store numbers rows from 1 on, so a lower number is somebody else's doing.
 _CHAIN = """
     SELECT a.*, coalesce(w.writer, ''), w.number FROM audit a LEFT JOIN audit_writers w ON w.seq = a.seq
-    WHERE a.seq > ? OR a.seq < 1 ORDER BY a.seq
+    WHERE {rows} ORDER BY a.seq
 """
-_NEXT_ROWS = {wanted: f"{wanted} LIMIT ?4" for wanted in (_AUDIT_OF_TURN, _AUDIT_OF_TOOL, _ALL_AUDIT)}
-_NEWEST_ROWS = {wanted: f"{wanted} DESC LIMIT ?4" for wanted in _NEXT_ROWS}
+_WHOLE_CHAIN = _CHAIN.format(rows="a.seq > ? OR a.seq < 1")
+_SHARED_CHAIN = _CHAIN.format(rows="(a.seq > ?1 AND a.seq <= ?2) OR a.seq < 1")
+_OWN_CHAIN = _CHAIN.format(rows="a.project = ?1 AND (a.seq > ?2 OR a.seq < 1)")
+_NEXT_ROWS = {wanted: _scoped(f"{wanted} LIMIT ?5") for wanted in (_AUDIT_OF_TURN, _AUDIT_OF_TOOL, _ALL_AUDIT)}
+_NEWEST_ROWS = {wanted: _scoped(f"{wanted} DESC LIMIT ?5") for wanted in _NEXT_ROWS}
 _TALLIES = """
     SELECT tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error, last_error_at
     FROM tool_metrics WHERE project = ? ORDER BY tool
 """
 _NEWEST_MS = """
     SELECT json_extract(r.context, '$.elapsed_ms')
-    FROM records c JOIN records r ON r.turn_id = c.turn_id AND r.call_id = c.call_id AND r.schema_name = 'tool.result'
+    FROM records c JOIN records r ON r.project = c.project AND r.turn_id = c.turn_id AND r.call_id = c.call_id
+        AND r.schema_name = 'tool.result'
     WHERE c.schema_name = 'tool.call' AND c.title = ? AND c.project = ? ORDER BY c.seq DESC LIMIT ?
 """
-_SPENT = """
+_SPENT = f"""
     SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0), total(cost_usd), total(wall_s) FROM (
         SELECT calls, tokens, cost_usd, wall_s FROM spending WHERE agent = ?1 AND day = ?2 AND project = ?6
         UNION ALL
-        SELECT max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0), tokens, cost_usd,
-               ran_s * own_time
+        SELECT {_COUNTED}, tokens, cost_usd, ran_s * own_time
         FROM turns INDEXED BY turns_running
         WHERE state = 'running' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
             AND project = ?6
         UNION ALL
-        SELECT max(calls + coalesce((SELECT calls FROM charges WHERE turn_id = turns.id), 0), 0), tokens, cost_usd,
-               ran_s * own_time
+        SELECT {_COUNTED}, tokens, cost_usd, ran_s * own_time
         FROM turns INDEXED BY turns_interrupted
         WHERE state = 'interrupted' AND agent = ?1 AND id <> ?3 AND updated_at >= ?4 AND updated_at < ?5
             AND project = ?6
     )
-"""
+"""  # noqa: S608
 # A question of a turn that has ended cannot be answered any more, however long it would have stayed open.
-_OF_ENDED_TURN = "EXISTS (SELECT 1 FROM turns WHERE turns.id = approvals.turn_id AND turns.state = 'ended')"
-_QUESTION = f"SELECT body, {_OF_ENDED_TURN} FROM approvals"  # noqa: S608
-_PENDING = f"decided = 0 AND expires_at > ?3 AND NOT {_OF_ENDED_TURN}"
-_APPROVAL = f"{_QUESTION} WHERE id = ?"
-_NEWEST_APPROVALS = f"{_QUESTION} ORDER BY seq DESC LIMIT ?2"
-_PENDING_APPROVALS = f"{_QUESTION} INDEXED BY approvals_open WHERE {_PENDING} ORDER BY seq DESC LIMIT ?2"
-_APPROVALS_OF_TURN = f"{_QUESTION} WHERE turn_id = ?1 ORDER BY seq DESC LIMIT ?2"
-_PENDING_OF_TURN = f"{_QUESTION} WHERE turn_id = ?1 AND {_PENDING} ORDER BY seq DESC LIMIT ?2"
-_APPROVALS_AFTER = f"SELECT body, {_OF_ENDED_TURN}, seq FROM approvals WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
-_STANDING = """
-    SELECT body FROM approvals INDEXED BY approvals_standing
-    WHERE stands_until > 0 AND stands_until > ? ORDER BY seq DESC LIMIT ?
+_OF_ENDED_TURN = """
+    EXISTS (SELECT 1 FROM turns WHERE turns.id = approvals.turn_id AND turns.project = approvals.project
+            AND turns.state = 'ended')
 """
+_QUESTION = f"SELECT body, {_OF_ENDED_TURN} FROM approvals"  # noqa: S608
+_PENDING = f"decided = 0 AND expires_at > ?4 AND NOT {_OF_ENDED_TURN}"
+_OWN = "WHERE project = ?1"
+_APPROVAL = _scoped(f"{_QUESTION} {_OWN} AND id = ?2 LIMIT 2")
+_NEWEST_APPROVALS = _scoped(f"{_QUESTION} {_OWN} AND ?2 IS NULL ORDER BY seq DESC LIMIT ?3")
+_PENDING_APPROVALS = _scoped(
+    f"{_QUESTION} INDEXED BY approvals_open {_OWN} AND ?2 IS NULL AND {_PENDING} ORDER BY seq DESC LIMIT ?3"
+)
+_PENDING_APPROVALS = _PENDING_APPROVALS._replace(
+    all=_PENDING_APPROVALS.all.replace("approvals_open", "approvals_open_anywhere")
+)
+_APPROVALS_OF_TURN = _scoped(f"{_QUESTION} {_OWN} AND turn_id = ?2 ORDER BY seq DESC LIMIT ?3")
+_PENDING_OF_TURN = _scoped(f"{_QUESTION} {_OWN} AND turn_id = ?2 AND {_PENDING} ORDER BY seq DESC LIMIT ?3")
+_APPROVALS_AFTER = _scoped(
+    f"SELECT body, {_OF_ENDED_TURN}, seq FROM approvals {_OWN} AND seq > ?2 ORDER BY seq LIMIT ?3"  # noqa: S608
+)
+_STANDING = _scoped("""
+    SELECT body FROM approvals INDEXED BY approvals_standing
+    WHERE project = ?1 AND stands_until > 0 AND stands_until > ?2 ORDER BY seq DESC LIMIT ?3
+""")
 AliveOn = Callable[[sqlite3.Connection], Alive]
 """Says which owners are alive, as a transaction sees it."""
 
 
-def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn) -> KeptTurn:
-    row = connection.execute(_TURN, (column(turn_id),)).fetchone()
-    if row is None:
+def turn(connection: sqlite3.Connection, turn_id: str, alive_on: AliveOn, project: str | None = None) -> KeptTurn:
+    rows = connection.execute(_TURN.of(project), (_maybe(project), column(turn_id))).fetchall()
+    if not rows:
         raise refusals.no_turn(turn_id)
+    if len(rows) > 1:
+        raise refusals.in_several_projects(f"turn {turn_id!r}")
+    [row] = rows
     *header, history, upto, state, owner, ran_s, calls, ending = row
     earlier = _earlier(connection, header[1], header[3], upto, history)
     opening = read_opening(tuple(header), earlier)
     orphaned = state == "running" and not (owner is not None and alive_on(connection)(owner))
-    events = story.events(*_said(connection, opening.id))
+    events = story.events(*_said(connection, header[1], header[0]))
     return KeptTurn(opening, events, "interrupted" if orphaned else state, ran_s, calls, _ending(ending))
 
 
 def owners_in_use(connection: sqlite3.Connection) -> frozenset[str]:
     """The names of those who own turns, alive or not."""
-    return frozenset(owner for (owner,) in connection.execute(_RUNNING_OWNERS))
+    return frozenset(owner for (owner,) in connection.execute(_RUNNING_OWNERS.all, (None,)))
 
 
-def turns(connection: sqlite3.Connection, limit: int, state: str | None, alive_on: AliveOn) -> list[TurnSummary]:
-    dead = _dead_owners(connection, alive_on)
+def turns(
+    connection: sqlite3.Connection, limit: int, state: str | None, alive_on: AliveOn, project: str | None = None
+) -> list[TurnSummary]:
     wanted = _TURNS_IN.get(state)
-    return [_summary(*row) for row in connection.execute(wanted, (dead, max(limit, 0)))] if wanted else []
+    if wanted is None:
+        return []
+    given = (_maybe(project), _dead_owners(connection, project, alive_on), max(limit, 0))
+    return [_summary(*row) for row in connection.execute(wanted.of(project), given)]
 
 
-def _dead_owners(connection: sqlite3.Connection, alive_on: AliveOn) -> str:
+def _dead_owners(connection: sqlite3.Connection, project: str | None, alive_on: AliveOn) -> str:
     """Those who own turns and give no signs of life, as JSON."""
-    owners, alive = [owner for (owner,) in connection.execute(_RUNNING_OWNERS)], alive_on(connection)
+    owners = [owner for (owner,) in connection.execute(_RUNNING_OWNERS.of(project), (_maybe(project),))]
+    alive = alive_on(connection)
     return orjson.dumps([owner for owner in owners if not alive(owner)]).decode()
 
 
@@ -220,7 +261,7 @@ def ended_turns(
     """The ended turns of a project's thread between two numbers."""
     rows = connection.execute(_THREAD, (column(name), after, upto, column(project))).fetchall()
     return [
-        EndedTurn(ended, seq, (*question(opening), *story.history(*_said(connection, turn_id))))
+        EndedTurn(ended, seq, (*question(opening), *story.history(*_said(connection, column(project), turn_id))))
         for seq, turn_id, opening, ended in rows
     ]
 
@@ -235,7 +276,7 @@ def left_turns(connection: sqlite3.Connection, project: str, name: str, alive_on
     """What was said in the interrupted turns of a project's thread."""
     alive = alive_on(connection)
     return tuple(
-        (seq, (*question(opening), *story.unfinished(*_said(connection, turn_id))))
+        (seq, (*question(opening), *story.unfinished(*_said(connection, column(project), turn_id))))
         for seq, turn_id, opening, state, owner in connection.execute(
             _LEFT_TURNS, (column(name), column(project))
         ).fetchall()
@@ -259,7 +300,9 @@ def _earlier(
     return told(ended_turns(connection, project, name, upto=upto), left)
 
 
-def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int) -> list[CallCard]:
+def calls(
+    connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, project: str | None = None
+) -> list[CallCard]:
     match turn_id, tool:
         case None, None:
             wanted = _NEWEST_CALLS
@@ -267,12 +310,17 @@ def calls(connection: sqlite3.Connection, turn_id: str | None, tool: str | None,
             wanted = _CALLS_OF_TOOL
         case _:
             wanted = _CALLS_OF_TURN
-    rows = connection.execute(wanted, (_maybe(turn_id), _maybe(tool), max(limit, 0)))
+    rows = connection.execute(wanted.of(project), (_maybe(project), _maybe(turn_id), _maybe(tool), max(limit, 0)))
     return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
 
 
 def audit_log(
-    connection: sqlite3.Connection, turn_id: str | None, tool: str | None, limit: int, after: int | None
+    connection: sqlite3.Connection,
+    turn_id: str | None,
+    tool: str | None,
+    limit: int,
+    after: int | None,
+    project: str | None = None,
 ) -> list[AuditRow]:
     match turn_id, tool:
         case None, None:
@@ -281,61 +329,87 @@ def audit_log(
             wanted = _AUDIT_OF_TOOL
         case _:
             wanted = _AUDIT_OF_TURN
-    given = (_maybe(turn_id), _maybe(tool), after or 0, max(limit, 0))
+    given = (_maybe(project), _maybe(turn_id), _maybe(tool), after or 0, max(limit, 0))
     if after is not None:
-        return [read_audit(row) for row in connection.execute(_NEXT_ROWS[wanted], given)]
-    return [read_audit(row) for row in connection.execute(_NEWEST_ROWS[wanted], given)][::-1]
+        return [read_audit(row) for row in connection.execute(_NEXT_ROWS[wanted].of(project), given)]
+    return [read_audit(row) for row in connection.execute(_NEWEST_ROWS[wanted].of(project), given)][::-1]
 
 
 def turns_after(
-    connection: sqlite3.Connection, cursor: int, limit: int, alive_on: AliveOn
+    connection: sqlite3.Connection, cursor: int, limit: int, alive_on: AliveOn, project: str | None = None
 ) -> list[Numbered[TurnSummary]]:
-    rows = connection.execute(_TURNS_AFTER, (_dead_owners(connection, alive_on), cursor, max(limit, 0)))
+    given = (_maybe(project), _dead_owners(connection, project, alive_on), cursor, max(limit, 0))
+    rows = connection.execute(_TURNS_AFTER.of(project), given)
     return [Numbered(seq, _summary(*row)) for *row, seq in rows.fetchall()]
 
 
-def calls_after(connection: sqlite3.Connection, cursor: int, limit: int) -> list[Numbered[CallCard]]:
-    rows = connection.execute(_CALLS_AFTER, (cursor, max(limit, 0)))
+def calls_after(
+    connection: sqlite3.Connection, cursor: int, limit: int, project: str | None = None
+) -> list[Numbered[CallCard]]:
+    rows = connection.execute(_CALLS_AFTER.of(project), (_maybe(project), cursor, max(limit, 0)))
     return [Numbered(seq, changed(read_card(tuple(row)), token="")) for *row, seq in rows.fetchall()]
 
 
 def approvals_after(
-    connection: sqlite3.Connection, cursor: int, limit: int, asked: ApprovalClock
+    connection: sqlite3.Connection, cursor: int, limit: int, asked: ApprovalClock, project: str | None = None
 ) -> list[Numbered[ApprovalCard]]:
-    rows = connection.execute(_APPROVALS_AFTER, (cursor, max(limit, 0))).fetchall()
+    rows = connection.execute(_APPROVALS_AFTER.of(project), (_maybe(project), cursor, max(limit, 0))).fetchall()
     cards = [(seq, _approval(body, has_ended)) for body, has_ended, seq in rows]
-    return [Numbered(seq, card.at(asked.date(card.id))) for seq, card in cards]
+    return [Numbered(seq, card.at(asked.date(card))) for seq, card in cards]
 
 
-def audit_chain(connection: sqlite3.Connection, seqs: Iterable[int], pace: Pace = AT_FULL_SPEED) -> AuditChain:
-    cut = newest_cut(connection)
+def audit_chain(
+    connection: sqlite3.Connection, seqs: Iterable[int], pace: Pace = AT_FULL_SPEED, project: str | None = None
+) -> AuditChain:
+    """The chains of all projects, or those of one: after what all of them share, its own rows alone are read."""
+    cut, shared = newest_cut(connection), shared_upto(connection)
     begin = cut.seq if cut else 0
-    rows = (
-        (seq, tuple(row), digest, writer, own)
-        for seq, *row, digest, writer, own in connection.execute(_CHAIN, (begin,))
-    )
-    found = walk(pace.rows(rows), frozenset(seqs), begin, read_heads(cut.head, begin) if cut else {})
+    found = walk(
+        pace.rows(_chained(connection, begin, shared, project)), frozenset(seqs), begin,
+        read_heads(cut.head, begin) if cut else {}, shared_upto=shared, project=project or "",
+    )  # fmt: skip
     found.cut_is_signed = cut is None or is_signed(cut.signature, CUT, CUT, cut.content)
     return found
 
 
-def approval(connection: sqlite3.Connection, approval_id: str, at: float) -> ApprovalCard:
-    row = connection.execute(_APPROVAL, (column(approval_id),)).fetchone()
-    if row is None:
+def _chained(connection: sqlite3.Connection, begin: int, shared: int, project: str | None) -> Iterator[KeptRow]:
+    questions: list[tuple[str, tuple[Any, ...]]] = [(_WHOLE_CHAIN, (begin,))]
+    if project is not None:
+        questions = [(_OWN_CHAIN, (column(project), max(begin, shared)))]
+        if begin < shared:
+            questions.insert(0, (_SHARED_CHAIN, (begin, shared)))
+    for sql, given in questions:
+        for seq, *row, digest, writer, own in connection.execute(sql, given):
+            yield seq, tuple(row), digest, writer, own
+
+
+def approval(
+    connection: sqlite3.Connection, approval_id: str, asked: ApprovalClock, project: str | None = None
+) -> ApprovalCard:
+    rows = connection.execute(_APPROVAL.of(project), (_maybe(project), column(approval_id))).fetchall()
+    if not rows:
         raise refusals.no_approval(approval_id)
-    return _approval(*row).at(at)
+    if len(rows) > 1:
+        raise refusals.in_several_projects(f"approval {approval_id!r}")
+    card = _approval(*rows[0])
+    return card.at(asked.date(card))
 
 
 def approvals(
-    connection: sqlite3.Connection, turn_id: str | None, only_open: bool, limit: int, asked: ApprovalClock
+    connection: sqlite3.Connection,
+    turn_id: str | None,
+    only_open: bool,
+    limit: int,
+    asked: ApprovalClock,
+    project: str | None = None,
 ) -> list[ApprovalCard]:
     if turn_id is None:
         wanted = _PENDING_APPROVALS if only_open else _NEWEST_APPROVALS
     else:
         wanted = _PENDING_OF_TURN if only_open else _APPROVALS_OF_TURN
-    given = (_maybe(turn_id), max(limit, 0), asked.earliest())
-    rows = connection.execute(wanted, given if only_open else given[:2])
-    cards = [card.at(asked.date(card.id)) for row in rows for card in (_approval(*row),)]
+    given = (_maybe(project), _maybe(turn_id), max(limit, 0), asked.earliest())
+    rows = connection.execute(wanted.of(project), given if only_open else given[:3])
+    cards = [card.at(asked.date(card)) for row in rows for card in (_approval(*row),)]
     return [card for card in cards if not only_open or card.state is ApprovalState.OPEN]
 
 
@@ -344,8 +418,11 @@ def _approval(body: str, turn_has_ended: int) -> ApprovalCard:
     return card.at(inf) if turn_has_ended else card
 
 
-def active_patterns(connection: sqlite3.Connection, limit: int, at: float) -> list[ApprovalCard]:
-    return [read_approval(load(body)) for (body,) in connection.execute(_STANDING, (at, max(limit, 0)))]
+def active_patterns(
+    connection: sqlite3.Connection, limit: int, at: float, project: str | None = None
+) -> list[ApprovalCard]:
+    rows = connection.execute(_STANDING.of(project), (_maybe(project), at, max(limit, 0)))
+    return [read_approval(load(body)) for (body,) in rows]
 
 
 def metrics(connection: sqlite3.Connection, project: str) -> tuple[list[ToolMetrics], LoopMetrics]:
@@ -362,9 +439,10 @@ def spent(connection: sqlite3.Connection, project: str, agent: str, day: int, bu
 
 
 def formats(connection: sqlite3.Connection, project: str) -> list[FormatTally]:
-    rows = connection.execute("SELECT model, tally FROM format_tallies ORDER BY model, offered")
-    tallies = [(key, read_tally(load(tally))) for key, tally in rows]
-    return [tally for key, tally in tallies if key == project_key(project, tally.model)]
+    rows = connection.execute(
+        "SELECT tally FROM format_tallies WHERE project = ? ORDER BY model, offered", (column(project),)
+    )
+    return [read_tally(load(tally)) for (tally,) in rows]
 
 
 def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[float]:
@@ -372,10 +450,10 @@ def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[
     return [max(float(took), 0.0) if isinstance(took, int | float) else 0.0 for (took,) in rows]
 
 
-def _said(connection: sqlite3.Connection, turn_id: str) -> tuple[list[story.Said], dict[str, ToolResult]]:
+def _said(connection: sqlite3.Connection, project: str, turn_id: str) -> tuple[list[story.Said], dict[str, ToolResult]]:
     said: list[story.Said] = []
     results: dict[str, ToolResult] = {}
-    for schema_name, call_id, context in connection.execute(_SAID, (turn_id,)):
+    for schema_name, call_id, context in connection.execute(_SAID, (turn_id, project)):
         if schema_name == RESULT:
             results[call_id] = read_result(load(context))
         else:

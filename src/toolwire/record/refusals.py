@@ -12,6 +12,10 @@ def no_turn(turn_id: str) -> NotFound:
     return NotFound(f"no turn {turn_id[:100]!r} is kept here; `toolwire status` lists the newest turns")
 
 
+def in_several_projects(what: str) -> StoreError:
+    return StoreError(f"{what[:120]} is kept in several projects; ask the view of one of them (of_project)")
+
+
 def no_call(card: CallCard) -> NotFound:
     return NotFound(f"no call {card.call.id!r} of turn {card.turn_id!r} is kept here; open it before it starts or ends")
 

@@ -3,27 +3,27 @@
 import sqlite3
 
 from toolwire.protocol.budgets import Lent, Purse, Spending
-from toolwire.record.rows import column, project_key
+from toolwire.record.rows import TurnKey, column
 from toolwire.record.transaction import Transaction
 
-_LENT = "SELECT calls, tokens, cost_usd, agents FROM lent WHERE root = ?"
+_LENT = "SELECT calls, tokens, cost_usd, agents FROM lent WHERE project = ? AND root = ?"
 # What the question uses itself, with what it has reserved for the reply that it waits for.
 _ASKER = """
     SELECT t.calls, t.tokens + coalesce(r.tokens, 0), t.cost_usd + coalesce(r.cost_usd, 0)
     FROM turns t LEFT JOIN reserved_usage r ON r.project = t.project AND r.turn_id = t.id AND r.epoch = t.epoch
-    WHERE t.id = ? AND t.project = ?
+    WHERE t.project = ? AND t.id = ?
 """
 _KEEP = """
-    INSERT INTO lent (calls, tokens, cost_usd, agents, root) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (root) DO UPDATE SET calls = excluded.calls, tokens = excluded.tokens, cost_usd = excluded.cost_usd,
-                                     agents = excluded.agents
+    INSERT INTO lent (calls, tokens, cost_usd, agents, project, root) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (root, project) DO UPDATE SET
+        calls = excluded.calls, tokens = excluded.tokens, cost_usd = excluded.cost_usd, agents = excluded.agents
 """
 
 
 def draw(tx: Transaction, project: str, root: str, purse: Purse, question: Purse | None, most: int) -> Purse | None:
-    key = project_key(project, root)
+    key = (column(project), column(root))
     known = _kept(tx.connection, key) or Lent()
-    asker = tx.connection.execute(_ASKER, (column(root), column(project))).fetchone()
+    asker = tx.connection.execute(_ASKER, key).fetchone()
     share = known.share(purse, question, Spending(*asker) if asker else Spending(), most)
     if share is not None:
         _keep(tx, key, Lent(known.used + share.held, known.agents + 1))
@@ -31,20 +31,20 @@ def draw(tx: Transaction, project: str, root: str, purse: Purse, question: Purse
 
 
 def give_back(tx: Transaction, project: str, root: str, unused: Spending) -> None:
-    key = project_key(project, root)
+    key = (column(project), column(root))
     if (known := _kept(tx.connection, key)) is not None:
         _keep(tx, key, Lent(known.used - unused, known.agents))
 
 
 def lent(connection: sqlite3.Connection, project: str, root: str) -> Spending:
-    return (_kept(connection, project_key(project, root)) or Lent()).used
+    return (_kept(connection, (column(project), column(root))) or Lent()).used
 
 
-def _kept(connection: sqlite3.Connection, key: str) -> Lent | None:
-    row = connection.execute(_LENT, (key,)).fetchone()
+def _kept(connection: sqlite3.Connection, key: TurnKey) -> Lent | None:
+    row = connection.execute(_LENT, key).fetchone()
     return None if row is None else Lent(Spending(*row[:3]), row[3])
 
 
-def _keep(tx: Transaction, key: str, known: Lent) -> None:
+def _keep(tx: Transaction, key: TurnKey, known: Lent) -> None:
     used = known.used
-    tx.connection.execute(_KEEP, (used.calls, used.tokens, used.cost_usd, known.agents, key))
+    tx.connection.execute(_KEEP, (used.calls, used.tokens, used.cost_usd, known.agents, *key))

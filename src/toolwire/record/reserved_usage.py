@@ -8,7 +8,7 @@ from toolwire.record.contract import UsageRequest
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reservations import lent
 from toolwire.record.reserving import granted
-from toolwire.record.rows import column
+from toolwire.record.rows import column, turn_key
 from toolwire.record.tally import day_of
 from toolwire.record.transaction import Transaction
 
@@ -21,7 +21,7 @@ _RELEASE = "DELETE FROM reserved_usage WHERE project = ? AND turn_id = ?"
 
 
 def reserve(tx: Transaction, turn: Turn, request: UsageRequest, at: float, owner: str) -> bool | StoreError:
-    known = tx.turn(column(turn.id))
+    known = tx.turn(turn_key(turn))
     # A summary is made before its turn is on record, and reserves under the id that it will have.
     if known is not None and (refusal := ledger.change_turn(turn, known)):
         return refusal

@@ -18,8 +18,9 @@ from typing import TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.values import dataclass
-from toolwire.record.chain import read_heads, write_heads
+from toolwire.record.audit_heads import heads_at
 from toolwire.record.ownership import FOLDER_FLAGS
+from toolwire.record.rows import TurnKey
 from toolwire.record.transaction import Transaction
 
 AT_ONCE, FEW_AT_ONCE = 200, 20
@@ -36,22 +37,24 @@ _BODY = re.compile(r"[0-9a-f]{62}", re.ASCII)
 
 _TURN_SIZES = """
     SELECT updated_at, length(opening) + coalesce(length(history), 0) + ?1 +
-           (SELECT coalesce(sum(length(context) + ?1), 0) FROM records WHERE turn_id = turns.id)
+           (SELECT coalesce(sum(length(context) + ?1), 0) FROM records
+            WHERE turn_id = turns.id AND records.project = turns.project)
     FROM turns ORDER BY seq DESC
 """
 _OLD_TURNS = """
-    SELECT id FROM turns t WHERE state = 'ended' AND updated_at < ?1
+    SELECT project, id FROM turns t WHERE state = 'ended' AND updated_at < ?1
         AND (thread = '' OR NOT EXISTS (
             SELECT 1 FROM turns o WHERE o.thread = t.thread AND o.project = t.project
                 AND (o.state <> 'ended' OR o.updated_at >= ?1)))
     ORDER BY seq
 """
 _DROP_TURN = (
-    "DELETE FROM records WHERE turn_id = ?1",
-    "DELETE FROM starts WHERE turn_id = ?1",
-    """DELETE FROM lent WHERE root IN (?1, (SELECT char(30) || project || char(30) || id FROM turns WHERE id = ?1))""",
-    "DELETE FROM turns WHERE id = ?1",
+    "DELETE FROM records WHERE project = ? AND turn_id = ?",
+    "DELETE FROM starts WHERE project = ? AND turn_id = ?",
+    "DELETE FROM lent WHERE project = ? AND root = ?",
+    "DELETE FROM turns WHERE project = ? AND id = ?",
 )
+_DROP_APPROVALS = "DELETE FROM approvals WHERE project = ? AND turn_id = ? AND stands_until <= ?"
 _KEEP_CURSORS = tuple(
     f"""
     INSERT INTO cursor_floors VALUES ('{kind}', (SELECT coalesce(max(seq), 0) FROM {kind}))
@@ -60,20 +63,19 @@ _KEEP_CURSORS = tuple(
     for kind in ("turns", "approvals")
 )
 # Records come with every call, and looking up a floor would cost each of them: a row of its own holds the place.
+_DROP_CURSOR = "DELETE FROM records WHERE turn_id IS NULL AND schema_name = 'cursor.floor' AND seq < ?"
 _KEEP_RECORDS_CURSOR = """
-    INSERT OR REPLACE INTO records (seq, id, project, schema_name, title, context, created_by, created_at)
+    INSERT INTO records (seq, id, project, schema_name, title, context, created_by, created_at)
     SELECT ?1, 'cursor-floor', 'default', 'cursor.floor', '', '{}', '', 0
     WHERE ?1 > (SELECT coalesce(max(seq), 0) FROM records)
 """
-_NEWEST_OF_WRITERS = """
-    SELECT writer, w.number, a.chain, max(a.seq) FROM audit a LEFT JOIN audit_writers w ON w.seq = a.seq
-    WHERE a.seq > ? AND a.seq <= ? GROUP BY writer
+_FIRST_OPEN = """
+    SELECT min(seq) FROM audit WHERE (turn_id, project) IN (SELECT id, project FROM turns WHERE state <> 'ended')
 """
-_FIRST_OPEN = "SELECT min(seq) FROM audit WHERE turn_id IN (SELECT id FROM turns WHERE state <> 'ended')"
 _NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0"
 _NAMED_BY_OPEN = """
     SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0
-    AND turn_id IN (SELECT id FROM turns WHERE state <> 'ended')
+    AND (turn_id, project) IN (SELECT id, project FROM turns WHERE state <> 'ended')
 """
 
 T = TypeVar("T")
@@ -154,37 +156,38 @@ class AuditCut:
         return f"{self.seq}\n{self.head}\n{self.at!r}".encode()
 
 
-def old_turns(connection: sqlite3.Connection, keep: Keep, now: float) -> list[str]:
+def old_turns(connection: sqlite3.Connection, keep: Keep, now: float) -> list[TurnKey]:
     """The turns that may go, oldest first."""
     cutoff = max(_before(keep, now), _size_cutoff(connection.execute(_TURN_SIZES, (_ROW_BYTES,)), keep.max_bytes))
     if cutoff == -math.inf:
         return []
-    return [turn_id for (turn_id,) in connection.execute(_OLD_TURNS, (cutoff,))]
+    return [(project, turn_id) for project, turn_id in connection.execute(_OLD_TURNS, (cutoff,))]
 
 
-def calls_of(connection: sqlite3.Connection, turn_ids: Sequence[str]) -> int:
-    counted = "SELECT count(*) FROM records WHERE turn_id = ? AND schema_name = 'tool.call'"
-    return sum(connection.execute(counted, (turn_id,)).fetchone()[0] for turn_id in turn_ids)
+def calls_of(connection: sqlite3.Connection, turns: Sequence[TurnKey]) -> int:
+    counted = "SELECT count(*) FROM records WHERE project = ? AND turn_id = ? AND schema_name = 'tool.call'"
+    return sum(connection.execute(counted, key).fetchone()[0] for key in turns)
 
 
-def drop_turns(tx: Transaction, turn_ids: Sequence[str], now: float) -> int:
+def drop_turns(tx: Transaction, turns: Sequence[TurnKey], now: float) -> int:
     """Drop turns with all that belongs to them, unless they are open again; how many went."""
     dropped = 0
     tx.flush()
     for statement in _KEEP_CURSORS:
         tx.connection.execute(statement)
     (newest,) = tx.connection.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()
-    for turn_id in turn_ids:
-        kept = tx.connection.execute("SELECT state FROM turns WHERE id = ?", (turn_id,)).fetchone()
+    for key in turns:
+        kept = tx.connection.execute("SELECT state FROM turns WHERE project = ? AND id = ?", key).fetchone()
         if kept != ("ended",):
             continue
         for statement in _DROP_TURN:
-            tx.connection.execute(statement, (turn_id,))
-        tx.connection.execute("DELETE FROM approvals WHERE turn_id = ? AND stands_until <= ?", (turn_id, now))
-        tx.known.turns.pop(turn_id, None)
-        tx.known.here.discard(turn_id)
+            tx.connection.execute(statement, key)
+        tx.connection.execute(_DROP_APPROVALS, (*key, now))
+        tx.known.turns.pop(key, None)
+        tx.known.here.discard(key)
         tx.known.calls.clear()
         dropped += 1
+    tx.connection.execute(_DROP_CURSOR, (newest,))
     tx.connection.execute(_KEEP_RECORDS_CURSOR, (newest,))
     return dropped
 
@@ -199,18 +202,8 @@ def audit_cut(connection: sqlite3.Connection, keep: Keep, now: float) -> tuple[i
     by_size = _size_cutoff(sizes, keep.max_bytes, inclusive=False)
     first_open = connection.execute(_FIRST_OPEN).fetchone()[0]
     upto = min(int(max(by_age, by_size, 0)), newest - 1, newest if first_open is None else first_open - 1)
-    row = connection.execute("SELECT chain FROM audit WHERE seq = ?", (upto,)).fetchone()
-    return (upto, _heads_at(connection, upto, row[0])) if row else (0, "")
-
-
-def _heads_at(connection: sqlite3.Connection, upto: int, newest: str) -> str:
-    """The digests of the newest rows up to a number: of each writer, if there are several."""
-    if connection.execute("SELECT 1 FROM audit_writers LIMIT 1").fetchone() is None:
-        return newest
-    cut = newest_cut(connection)
-    before = read_heads(cut.head, cut.seq) if cut else {}
-    rows = connection.execute(_NEWEST_OF_WRITERS, (cut.seq if cut else 0, upto)).fetchall()
-    return write_heads(before | {writer or "": (own or seq, digest) for writer, own, digest, seq in rows})
+    row = connection.execute("SELECT 1 FROM audit WHERE seq = ?", (upto,)).fetchone()
+    return (upto, heads_at(connection, upto)) if row else (0, "")
 
 
 def newest_cut(connection: sqlite3.Connection) -> AuditCut | None:
@@ -228,7 +221,7 @@ def cut_audit(tx: Transaction, cut: AuditCut) -> int:
         "INSERT OR IGNORE INTO audit_cuts VALUES (?, ?, ?, ?)", (cut.seq, cut.head, cut.at, cut.signature)
     )
     tx.connection.execute("DELETE FROM audit_writers WHERE seq <= ?", (cut.seq,))
-    tx.known.head = None
+    tx.known.heads.clear()
     gone = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE seq <= ? ORDER BY seq LIMIT ?)"
     return tx.connection.execute(gone, (cut.seq, ROWS_AT_ONCE)).rowcount
 

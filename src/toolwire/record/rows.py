@@ -43,6 +43,10 @@ REPLY = "turn.reply"
 NOTE = "turn.note"
 
 Row = tuple[Any, ...]
+TurnKey = tuple[str, str]
+"""The project and the id of a turn, spelled as SQL can hold them."""
+CallKey = tuple[str, str, str]
+"""The project, the turn and the id of a call."""
 LeftTurn = tuple[int, tuple[Message, ...]]
 """The number of a turn that was interrupted, and what was said in it until then."""
 
@@ -53,7 +57,7 @@ def column(text: str) -> str:
 
 
 def project_key(project: str, name: str) -> str:
-    """A name that each project has for itself, as a key; that of the default project stays as it is."""
+    """A name that each project has for itself, as one text; that of the default project stays as it is."""
     if project == DEFAULT and not name.startswith(_PROJECT_SIGN):
         return column(name)
     return f"{_PROJECT_SIGN}{column(project)}{_PROJECT_SIGN}{column(name)}"
@@ -64,11 +68,22 @@ def columns(*texts: str) -> tuple[str, ...]:
     return texts if "".join(texts).isascii() else tuple(map(column, texts))
 
 
-def identity(card: CallCard) -> tuple[str, str]:
-    turn_id, call_id = card.turn_id, card.call.id
-    if turn_id.isascii() and call_id.isascii():
-        return turn_id, call_id
-    return column(turn_id), column(call_id)
+def turn_key(turn: Turn) -> TurnKey:
+    project, turn_id = turn.project, turn.id
+    if project.isascii() and turn_id.isascii():
+        return project, turn_id
+    return column(project), column(turn_id)
+
+
+def call_key(card: CallCard) -> CallKey:
+    project, turn_id, call_id = columns(card.project, card.turn_id, card.call.id)
+    return project, turn_id, call_id
+
+
+def note_keys(card: CallCard) -> tuple[str, ...]:
+    """Under what a turn is found in the notes about calls that begin; that of earlier versions, too."""
+    key, old = project_key(card.project, card.turn_id), column(card.turn_id)
+    return (key,) if key == old else (key, old)
 
 
 def card_row(card: CallCard) -> Row:

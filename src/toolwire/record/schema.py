@@ -11,11 +11,7 @@ from toolwire.errors import StoreUnavailable
 
 APPLICATION_ID = 0x746F6F6C  # "tool": tells our file from another program's database
 
-_BASE = (
-    """
-    CREATE TABLE turns (
-        seq INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
+_TURN_COLUMNS = """
         project TEXT NOT NULL,
         agent TEXT NOT NULL,
         thread TEXT NOT NULL,
@@ -30,14 +26,8 @@ _BASE = (
         ended INTEGER,
         started_at REAL NOT NULL,
         updated_at REAL NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX turns_by_thread ON turns (thread, ended)",
-    "CREATE INDEX turns_running ON turns (owner) WHERE state = 'running'",
-    """
-    CREATE TABLE records (
-        seq INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
+"""
+_RECORD_COLUMNS = """
         project TEXT NOT NULL,
         schema_name TEXT NOT NULL,
         title TEXT NOT NULL,
@@ -54,6 +44,22 @@ _BASE = (
         updated_at REAL,
         turn_id TEXT,
         call_id TEXT
+"""
+_BASE = (
+    f"""
+    CREATE TABLE turns (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        {_TURN_COLUMNS}
+    ) STRICT
+    """,
+    "CREATE INDEX turns_by_thread ON turns (thread, ended)",
+    "CREATE INDEX turns_running ON turns (owner) WHERE state = 'running'",
+    f"""
+    CREATE TABLE records (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        {_RECORD_COLUMNS}
     ) STRICT
     """,
     "CREATE UNIQUE INDEX records_by_call ON records (turn_id, call_id, schema_name)",
@@ -425,10 +431,183 @@ _LOCK_QUEUE = (
     """,
 )
 
+# Ids come from outside, so each project has its own: one can neither learn of another's ids nor be blocked by them.
+# An index of ids begins with the id: those rise with time, so new rows come at its end however many projects there are.
+# The project is next, so that a lookup reads no row of another.
+_TURN_KEYS = (
+    "DROP INDEX turns_by_thread",
+    "DROP INDEX turns_running",
+    "DROP INDEX turns_interrupted",
+    "ALTER TABLE turns RENAME TO old_turns",
+    f"""
+    CREATE TABLE turns (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        {_TURN_COLUMNS},
+        calls INTEGER NOT NULL DEFAULT 0,
+        tokens INTEGER NOT NULL DEFAULT 0,
+        cost_usd REAL NOT NULL DEFAULT 0,
+        own_time INTEGER NOT NULL DEFAULT 1,
+        since REAL NOT NULL DEFAULT 0,
+        before_s REAL NOT NULL DEFAULT 0,
+        ran_s REAL NOT NULL DEFAULT 0,
+        waits TEXT NOT NULL DEFAULT '',
+        UNIQUE (id, project)
+    ) STRICT
+    """,
+    """
+    INSERT INTO turns
+    SELECT seq, id, project, agent, thread, model, epoch, owner, state, opening, history, history_upto, ending, ended,
+           started_at, updated_at, calls, tokens, cost_usd, own_time, since, before_s, ran_s, waits
+    FROM old_turns
+    """,
+    "DROP TABLE old_turns",
+    "CREATE INDEX turns_by_project ON turns (project)",
+    "CREATE INDEX turns_by_thread ON turns (project, thread, ended)",
+    "CREATE INDEX turns_running ON turns (project, owner) WHERE state = 'running'",
+    "CREATE INDEX turns_interrupted ON turns (project, agent, updated_at) WHERE state = 'interrupted'",
+)
+# No question asks for a record by its id: it is found by its call. An index of them would cost every commit two pages.
+_RECORD_KEYS = (
+    "DROP INDEX records_by_call",
+    "DROP INDEX calls_by_tool",
+    "ALTER TABLE records RENAME TO old_records",
+    f"""
+    CREATE TABLE records (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        {_RECORD_COLUMNS}
+    ) STRICT
+    """,
+    """
+    INSERT INTO records
+    SELECT seq, id, project, schema_name, title, context, tags, version, llm_hints, visibility, sensitivity, expires_at,
+           created_by, created_at, updated_by, updated_at, turn_id, call_id
+    FROM old_records
+    """,
+    "DROP TABLE old_records",
+    "CREATE UNIQUE INDEX records_by_call ON records (turn_id, project, call_id, schema_name)",
+    "CREATE INDEX calls_by_project ON records (project) WHERE schema_name = 'tool.call'",
+    "CREATE INDEX calls_by_tool ON records (project, title) WHERE schema_name = 'tool.call'",
+    "ALTER TABLE starts RENAME TO old_starts",
+    """
+    CREATE TABLE starts (
+        project TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        starts INTEGER NOT NULL,
+        owner TEXT,
+        until REAL,
+        epoch INTEGER,
+        token TEXT,
+        PRIMARY KEY (turn_id, project, call_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    INSERT INTO starts
+    SELECT r.project, s.turn_id, s.call_id, s.starts, s.owner, s.until, s.epoch, s.token
+    FROM old_starts s
+    JOIN records r ON r.turn_id = s.turn_id AND r.call_id = s.call_id AND r.schema_name = 'tool.call'
+    """,
+    "DROP TABLE old_starts",
+)
+_APPROVAL_KEYS = (
+    "DROP INDEX approvals_open",
+    "DROP INDEX approvals_standing",
+    "ALTER TABLE approvals RENAME TO old_approvals",
+    """
+    CREATE TABLE approvals (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        project TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        body TEXT NOT NULL,
+        expires_at REAL NOT NULL,
+        decided INTEGER NOT NULL DEFAULT 0,
+        stands_until REAL NOT NULL DEFAULT 0,
+        UNIQUE (id, project),
+        UNIQUE (turn_id, project, call_id)
+    ) STRICT
+    """,
+    """
+    INSERT INTO approvals
+    SELECT seq, id, coalesce(json_extract(body, '$.project'), 'default'), turn_id, call_id, body, expires_at, decided,
+           stands_until
+    FROM old_approvals
+    """,
+    "DROP TABLE old_approvals",
+    "CREATE INDEX approvals_by_project ON approvals (project)",
+    "CREATE INDEX approvals_open ON approvals (project, expires_at) WHERE decided = 0",
+    "CREATE INDEX approvals_open_anywhere ON approvals (expires_at) WHERE decided = 0",
+    "CREATE INDEX approvals_standing ON approvals (project, stands_until) WHERE stands_until > 0",
+)
+# In a key of before, a project stood in front of the name, between two signs; that of the default project did not.
+_OLD_KEY = """
+    iif({key} GLOB char(30) || '*', substr({key}, 2, instr(substr({key}, 2), char(30)) - 1), 'default'),
+    iif({key} GLOB char(30) || '*', substr({key}, 2 + instr(substr({key}, 2), char(30))), {key})
+"""
+_SUM_KEYS = (
+    "ALTER TABLE charges RENAME TO old_charges",
+    """
+    CREATE TABLE charges (
+        project TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        calls INTEGER NOT NULL,
+        PRIMARY KEY (turn_id, project)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    INSERT INTO charges SELECT t.project, c.turn_id, c.calls FROM old_charges c JOIN turns t ON t.id = c.turn_id
+    """,
+    "DROP TABLE old_charges",
+    "ALTER TABLE lent RENAME TO old_lent",
+    """
+    CREATE TABLE lent (
+        project TEXT NOT NULL,
+        root TEXT NOT NULL,
+        calls INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        cost_usd REAL NOT NULL,
+        agents INTEGER NOT NULL,
+        PRIMARY KEY (root, project)
+    ) STRICT, WITHOUT ROWID
+    """,
+    f"INSERT INTO lent SELECT {_OLD_KEY.format(key='root')}, calls, tokens, cost_usd, agents FROM old_lent",  # noqa: S608
+    "DROP TABLE old_lent",
+    "ALTER TABLE format_tallies RENAME TO old_format_tallies",
+    """
+    CREATE TABLE format_tallies (
+        project TEXT NOT NULL,
+        model TEXT NOT NULL,
+        offered TEXT NOT NULL,
+        tally TEXT NOT NULL,
+        PRIMARY KEY (project, model, offered)
+    ) STRICT, WITHOUT ROWID
+    """,
+    f"INSERT INTO format_tallies SELECT {_OLD_KEY.format(key='model')}, offered, tally FROM old_format_tallies",  # noqa: S608
+    "DROP TABLE old_format_tallies",
+)
+# From here on each project has audit chains of its own; the rows so far are in chains that all projects share.
+_AUDIT_KEYS = (
+    "DROP INDEX audit_by_turn",
+    "DROP INDEX audit_by_tool",
+    "CREATE INDEX audit_by_turn ON audit (turn_id, project)",
+    "CREATE INDEX audit_by_tool ON audit (tool, project)",
+    "CREATE INDEX audit_by_project ON audit (project)",
+    "CREATE TABLE audit_shared (upto INTEGER NOT NULL PRIMARY KEY) STRICT",
+    "INSERT INTO audit_shared SELECT coalesce(max(seq), 0) FROM audit",
+    "ALTER TABLE audit_writers ADD COLUMN project TEXT NOT NULL DEFAULT ''",
+    "DROP INDEX audit_writers_newest",
+    "CREATE INDEX audit_writers_newest ON audit_writers (writer, project, seq)",
+    # A process of an earlier version that still runs would go on with the shared chain: under this name it cannot.
+    "ALTER TABLE audit RENAME COLUMN chain TO digest",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
-    _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE,
+    _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
 )  # fmt: skip
 
 _PRIMARY = 0xFF
@@ -477,14 +656,18 @@ def migrate(
     *,
     identity: str = _IDENTITY,
 ) -> None:
-    """Bring the tables up to date, one transaction a step. Raises StoreUnavailable for a file we must not touch."""
+    """Bring the tables up to date, one transaction a step. Raises StoreUnavailable for a file we must not touch.
+
+    A new store gets all of them in one transaction: it holds nothing that would make a step long.
+    """
     while _version(connection, path, len(steps), identity) < len(steps):
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have taken this step while we waited for the lock.
             done = _version(connection, path, len(steps), identity)
             if done < len(steps):
-                _take(connection, steps[done], done + 1)
+                upto = done + 1 if done else len(steps)
+                _take(connection, [statement for step in steps[done:upto] for statement in step], upto)
             connection.execute("COMMIT")
         except BaseException:
             # SQLite rolls back by itself where there is no room, and what went wrong must not be hidden by that.

@@ -47,7 +47,9 @@ from toolwire.record.ownership import open_folder, prepare, signature
 from toolwire.record.reader import Reader
 from toolwire.record.retention import AT_FULL_SPEED, AuditCut, Keep, Pace, Pruned, Retention
 from toolwire.record.rows import (
+    DEFAULT,
     Row,
+    TurnKey,
     audit_rows,
     column,
     history_json,
@@ -55,9 +57,11 @@ from toolwire.record.rows import (
     left_json,
     new_id,
     opening_json,
+    project_key,
     read_audit,
     result_row,
     said_row,
+    turn_key,
     waits_json,
 )
 from toolwire.record.tally import day_of, sums_with
@@ -109,8 +113,8 @@ class SqliteStore:
         self._clock = clock
         self._monotonic = monotonic
         self._asked = ApprovalClock(clock, monotonic)
-        self._runs: dict[str, _Run] = {}
-        self._taking: set[str] = set()
+        self._runs: dict[TurnKey, _Run] = {}
+        self._taking: set[TurnKey] = set()
         self._threads = ThreadCache()
         self.bodies: BodyStore | None = None
 
@@ -160,11 +164,11 @@ class SqliteStore:
         await self.close_store()
 
     async def begin(self, turn: Turn) -> None:
-        row, key = await self._opening_row(turn), column(turn.id)
+        row, key = await self._opening_row(turn), turn_key(turn)
         run_already = self._runs.get(key)
         self._runs[key] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
-            await self._writer.write(partial(changes.begin, turn_id=key, row=row), _whose(turn))
+            await self._writer.write(partial(changes.begin, key=key, row=row), _whose(turn))
         except BaseException:
             if run_already is None:
                 self._let_go(turn)
@@ -172,8 +176,9 @@ class SqliteStore:
                 self._runs[key] = run_already
             raise
 
-    async def resume(self, turn_id: str) -> KeptTurn:
-        key = column(turn_id)
+    async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
+        project = (await self.turn(turn_id)).opening.project if project is None else project
+        key = (column(project), column(turn_id))
         if key in self._taking:
             raise refusals.owned(turn_id)
         self._taking.add(key)
@@ -181,10 +186,10 @@ class SqliteStore:
             await self._writer.settle()
             owners = self._owners
             take = partial(
-                changes.resume, turn_id=key, runs=self._runs.__contains__, owners=owners, at=self._clock(),
+                changes.resume, key=key, runs=self._runs.__contains__, owners=owners, at=self._clock(),
             )  # fmt: skip
             epoch = await self._writer.write(take)
-            kept = await self.turn(turn_id)
+            kept = await self.turn(turn_id, project=project)
             self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s, self._owners.lapses)
         except BaseException as error:
             self._taking.discard(key)
@@ -204,17 +209,17 @@ class SqliteStore:
 
     def _stops(self, turn: Turn) -> None:
         """This store runs the turn no more; another epoch of it is another matter."""
-        run = self._runs.get(column(turn.id))
+        run = self._runs.get(turn_key(turn))
         if run is not None and run.epoch == turn.epoch:
-            del self._runs[column(turn.id)]
+            del self._runs[turn_key(turn)]
 
     def _ran_s(self, turn: Turn) -> float | None:
         """How long a turn has run, apart from waiting for people; None for one that this store does not run."""
-        run = self._runs.get(column(turn.id))
+        run = self._runs.get(turn_key(turn))
         return None if run is None else max(self._monotonic() - run.since - turn.waited_s, 0.0)
 
-    def _is_running(self, turn_id: str) -> bool:
-        return turn_id in self._runs or turn_id in self._taking
+    def _is_running(self, key: TurnKey) -> bool:
+        return key in self._runs or key in self._taking
 
     async def append_reply(
         self, turn: Turn, reply: Reply, cards: Sequence[CallCard], audit: Sequence[AuditRow],
@@ -237,7 +242,7 @@ class SqliteStore:
         change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
         mine = await self._writer.write(change, _whose(card))
         if begins and mine.result is None:
-            self.begins(card.turn_id, card.call.id)
+            self.begins(card.turn_id, card.call.id, project=card.project)
         return mine
 
     async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
@@ -256,30 +261,30 @@ class SqliteStore:
         try:
             first = await self._now_or_later(change, _whose(card))
         except Fenced:
-            self._owners.unmark(row[7], row[8])
+            self._owners.unmark(project_key(card.project, card.turn_id), row[8])
             raise
-        self._owners.unmark(row[7], row[8])
+        self._owners.unmark(project_key(card.project, card.turn_id), row[8])
         return first
 
-    def holds(self, turn_id: str) -> bool:
-        run = self._runs.get(column(turn_id))
+    def holds(self, turn_id: str, *, project: str = DEFAULT) -> bool:
+        run = self._runs.get((column(project), column(turn_id)))
         return run is None or run.lapses == self._owners.lapses
 
-    def begins(self, turn_id: str, call_id: str) -> None:
+    def begins(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> None:
         try:
-            self._owners.mark(column(turn_id), column(call_id))
+            self._owners.mark(project_key(project, turn_id), column(call_id))
         except OSError as error:
             raise translated(error, "the file that notes which calls begin") from error
 
-    def pauses(self, turn_id: str, call_id: str) -> None:
-        self._owners.erase(column(turn_id), column(call_id))
+    def pauses(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> None:
+        self._owners.erase(project_key(project, turn_id), column(call_id))
 
     async def end(self, turn: Turn, stats: TurnStats) -> None:
         ending = refusals.ending_of(turn)
         await self._writer.write(
             partial(changes.end, turn=turn, ending=ending, stats=stats, at=self._clock()), _whose(turn)
         )
-        self._runs.pop(column(turn.id), None)
+        self._runs.pop(turn_key(turn), None)
 
     async def release(self, turn: Turn) -> None:
         begun = self._owners.begun(self._owners.name)
@@ -305,20 +310,26 @@ class SqliteStore:
             self._asked.add(card)
         return first
 
-    async def answer(self, approval_id: str, answer: Approval) -> ApprovalCard:
-        change = partial(changes.answer, approval_id=approval_id, answer=answer, at=self._clock(), asked=self._asked)
+    async def answer(self, approval_id: str, answer: Approval, *, project: str | None = None) -> ApprovalCard:
+        whose = await self._project_of_approval(approval_id) if project is None else project
+        change = partial(
+            changes.answer, project=whose, approval_id=approval_id, answer=answer, at=self._clock(), asked=self._asked
+        )
         after = await self._writer.write(change)
         if after.state is not ApprovalState.OPEN:
-            self._asked.forget(approval_id)
+            self._asked.forget(after)
         return after
 
-    async def approval(self, approval_id: str) -> ApprovalCard:
-        return await self._reader.read(reads.approval, approval_id, self._asked.date(approval_id))
+    async def _project_of_approval(self, approval_id: str) -> str:
+        return (await self.approval(approval_id)).project
+
+    async def approval(self, approval_id: str, *, project: str | None = None) -> ApprovalCard:
+        return await self._reader.read(reads.approval, approval_id, self._asked, project)
 
     async def approvals(
-        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50
+        self, *, turn_id: str | None = None, only_open: bool = False, limit: int = 50, project: str | None = None
     ) -> list[ApprovalCard]:
-        return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._asked)
+        return await self._reader.read(reads.approvals, turn_id, only_open, limit, self._asked, project)
 
     async def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> None:
         await self._writer.write(partial(marking.mark, project=project, marks=tuple(marks), gone=tuple(gone)))
@@ -326,46 +337,59 @@ class SqliteStore:
     async def untrusted(self, project: str) -> Sequence[UntrustedMark]:
         return await self._reader.read(marking.marks, project)
 
-    async def active_patterns(self, *, limit: int = 1000) -> list[ApprovalCard]:
-        return await self._reader.read(reads.active_patterns, limit, self._clock())
+    async def active_patterns(self, *, limit: int = 1000, project: str | None = None) -> list[ApprovalCard]:
+        return await self._reader.read(reads.active_patterns, limit, self._clock(), project)
 
-    async def revoke(self, approval_id: str, by: str) -> ApprovalCard:
-        return await self._writer.write(
-            partial(changes.revoke, approval_id=approval_id, by=by, at=self._clock(), asked=self._asked)
+    async def revoke(self, approval_id: str, by: str, *, project: str | None = None) -> ApprovalCard:
+        whose = await self._project_of_approval(approval_id) if project is None else project
+        change = partial(
+            changes.revoke, project=whose, approval_id=approval_id, by=by, at=self._clock(), asked=self._asked
         )
+        return await self._writer.write(change)
 
-    async def turn(self, turn_id: str) -> KeptTurn:
-        return await self._reader.read(reads.turn, turn_id, self._owners.alive_on)
+    async def turn(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
+        return await self._reader.read(reads.turn, turn_id, self._owners.alive_on, project)
 
-    async def turns(self, *, limit: int = 20, state: str | None = None) -> list[TurnSummary]:
-        return await self._reader.read(reads.turns, limit, state, self._owners.alive_on)
+    async def turns(
+        self, *, limit: int = 20, state: str | None = None, project: str | None = None
+    ) -> list[TurnSummary]:
+        return await self._reader.read(reads.turns, limit, state, self._owners.alive_on, project)
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
         return (await self._reader.read(self._threads.read, project, thread, self._owners.alive_on)).said
 
-    async def calls(self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50) -> list[CallCard]:
-        return await self._reader.read(reads.calls, turn_id, tool, limit)
+    async def calls(
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, project: str | None = None
+    ) -> list[CallCard]:
+        return await self._reader.read(reads.calls, turn_id, tool, limit, project)
 
     async def audit_log(
-        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None
-    ) -> list[AuditRow]:
-        return await self._reader.read(reads.audit_log, turn_id, tool, limit, after)
+        self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None,
+        project: str | None = None,
+    ) -> list[AuditRow]:  # fmt: skip
+        return await self._reader.read(reads.audit_log, turn_id, tool, limit, after, project)
 
-    async def turns_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[TurnSummary]]:
-        return await self._reader.read(reads.turns_after, cursor, limit, self._owners.alive_on)
+    async def turns_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[TurnSummary]]:
+        return await self._reader.read(reads.turns_after, cursor, limit, self._owners.alive_on, project)
 
-    async def calls_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[CallCard]]:
-        return await self._reader.read(reads.calls_after, cursor, limit)
+    async def calls_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[CallCard]]:
+        return await self._reader.read(reads.calls_after, cursor, limit, project)
 
-    async def approvals_after(self, cursor: int = 0, *, limit: int = 100) -> list[Numbered[ApprovalCard]]:
-        return await self._reader.read(reads.approvals_after, cursor, limit, self._asked)
+    async def approvals_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[ApprovalCard]]:
+        return await self._reader.read(reads.approvals_after, cursor, limit, self._asked, project)
 
     def newest_audit(self, limit: int = 50) -> list[AuditRow]:
         """The newest audit rows that this process wrote, oldest first, from memory; they have no sequence numbers."""
         return [read_audit((0, *row)) for row in self._warm.newest(limit)]
 
-    async def audit_chain(self, seqs: Sequence[int] = ()) -> AuditChain:
-        return await self._reader.read(reads.audit_chain, seqs)
+    async def audit_chain(self, seqs: Sequence[int] = (), *, project: str | None = None) -> AuditChain:
+        return await self._reader.read(reads.audit_chain, seqs, project=project)
 
     async def metrics(self, *, project: str = "default") -> tuple[list[ToolMetrics], LoopMetrics]:
         return await self._reader.read(reads.metrics, project)
@@ -454,7 +478,7 @@ class SqliteStore:
             if dry_run:
                 pruned.turns += len(some)
             else:
-                pruned.turns += await self._writer.write(partial(pruning.drop_turns, turn_ids=some, now=now))
+                pruned.turns += await self._writer.write(partial(pruning.drop_turns, turns=some, now=now))
             tell(f"{begin + len(some):,} of {len(old):,} turns")
 
     async def _prune_audit(
