@@ -23,7 +23,7 @@ from toolwire.protocol.calls import Allowed, Image, Text, ToolCall, ToolResult
 from toolwire.protocol.context import CallInfo, Context, Recorder, Trial
 from toolwire.protocol.events import CallFinished, CallProgress, Event
 from toolwire.protocol.outcomes import Code, Status
-from toolwire.protocol.tools import Edge, Grant, McpServer, Service, Target, Tool
+from toolwire.protocol.tools import BusService, Edge, Grant, McpServer, Service, Target, Tool
 from toolwire.protocol.values import changed
 from toolwire.testing import ScriptedModel, call
 
@@ -375,6 +375,7 @@ async def test_a_call_of_another_version_or_tool_is_not_started(tmp_path: Path) 
         (Edge("shed"), "of the kind Edge"),
         (Service("/nowhere"), "of the kind Service"),
         (McpServer("files"), "of the kind McpServer"),
+        (BusService("cg.v1r4.acme.public.cmd.tool.echo"), "of the kind BusService"),
         (None, "without a target"),
     ],
 )
@@ -403,17 +404,18 @@ class Named:
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [(Service("/s"), "service"), (Edge("shed"), "edge"), (McpServer("files"), "mcp")]
+    ("target", "name"),
+    [(Service("/s"), "service"), (Edge("shed"), "edge"), (McpServer("files"), "mcp"), (BusService("s"), "bus")],
 )
 async def test_a_call_goes_to_the_executor_of_its_target(target: Target, name: str) -> None:
-    service, edge, mcp = Named("service"), Named("edge"), Named("mcp")
-    router = Router(InProcessExecutor(), service=service, edge=edge, mcp=mcp)
+    service, edge, mcp, bus = Named("service"), Named("edge"), Named("mcp"), Named("bus")
+    router = Router(InProcessExecutor(), service=service, edge=edge, mcp=mcp, bus=bus)
 
     result = await Bench(router, (changed(served_tools.echo, target=target),)).run("echo", value=1)
     await router.close()
 
     assert result.name == name
-    assert {service.name, edge.name, mcp.name} == {"closed"}
+    assert {service.name, edge.name, mcp.name, bus.name} == {"closed"}
 
 
 async def test_a_tool_that_has_travelled_is_offered_and_judged_like_the_one_that_stayed(tmp_path: Path) -> None:

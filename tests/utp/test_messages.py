@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.utp.samples import CALLBACK, COMMAND, PMO_COMMAND, WAKEUP, callbacks, commands, json_values
+from tests.utp.samples import CALLBACK, COMMAND, PMO_COMMAND, WAKEUP, a_while, callbacks, commands, json_values
 from toolwire.protocol.bus import AfterExecution, BusMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.subjects import Subject
@@ -68,6 +68,7 @@ def codes(read: object) -> set[tuple[str, str]]:
     return {(one.code.value, one.field) for one in read.violations}
 
 
+@a_while
 @given(commands)
 def test_a_command_that_is_written_is_read_as_it_was(command: ToolCommand) -> None:
     assert decode_command(sent(command)) == command
@@ -76,6 +77,7 @@ def test_a_command_that_is_written_is_read_as_it_was(command: ToolCommand) -> No
     assert decode_command(headers_only) == command
 
 
+@a_while
 @given(callbacks)
 def test_a_callback_that_is_written_is_read_as_it_was(callback: ToolCallback) -> None:
     assert decode_callback(sent(callback)) == callback
@@ -253,6 +255,7 @@ def test_a_repeated_callback_points_to_the_same_card() -> None:
 
 
 @pytest.mark.feature("F020")
+@a_while
 @given(st.dictionaries(st.text(max_size=10), json_values, max_size=5))
 def test_unknown_fields_are_ignored_and_kept(extra: dict[str, Any]) -> None:
     known = set(payload(sent(COMMAND))) | {"args", "arguments", "result", "context_box_id", "arguments_digest"}
@@ -362,6 +365,7 @@ def test_a_command_for_the_pmo_names_the_tool_of_its_subject() -> None:
     }
 
 
+@a_while
 @given(st.binary(max_size=300), st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=5))
 def test_any_bytes_are_read_or_refused(data: bytes, headers: dict[str, str]) -> None:
     for subject, decode in (
@@ -372,6 +376,7 @@ def test_any_bytes_are_read_or_refused(data: bytes, headers: dict[str, str]) -> 
         assert isinstance(decode(BusMessage(str(subject), data, headers)), Refusal)
 
 
+@a_while
 @given(st.dictionaries(st.sampled_from([*payload(sent(COMMAND)), "status", "x"]), json_values, max_size=12))
 def test_any_fields_are_read_or_refused_with_reasons(fields: dict[str, Any]) -> None:
     read = decode_command(BusMessage(str(COMMAND.subject), orjson.dumps(fields)))

@@ -19,6 +19,7 @@ from tests.utp.samples import (
     PMO_COMMAND,
     RESULT_CARD,
     WAKEUP,
+    a_while,
     callbacks,
     commands,
     json_values,
@@ -79,6 +80,7 @@ def test_no_schema_is_left_over() -> None:
     }
 
 
+@a_while
 @given(commands)
 def test_every_command_that_is_written_fits_its_schemas(command: ToolCommand) -> None:
     message = encode_command(command)
@@ -87,6 +89,7 @@ def test_every_command_that_is_written_fits_its_schemas(command: ToolCommand) ->
     VALIDATORS["command-headers"].validate(dict(message.headers))
 
 
+@a_while
 @given(callbacks)
 def test_every_callback_that_is_written_fits_its_schemas(callback: ToolCallback) -> None:
     message = encode_callback(callback)
@@ -102,6 +105,7 @@ odd: st.SearchStrategy[Any] = st.sampled_from(
 
 
 @pytest.mark.parametrize("name", KINDS)
+@a_while
 @given(data=st.data())
 def test_a_payload_fits_its_schema_exactly_when_it_is_read(name: str, data: st.DataObject) -> None:
     """Fields that only serve traces are left out: a wrong one is ignored on reading, and not to be written."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.utp.samples import tokens
+from tests.utp.samples import a_while, tokens
 from toolwire.protocol.subjects import BadSubject, Category, Component, Subject, TargetSubject, WrongVersion
 
 HOSTILE = [
@@ -37,6 +37,7 @@ def test_wakeups_events_streams_and_reports_have_their_subjects() -> None:
     assert Subject.parse("cg.v1r4.acme.public.cmd.agent.w1.wakeup").wakes == "w1"
 
 
+@a_while
 @given(tokens, tokens, st.sampled_from(Category), st.sampled_from(Component), st.lists(tokens, min_size=1, max_size=8))
 def test_what_is_written_is_read(
     project: str, channel: str, category: Category, component: Component, path: list[str]
@@ -63,6 +64,7 @@ def test_a_token_that_could_mean_more_than_itself_is_refused_in_every_place(toke
             make()
 
 
+@a_while
 @given(st.text(max_size=80))
 def test_any_text_is_a_subject_or_refused(text: str) -> None:
     with suppress(BadSubject):

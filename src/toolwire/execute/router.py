@@ -8,7 +8,7 @@ from toolwire.execute.threads import Left
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import Edge, InProcess, McpServer, Service, Target, Tool
+from toolwire.protocol.tools import BusService, Edge, InProcess, McpServer, Service, Target, Tool
 
 
 class Router:
@@ -26,11 +26,13 @@ class Router:
         service: Executor | None = None,
         edge: Executor | None = None,
         mcp: Executor | None = None,
+        bus: Executor | None = None,
     ) -> None:
         self._in_process = in_process
         self._service = service
         self._edge = edge
         self._mcp = mcp
+        self._bus = bus
 
     def execute(self, allowed: Allowed, context: Context) -> Coroutine[Any, Any, ToolResult]:
         executor = self._executor_of(allowed.tool.target)
@@ -70,11 +72,13 @@ class Router:
                 return self._edge
             case McpServer():
                 return self._mcp
+            case BusService():
+                return self._bus
             case None:
                 return None
 
     def _executors(self) -> Iterable[Executor]:
-        given = (self._in_process, self._service, self._edge, self._mcp)
+        given = (self._in_process, self._service, self._edge, self._mcp, self._bus)
         return dict.fromkeys(executor for executor in given if executor is not None)
 
 

@@ -5,6 +5,7 @@ from dataclasses import field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import (
     above_zero,
     checked,
@@ -98,7 +99,25 @@ class McpServer:
     server: str
 
 
-Target = InProcess | Service | Edge | McpServer
+@quick
+@dataclass(frozen=True, slots=True)
+class BusService:
+    """A tool of a service that gets its calls over a bus, at a subject such as `cg.v1r4.{project_id}.…cmd.tool.search`.
+
+    `defaults` are arguments for what a model leaves out. A model neither sees nor gives those that are `fixed`, and
+    those whose values are in the `environment` of the service: these are known here by the names of their variables.
+    A result may say what its turn does next only where the tool `controls_turn`.
+    """
+
+    subject: str
+    after_execution: AfterExecution = AfterExecution.SUSPEND
+    controls_turn: bool = False
+    defaults: JsonObject = field(default_factory=dict)
+    fixed: JsonObject = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+Target = InProcess | Service | Edge | McpServer | BusService
 """Where a tool lives. Each kind has its executor; see `execute.router`. A tool without a target cannot be run."""
 
 
