@@ -19,7 +19,7 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed
 from toolwire.wire.encode import openai_chat
-from toolwire.wire.encode.request import Dialect, RequestEncoder
+from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_conversation
 from toolwire.wire.formats.registry import DIALECTS
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ SYSTEM = "You watch a fleet. " * 20
 def figures(seconds: float) -> dict[str, float]:
     tools, messages = _tools(50), _messages(40)
     whole = Request(messages, tools, SYSTEM, "bench")
-    plain = openai_chat.encode_tools(tools), openai_chat.encode_messages(messages)
+    plain = openai_chat.encode_tools(tools), encode_conversation(openai_chat.DIALECT, messages, "", None)
     found = {"floor": cpu_us(lambda: orjson.dumps(_by_hand(*plain)), seconds)}
     names = DIALECTS if seconds else BRIEFLY
     for name in names:

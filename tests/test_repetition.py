@@ -8,8 +8,14 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "toolwire"
 LINES = 6
 
-# What is left to take away. This number only goes down.
-RUNS_LEFT = 14
+# Pairs of files, or one file, in which the same lines stand twice for a reason.
+ALLOWED = {
+    ("cli/commands/approvals.py", "cli/commands/run.py"): "options of commands: a function's parameters are its flags",
+    ("cli/commands/ask.py", "cli/commands/chat.py"): "options of commands",
+    ("cli/commands/call.py", "cli/commands/explain.py"): "options of commands",
+    ("cli/commands/metrics.py", "cli/commands/status.py"): "options of commands",
+    ("record/schema.py",): "migrations: what an earlier version made stays as it was made",
+}
 
 
 def code_lines(text: str) -> list[tuple[int, str]]:
@@ -50,6 +56,11 @@ def repeated(files: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield shown
 
 
+def files_of(run: str) -> tuple[str, ...]:
+    """The files of a run, each once."""
+    return tuple(dict.fromkeys(place.partition(":")[0] for place in run.split()))
+
+
 def sources() -> Iterator[tuple[str, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
         yield path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8")
@@ -66,8 +77,9 @@ def classes(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def test_no_six_lines_stand_twice() -> None:
-    found = sorted(repeated(sources()))
-    assert len(found) <= RUNS_LEFT, "\n".join(found)
+    found = {run: files_of(run) for run in repeated(sources())}
+    assert [run for run, files in found.items() if files not in ALLOWED] == []
+    assert ALLOWED.keys() <= set(found.values()), "what is allowed and no longer there is taken out of the table"
 
 
 def test_no_class_name_is_defined_twice() -> None:

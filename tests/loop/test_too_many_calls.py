@@ -14,8 +14,8 @@ from toolwire.protocol.chat import Reply, Request, ResultsMessage
 from toolwire.record.contract import Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import ScriptedModel
-from toolwire.wire.encode.anthropic import encode_messages as to_anthropic
-from toolwire.wire.encode.openai_chat import encode_messages as to_openai
+from toolwire.wire.encode.request import encode_conversation
+from toolwire.wire.formats.registry import DIALECTS
 from toolwire.wire.replies.reply import StreamParser, parse_reply
 
 MANY = 20_000
@@ -125,11 +125,11 @@ async def test_T13_one_sentence_and_one_row_answer_for_all_calls_beyond_the_limi
 
 
 async def test_T13_the_next_request_answers_each_call_that_it_shows() -> None:
-    for source, written in ((native_whole, to_openai), (blocks, to_anthropic)):
+    for source, dialect in ((native_whole, "openai"), (blocks, "anthropic")):
         model = Watching(source(MANY), "Done.")
         await Agent(model, [mark]).ask("Mark!")
 
-        body = json.dumps(written(model.last.messages))
+        body = json.dumps(encode_conversation(DIALECTS[dialect], model.last.messages, "", None))
         ids = [f'"{"c" if source is native_whole else "t"}{number}"' for number in range(33)]
         assert [body.count(one) for one in ids] == [2] * 33
         assert (body.count('"mark"'), len(body) < 50_000) == (33, True)

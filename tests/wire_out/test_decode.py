@@ -18,7 +18,7 @@ from toolwire.wire.decode.request import (
     decode_request,
 )
 from toolwire.wire.encode import anthropic, openai_chat
-from toolwire.wire.encode.request import Dialect, encode_request
+from toolwire.wire.encode.request import Dialect, encode_conversation, encode_request
 
 from .conversation import CONVERSATION, IN_ATTIC, IN_KITCHEN
 
@@ -201,7 +201,7 @@ def test_a_failed_result_of_a_foreign_client_keeps_its_words() -> None:
 
     assert isinstance(messages[1], ResultsMessage)
     assert messages[1].results[0].status is Status.FAILED
-    assert anthropic.encode_messages(messages) == said
+    assert encode_conversation(anthropic.DIALECT, messages, "", None) == said
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import httpx2
 from toolwire.gateway.faults import Fault, Rejected, cut_off, too_large, too_late
 from toolwire.gateway.settings import Bounds, Upstream
 from toolwire.models.failures import FOREIGN, ProviderSite, of_exception
+from toolwire.models.response_body import ResponseBody
 
 API_VERSION = "2023-06-01"
 LARGEST_ERROR = 64 * 1024
@@ -19,46 +20,19 @@ _CONNECTIONS = 512
 NO_PAGE: Mapping[str, str] = {}
 
 
-class Incoming:
-    """An answer that is being read. Reading raises Refused, and nothing else."""
+class Incoming(ResponseBody):
+    """An answer that is being read. Reading raises Rejected, and nothing else."""
 
     def __init__(self, response: httpx2.Response, place: ProviderSite, largest: int) -> None:
+        super().__init__(response, place, largest)
         self.status = response.status_code
         self.headers = response.headers
-        self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        self._pieces = response.aiter_bytes()
-        self._first: bytes | None = None
-        self._place = place
-        self._left = self._largest = largest
 
-    async def first(self) -> bytes:
-        """The bytes that come first; they are read again afterwards."""
-        if self._first is None:
-            self._first = await self.piece()
-        return self._first
+    def _too_large(self) -> Rejected:
+        return Rejected(too_large(self._place, self._largest))
 
-    async def piece(self) -> bytes:
-        """The next bytes; empty at the end."""
-        if self._first:
-            first, self._first = self._first, b""
-            return first
-        try:
-            async for piece in self._pieces:
-                self._left -= len(piece)
-                if self._left < 0:
-                    raise Rejected(too_large(self._place, self._largest))
-                if piece:
-                    return piece
-        except FOREIGN as lost:
-            raise Rejected(of_lost(self._place, lost)) from None
-        return b""
-
-    async def whole(self) -> bytes:
-        """Everything up to the end."""
-        pieces: list[bytes] = []
-        while piece := await self.piece():
-            pieces.append(piece)
-        return b"".join(pieces)
+    def _lost(self, error: Exception) -> Rejected:
+        return Rejected(of_lost(self._place, error))
 
     async def beginning(self) -> bytes:
         """As much as an error needs; the rest stays unread."""

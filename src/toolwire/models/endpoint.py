@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,6 +21,7 @@ from toolwire.models.failures import (
     too_large,
     wait_too_long,
 )
+from toolwire.models.response_body import ResponseBody
 from toolwire.models.waits import tell_wait, time_to_wait_s
 
 T = TypeVar("T")
@@ -64,44 +65,14 @@ USUAL_PATIENCE = Patience()
 REAL_WORLD = World()
 
 
-class HttpAnswer:
+class HttpAnswer(ResponseBody):
     """A response with status 200 whose body is being read. Reading raises Trouble, and nothing else."""
 
-    def __init__(self, response: httpx2.Response, place: ProviderSite, largest: int) -> None:
-        self.media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        self._pieces: AsyncGenerator[bytes, None] = response.aiter_bytes()
-        self._place = place
-        self._first: bytes | None = None
-        self._left = self._largest = largest
+    def _too_large(self) -> Trouble:
+        return too_large(self._place, self._largest)
 
-    async def first(self) -> bytes:
-        """The bytes that come first; they are read again afterwards."""
-        if self._first is None:
-            self._first = await self.piece()
-        return self._first
-
-    async def piece(self) -> bytes:
-        """The next bytes; empty at the end."""
-        if self._first:
-            first, self._first = self._first, b""
-            return first
-        try:
-            async for piece in self._pieces:
-                self._left -= len(piece)
-                if self._left < 0:
-                    raise too_large(self._place, self._largest)
-                if piece:
-                    return piece
-        except FOREIGN as lost:
-            raise of_exception(self._place, lost) from None
-        return b""
-
-    async def whole(self) -> bytes:
-        """Everything up to the end."""
-        pieces: list[bytes] = []
-        while piece := await self.piece():
-            pieces.append(piece)
-        return b"".join(pieces)
+    def _lost(self, error: Exception) -> Trouble:
+        return of_exception(self._place, error)
 
     async def last_piece(self, within_s: float) -> bytes:
         """The next bytes after all that matters has come; also empty when they are late or the connection broke."""

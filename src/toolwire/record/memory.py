@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from itertools import count, islice, repeat
 from operator import attrgetter
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.plan.resources import LockClaim
@@ -26,6 +25,7 @@ from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import ledger, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
+from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     KeptTurn,
     LoopMetrics,
@@ -122,7 +122,7 @@ class _Past:
     bodies: tuple[str, ...]
 
 
-class MemoryStore:
+class MemoryStore(ClosingStore):
     """Keeps the store's promise except durability, and of what has ended only the newest.
 
     At most `max_calls` ended calls with their turns and about `max_bytes` of them stay; the same again holds for the
@@ -165,14 +165,6 @@ class MemoryStore:
         self._open: dict[_TurnKey, _MemoryTurn] = {}
         self._begun: set[tuple[_TurnKey, str]] = set()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close_store()
 
     async def begin(self, turn: Turn) -> None:
         key = (turn.project, turn.id)

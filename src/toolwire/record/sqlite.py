@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.plan.resources import LockClaim
@@ -28,6 +27,7 @@ from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import Now, OpenCard, open_card
+from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     BodyStore,
     KeptTurn,
@@ -88,7 +88,7 @@ class _Run(NamedTuple):
     lapses: int
 
 
-class SqliteStore:
+class SqliteStore(ClosingStore):
     """Keeps everything under one folder: what a method has answered survives `kill -9` and a power cut.
 
     Any number of processes may use the same folder. A turn belongs to the store that began or resumed it until it
@@ -154,14 +154,6 @@ class SqliteStore:
             raise translated(error, path) from error
         warm = WarmLog(home / "logs", clocks[0])
         return cls(Writer(path, connect, warm.add, owners), Reader(path, connect), owners, artifacts, warm, *clocks)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close_store()
 
     async def begin(self, turn: Turn) -> None:
         row, key = await self._opening_row(turn), turn_key(turn)

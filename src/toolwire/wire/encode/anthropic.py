@@ -1,20 +1,19 @@
 """The Anthropic Messages dialect, outbound: blocks in alternating user and assistant messages, the system apart."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
-from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.tools import Tool
+from toolwire.wire.encode.blocks import BlockWriter, plain_id
 from toolwire.wire.encode.outbound import CallIds, Json, images, is_failure, words
-from toolwire.wire.encode.pictures import is_on_the_web, written_parts
-from toolwire.wire.encode.request import Dialect, encode_conversation
+from toolwire.wire.encode.pictures import is_on_the_web
+from toolwire.wire.encode.request import Dialect
 from toolwire.wire.encode.tool_names import alphabet
 
 SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def encode_tools(tools: Iterable[Tool]) -> list[Json]:
@@ -23,30 +22,6 @@ def encode_tools(tools: Iterable[Tool]) -> list[Json]:
         {"name": wire_name(tool.name), "description": tool.description, "input_schema": tool.input_schema}
         for tool in tools
     ]
-
-
-def encode_message(message: Message, ids: CallIds) -> list[Json]:
-    """One message as blocks under a role. A reply without anything in it is left out: empty content is refused."""
-    match message:
-        case Reply():
-            blocks = _reply_blocks(message, ids)
-            return [{"role": "assistant", "content": blocks}] if blocks else []
-        case ResultsMessage(results):
-            return [{"role": "user", "content": encode_results(results, ids)}]
-        case UserMessage(parts=parts) if parts:
-            return [{"role": "user", "content": written_parts(message, _text, _shown)}]
-        case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": [_text(text if text.strip() else "(nothing)")]}]
-
-
-def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
-    """One `tool_result` block per result, in the order of the calls."""
-    return [_result(result, ids) for result in results]
-
-
-def encode_messages(messages: Iterable[Message], *, ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation, neighbours of the same role joined into one message."""
-    return encode_conversation(DIALECT, messages, "", ids)
 
 
 def frame(request: Request, model: str, *, stream: bool = False, max_tokens: int = 8192) -> Json:
@@ -60,14 +35,6 @@ def frame(request: Request, model: str, *, stream: bool = False, max_tokens: int
     if request.tools and request.tools_off:
         fields["tool_choice"] = {"type": "none"}
     return fields
-
-
-def _reply_blocks(reply: Reply, ids: CallIds) -> list[Json]:
-    blocks = _carried(reply)
-    if reply.content.strip():
-        blocks.append(_text(reply.content))
-    blocks.extend(_call(call, ids) for call in reply.calls)
-    return blocks
 
 
 def _carried(reply: Reply) -> list[Any]:
@@ -103,10 +70,9 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def plain_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
-
+_BLOCKS = BlockWriter(_text, _shown, _call, _result, _carried)
 
 DIALECT = Dialect(
-    "anthropic", encode_tools, encode_message, joins_neighbours=True, id_fits=plain_id, wire_name=wire_name, frame=frame
-)
+    "anthropic", encode_tools, _BLOCKS.encode_message,
+    joins_neighbours=True, id_fits=plain_id, wire_name=wire_name, frame=frame,
+)  # fmt: skip

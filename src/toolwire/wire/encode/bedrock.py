@@ -1,20 +1,18 @@
 """Amazon Bedrock's Converse, outbound: blocks in alternating user and assistant messages, whatever the model."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from toolwire.protocol.calls import Image, Resource, ToolCall, ToolResult
-from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
+from toolwire.protocol.chat import Reply, Request
 from toolwire.protocol.tools import Tool
+from toolwire.wire.encode.blocks import BlockWriter, plain_id
 from toolwire.wire.encode.outbound import CallIds, Json, images, is_failure, words
-from toolwire.wire.encode.pictures import written_parts
-from toolwire.wire.encode.request import Dialect, encode_conversation
+from toolwire.wire.encode.request import Dialect
 from toolwire.wire.encode.tool_names import alphabet
 
 wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
 NOTHING = "(nothing)"
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 
 
@@ -36,30 +34,6 @@ def _placed(specifications: list[Any]) -> Json:
     return {"toolConfig": {"tools": specifications}}
 
 
-def encode_message(message: Message, ids: CallIds) -> list[Json]:
-    """One message as blocks under a role. A reply without anything in it is left out: empty content is refused."""
-    match message:
-        case Reply():
-            blocks = _reply_blocks(message, ids)
-            return [{"role": "assistant", "content": blocks}] if blocks else []
-        case ResultsMessage(results):
-            return [{"role": "user", "content": encode_results(results, ids)}]
-        case UserMessage(parts=parts) if parts:
-            return [{"role": "user", "content": written_parts(message, _text, _shown)}]
-        case UserMessage(text) | Note(text):
-            return [{"role": "user", "content": [_text(text if text.strip() else NOTHING)]}]
-
-
-def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
-    """One `toolResult` block per result, in the order of the calls."""
-    return [_result(result, ids) for result in results]
-
-
-def encode_messages(messages: Iterable[Message], *, ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation, neighbours of the same role joined into one message."""
-    return encode_conversation(DIALECT, messages, "", ids)
-
-
 def frame(request: Request, model: str = "", *, stream: bool = False) -> Json:  # noqa: ARG001 -- both are in the URL
     """Every field of a request body but its tools and messages. There is no word for "call nothing" here."""
     fields: Json = {}
@@ -69,14 +43,6 @@ def frame(request: Request, model: str = "", *, stream: bool = False) -> Json:  
     if config := {name: value for name, value in wanted.items() if value is not None}:
         fields["inferenceConfig"] = config
     return fields
-
-
-def _reply_blocks(reply: Reply, ids: CallIds) -> list[Json]:
-    blocks = _carried(reply)
-    if reply.content.strip():
-        blocks.append({"text": reply.content})
-    blocks.extend(_call(call, ids) for call in reply.calls)
-    return blocks
 
 
 def _carried(reply: Reply) -> list[Json]:
@@ -115,14 +81,12 @@ def _shown(picture: Image | Resource) -> Json | None:
     return {"image": {"format": _FORMATS[picture.media_type], "source": {"bytes": picture.data}}}
 
 
-def plain_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
-
+_BLOCKS = BlockWriter(_text, _shown, _call, _result, _carried)
 
 DIALECT = Dialect(
     "bedrock",
     encode_tools,
-    encode_message,
+    _BLOCKS.encode_message,
     joins_neighbours=True,
     id_fits=plain_id,
     wire_name=wire_name,

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.tools import Tool
+from toolwire.wire.encode.openai_chat import encode_tools as function_tools
 from toolwire.wire.encode.openai_chat import system_message, user_content
 from toolwire.wire.encode.outbound import CallIds, Json, to_json, words
-from toolwire.wire.encode.request import Dialect, encode_conversation
+from toolwire.wire.encode.request import Dialect
 from toolwire.wire.encode.tool_names import alphabet
 
 wire_name = alphabet("A-Za-z_", "A-Za-z0-9_", 64)
@@ -15,18 +16,8 @@ NOTHING = "(nothing)"
 
 
 def encode_tools(tools: Iterable[Tool]) -> list[Json]:
-    """The tools as function definitions."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": wire_name(tool.name),
-                "description": tool.description,
-                "parameters": tool.input_schema,
-            },
-        }
-        for tool in tools
-    ]
+    """The tools as function definitions, under the names that Cohere takes."""
+    return function_tools(tools, wire_name)
 
 
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
@@ -45,11 +36,6 @@ def encode_message(message: Message, ids: CallIds) -> list[Json]:
 def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     """One `tool` message per result; pictures are named, not shown."""
     return [{"role": "tool", "tool_call_id": ids.of(result), "content": words(result)} for result in results]
-
-
-def encode_messages(messages: Iterable[Message], *, system: str = "", ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation, the system text first."""
-    return encode_conversation(DIALECT, messages, system, ids)
 
 
 def frame(request: Request, model: str, *, stream: bool = False) -> Json:

@@ -10,7 +10,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.wire.encode import openapi_subset
 from toolwire.wire.encode.outbound import CallIds, Json, images, is_failure, once_per_tool, words
 from toolwire.wire.encode.pictures import written_parts
-from toolwire.wire.encode.request import Dialect, encode_conversation
+from toolwire.wire.encode.request import Dialect
 from toolwire.wire.encode.tool_names import alphabet
 
 wire_name = alphabet("A-Za-z_", "A-Za-z0-9_.-", 64)
@@ -74,11 +74,6 @@ def _shown(picture: Image | Resource) -> Json | None:
     if isinstance(picture, Resource):
         return None
     return {"inlineData": {"mimeType": picture.media_type, "data": picture.data}}
-
-
-def encode_messages(messages: Iterable[Message], *, ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation as contents."""
-    return encode_conversation(DIALECT, messages, "", ids)
 
 
 def frame(request: Request, model: str = "", *, stream: bool = False) -> Json:  # noqa: ARG001 -- both are in the URL

@@ -1,12 +1,12 @@
 """Ollama's own /api/chat dialect, outbound: arguments are objects and a result names its tool."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from toolwire.protocol.calls import Image, ToolCall, ToolResult, in_words
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.wire.encode.openai_chat import encode_tools, system_message, wire_name
 from toolwire.wire.encode.outbound import CallIds, Json, images, words
-from toolwire.wire.encode.request import Dialect, encode_conversation
+from toolwire.wire.encode.request import Dialect
 
 
 def encode_message(message: Message, ids: CallIds) -> list[Json]:
@@ -37,11 +37,6 @@ def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     ]
     shown = [image.data for result in results for image in images(result)]
     return [*answers, {"role": "user", "content": "Shown by the tools:", "images": shown}] if shown else answers
-
-
-def encode_messages(messages: Iterable[Message], *, system: str = "", ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation, the system text first."""
-    return encode_conversation(DIALECT, messages, system, ids)
 
 
 def frame(request: Request, model: str, *, stream: bool = False, context_tokens: int | None = None) -> Json:

@@ -9,19 +9,19 @@ from toolwire.protocol.tools import Tool
 from toolwire.wire.encode import strict_schema
 from toolwire.wire.encode.outbound import CallIds, Json, images, once_per_tool, to_json, words
 from toolwire.wire.encode.pictures import address, written_parts
-from toolwire.wire.encode.request import Dialect, encode_conversation
-from toolwire.wire.encode.tool_names import alphabet
+from toolwire.wire.encode.request import Dialect
+from toolwire.wire.encode.tool_names import WireName, alphabet
 
 wire_name = alphabet("A-Za-z0-9_-", "A-Za-z0-9_-", 64)
 
 
-def encode_tools(tools: Iterable[Tool]) -> list[Json]:
+def encode_tools(tools: Iterable[Tool], name_of: WireName = wire_name) -> list[Json]:
     """The tools as function definitions."""
     return [
         {
             "type": "function",
             "function": {
-                "name": wire_name(tool.name),
+                "name": name_of(tool.name),
                 "description": tool.description,
                 "parameters": tool.input_schema,
             },
@@ -67,11 +67,6 @@ def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
         shown = [part for result in results for part in _image_parts(result)]
         answers.append({"role": "user", "content": shown})
     return answers
-
-
-def encode_messages(messages: Iterable[Message], *, system: str = "", ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation, the system text first."""
-    return encode_conversation(DIALECT, messages, system, ids)
 
 
 def frame(request: Request, model: str, *, stream: bool = False, limit_field: str = "max_tokens") -> Json:

@@ -9,7 +9,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.wire.encode.openai_chat import wire_name
 from toolwire.wire.encode.outbound import CallIds, Json, images, to_json, words
 from toolwire.wire.encode.pictures import address, written_parts
-from toolwire.wire.encode.request import Dialect, encode_conversation
+from toolwire.wire.encode.request import Dialect
 
 REASONING = "reasoning.encrypted_content"
 
@@ -46,11 +46,6 @@ def encode_results(results: Sequence[ToolResult], ids: CallIds) -> list[Json]:
     return [
         {"type": "function_call_output", "call_id": ids.of(result), "output": _output(result)} for result in results
     ]
-
-
-def encode_messages(messages: Iterable[Message], *, ids: CallIds | None = None) -> list[Json]:
-    """A whole conversation as input items."""
-    return encode_conversation(DIALECT, messages, "", ids)
 
 
 def frame(request: Request, model: str, *, stream: bool = False, reasons: bool = False) -> Json:

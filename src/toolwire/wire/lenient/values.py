@@ -119,14 +119,10 @@ class ValueReader(StringReader):
         self.pos += 1
         found: list[Any] = []
         while True:
-            char = self.peek()
+            char = self._past_commas()
             if char == closer:
                 self.pos += 1
                 return found
-            if char == ",":
-                self._tick()
-                self.pos += 1
-                continue
             if not char or char in "}])":
                 return found if self._supplied(char) else PartList(found)
             try:
@@ -139,20 +135,23 @@ class ValueReader(StringReader):
             if isinstance(item, PartObject | PartList):
                 return PartList(found)
 
+    def _past_commas(self) -> str:
+        """The first character of the next item, or of the end. Commas too many are forgiven, at a cost."""
+        while (char := self.peek()) == ",":
+            self._tick()
+            self.pos += 1
+        return char
+
     def _object(self, depth: int) -> dict[str, Any]:
         self.pos += 1
         if self.peek() == "{":
             return self._doubled(depth)
         found: dict[str, Any] = {}
         while True:
-            char = self.peek()
+            char = self._past_commas()
             if char == "}":
                 self.pos += 1
                 return found
-            if char == ",":
-                self._tick()
-                self.pos += 1
-                continue
             if not char or char in "])":
                 return found if self._supplied(char) else PartObject(found)
             try:
