@@ -15,7 +15,11 @@ SPELLED = {
     "http://255.1.1.1/": "http://255.1.1.1/", "http://1.2.3.256/": "http://1.2.3.256/",
     "http://1.2.65535/": "http://1.2.255.255/", "http://1.2.65536/": "http://1.2.65536/", "http://0.0.0.0/":
     "http://0.0.0.0/", "http://4294967295/": "http://255.255.255.255/", "http://4294967296/": "http://4294967296/",
-    "http://x": "http://x", "http://x/": "http://x/", "http://x/a/.": "http://x/a/", "http://x/..": "http://x/",
+    "http://255.255.255.255/": "http://255.255.255.255/", "http://1.2.3.8/": "http://1.2.3.8/", "http://255.1/":
+    "http://255.0.0.1/", "http://256.1/": "http://256.1/", "http://1.-2/": "http://1.-2/", "http://8/": "http://0.0.0.8/",
+    "http://0/": "http://0.0.0.0/", "http://1.1_1/": "http://1.1_1/", "http://\u0661.1/": "http://xn--9hb.1/",
+    "http://a]/": "http://a]/", "http://[1.2.3.4/": "http://[1.2.3.4/", "http://x": "http://x",
+    "http://x/": "http://x/", "http://x/a/.": "http://x/a/", "http://x/..": "http://x/",
     "http://x/a/b/../c": "http://x/a/c", "http://x/a?b=%2F": "http://x/a?b=/", "http://x?q": "http://x?q",
     "plain words": "plainwords", "http://x/a#b": "http://x/a", "http://b\u00fccher.test": "http://xn--bcher-kva.test",
     "http://x/%25252561": "http://x/%61", "http://x/%252561": "http://x/a",

@@ -6,7 +6,7 @@ import pytest
 
 from toolwire import Tool
 from toolwire.decide.matching import begins
-from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope, standing_yes
+from toolwire.decide.patterns import LONGEST_PATTERN, offered_pattern, pattern_rule, pattern_scope, standing_yes
 from toolwire.decide.shell import read_shell
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 
@@ -182,3 +182,36 @@ def test_what_a_pattern_covers_is_said_in_words() -> None:
     assert pattern_scope({"command": "make test"}, "make test") == "exactly this command, in this folder"
     assert "begins like this" in pattern_scope({"command": "bash build.sh"}, "bash build.sh")
     assert pattern_scope({"path": "a"}, "path is a") == "every call of this tool that fits"
+
+
+def test_a_pattern_may_be_so_long_and_no_longer() -> None:
+    path = "a" * (LONGEST_PATTERN - len("path is "))
+
+    assert pattern_rule("read", {"path": path}, f"path is {path}").pattern == path
+    with pytest.raises(ValueError, match=f"at most {LONGEST_PATTERN} characters"):
+        pattern_rule("read", {"path": f"{path}a"}, f"path is {path}a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern"),
+    [
+        ({"path": "docs/a.md"}, "path is docs/*"), ({"path": "a.md"}, "path is a.md"), ({"path": "docs/*.md"}, ""),
+        ({"url": "https://x.test/a?b"}, "url is https://x.test/*"), ({"url": "https://*.test/a"}, ""), ({"n": 1}, ""),
+        ({"command": ""}, ""),
+    ],
+)  # fmt: skip
+def test_a_pattern_is_offered_for_a_folder_or_a_host(arguments: dict[str, Any], pattern: str) -> None:
+    assert offered_pattern("tool", arguments) == pattern
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pattern", "covered"),
+    [
+        ({"command": "make"}, "command is make", "every call of this tool that fits"),
+        ({"path": "a"}, "make", "every call of this tool that fits"),
+        ({"command": "make test"}, "make test", "exactly this command, in this folder"),
+        ({"command": "git commit -m a"}, "git commit", "every command in this folder that begins like this"),
+    ],
+)
+def test_an_approver_reads_what_a_pattern_covers(arguments: dict[str, Any], pattern: str, covered: str) -> None:
+    assert pattern_scope(arguments, pattern).startswith(covered)

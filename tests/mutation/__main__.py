@@ -64,6 +64,8 @@ class Runner:
         explained = sum(key in self.explained for key in keys)
         figure = tables.Figure(name, killed + len(lived), killed, explained)
         self.figures.append(figure)
+        if not self.sample:
+            tables.keep([figure])
         _say(
             f"{name}: {killed} of {figure.mutants} killed ({hung} by hanging), {explained} survivors explained, "
             f"{figure.percent:.1f} % of the rest"
@@ -93,8 +95,6 @@ def main(words: Sequence[str]) -> int:
         runner = Runner(names, options.sample, options.seed)
         pytest.main(["-q", "-p", "no:xdist", *tests], plugins=[runner])
         measured += runner.figures
-    if not options.sample:
-        tables.keep(measured)
     return int(not measured or any(figure.percent < tables.LIMIT for figure in measured))
 
 
