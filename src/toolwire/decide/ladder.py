@@ -143,9 +143,13 @@ def _climb(case: Case, tool: Tool, checked: Checked) -> Iterator[Issue]:
 
 
 def _allowed(case: Case, tool: Tool, checked: Checked) -> Allowed:
-    arguments, timeout_s = checked.arguments, timeout_for(tool, checked.arguments)
-    if TIMEOUT_ARGUMENT in arguments and _takes_a_timeout(tool):
-        arguments = {**arguments, TIMEOUT_ARGUMENT: int(timeout_s * 1000)}
+    arguments, timeout_s, longest_s = checked.arguments, tool.timeout_s, tool.max_timeout_s
+    if TIMEOUT_ARGUMENT in arguments:
+        timeout_s = timeout_for(tool, arguments)
+        if _takes_a_timeout(tool):
+            arguments = {**arguments, TIMEOUT_ARGUMENT: int(timeout_s * 1000)}
+    elif timeout_s > longest_s:
+        timeout_s = longest_s
     return _may_run(case.call, tool, arguments, timeout_s, checked.notes)
 
 

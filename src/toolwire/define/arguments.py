@@ -78,7 +78,7 @@ class Checker:
             checked = self._fit(arguments, data)
         except ValueError as foreign:  # a Python value that JSON has no word for
             return Checked(arguments, (f"arguments must be plain JSON: {foreign}",))
-        if self._has_integers and not checked.faults and (data is None or b".0" in data):
+        if self._has_integers and not checked.faults and (data is None or data.find(b".0") >= 0):
             checked = Checked(self._with_integers(checked.arguments), notes=checked.notes)
         if self.tool.validator is None or checked.faults:
             return checked

@@ -31,11 +31,13 @@ def canonical(value: Any) -> bytes:
     except TypeError:  # half a surrogate pair, a large integer, nested too deeply for orjson, or not JSON
         return _written(value)
     # Where orjson writes the canonical form it shows in the bytes: a fraction is written alike, unless it is whole or
-    # has an exponent. What looks otherwise is looked at again.
-    shape = body.translate(_SHAPE)
-    if not body.isascii() or _EXPONENT in shape or _MANY_DIGITS in shape or (b".0" in body and _has_a_whole(body)):
-        return body if _is_simple(value) else _written(value)
-    return body
+    # has an exponent. What looks otherwise is looked at again. (`in` would first try its left side as a number, and
+    # raise and catch an error for it; `find` takes half the time.)
+    find = body.translate(_SHAPE).find
+    is_short = find(_EXPONENT) < 0 and find(_MANY_DIGITS) < 0 and body.isascii()
+    if is_short and (body.find(b".0") < 0 or not _has_a_whole(body)):
+        return body
+    return body if _is_simple(value) else _written(value)
 
 
 def digest(value: Any) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from operator import attrgetter
 from time import perf_counter
 
 from toolwire.define.canonical import digest
@@ -44,7 +43,6 @@ from toolwire.record.contract import KeptTurn, TurnStats
 from toolwire.wire.formats.tally import FormatTally, merged, tally
 
 _request = making(Request)
-_digest_of = attrgetter("card.args_digest")
 
 Intervene = Callable[[Turn], Awaitable[str | Ending | None]]
 
@@ -69,11 +67,11 @@ def echoes(
 ) -> list[Echo]:
     """What was asked and what came of it, for calls that should make progress; polling tools are left out."""
     known = runtime.toolbox.get
-    return [
-        (arguments, call.name, result.status, result.text)
-        for call, arguments, result in zip(calls, digests, results, strict=True)
-        if (tool := known(call.name)) is None or not tool.polling
-    ]
+    found: list[Echo] = []
+    for call, arguments, result in zip(calls, digests, results, strict=True):
+        if (tool := known(call.name)) is None or not tool.polling:
+            found.append((arguments, call.name, result.status, result.text))
+    return found
 
 
 @dataclass(slots=True)
@@ -85,13 +83,11 @@ class _Tally:
     peak: int = 0
     saved_ms: float = 0.0
 
-    def add(self, results: Sequence[ToolResult], slots: Slots, wall_ms: float) -> None:
+    def add_batch(self, results: Sequence[ToolResult], slots: Slots, wall_ms: float) -> None:
         """A step with several calls is a batch; it saved what its calls took together beyond the time it took."""
-        self.peak = max(self.peak, slots.peak)
-        if len(results) > 1:
-            self.batches += 1
-            working_ms = wall_ms - slots.waited_s * 1000
-            self.saved_ms += max(0.0, sum(result.elapsed_ms for result in results) - working_ms)
+        self.batches += 1
+        working_ms = wall_ms - slots.waited_s * 1000
+        self.saved_ms += max(0.0, sum(result.elapsed_ms for result in results) - working_ms)
 
 
 class _DeadlineOver(Exception):
@@ -178,7 +174,8 @@ class Runner:
         while True:
             if self._allowance is not None:
                 held.turn = await self._allowance.cut(held.turn)
-            step = next_step(held.turn, self._runtime.monotonic())
+            timed = held.turn.limits.deadline_s is not None  # else it does not matter how late it is
+            step = next_step(held.turn, self._runtime.monotonic() if timed else 0.0)
             match step:  # patterns without fields: those that take a value apart cost a microsecond each
                 case RunCalls():
                     held.turn = await self._run_calls(held.turn)
@@ -267,13 +264,16 @@ class Runner:
             raise
 
     async def _run_calls(self, turn: Turn) -> Turn:
-        began = perf_counter()
         if self._allowance is not None:
             self._accepted = self._allowance.within(turn, self._accepted)
         slots = self._slots = Slots(turn.limits.parallel)
+        began = perf_counter() if len(self._accepted) > 1 else 0.0
         results = await self._runtime.run(turn, self._accepted, slots, self._emit)
-        self._tally.add(results, slots, (perf_counter() - began) * 1000)
-        digests = map(_digest_of, self._accepted)
+        if slots.peak > self._tally.peak:
+            self._tally.peak = slots.peak
+        if began:
+            self._tally.add_batch(results, slots, (perf_counter() - began) * 1000)
+        digests = [one.card.args_digest for one in self._accepted]
         after = answered(turn, results, echoes(turn.pending, digests, results, self._runtime))
         if self._emit:
             self._tell_notes(turn.messages, after.messages, self._emit)

@@ -33,7 +33,7 @@ from toolwire.protocol.values import changed, changing, dataclass, making, quick
 Echo = tuple[str, ...]
 """The digest of a call's arguments, the tool's name, and how it ended in which words."""
 
-_call, _results = making(ToolCall), making(ResultsMessage)
+_results, _with_id = making(ResultsMessage), changing(ToolCall, "id")
 _with_calls = changing(Reply, "calls")
 _after_calls = changing(Turn, "usage", "iterations", "messages", "pending")
 _after_results = changing(
@@ -116,11 +116,7 @@ def minted(turn: Turn, reply: Reply) -> Reply:
     if not reply.calls:
         return reply
     stem = f"call_{turn.id[-12:]}_{turn.iterations + 1}"
-    calls = [
-        _call(c.name, c.arguments, f"{stem}_{n}", c.alias, c.format, c.confidence, c.position, c.raw, c.fault)
-        for n, c in enumerate(reply.calls, 1)
-    ]
-    return _with_calls(reply, tuple(calls))
+    return _with_calls(reply, tuple([_with_id(call, f"{stem}_{n}") for n, call in enumerate(reply.calls, 1)]))
 
 
 def replied(turn: Turn, reply: Reply) -> Turn:

@@ -205,7 +205,6 @@ def close_call(
     at: float,
     alive: Alive,
     store: str,
-    *,
     ran: bool,
 ) -> Step[ToolResult]:
     """Keep how a call ended, once. The log hears of every other result.

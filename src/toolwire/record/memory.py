@@ -260,16 +260,15 @@ class MemoryStore(ClosingStore):
     async def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
-        kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
-        first, ended, late, charge = ledger.close_call(
-            card, result, kept, turn, self._clock(), _is_alive, _STORE, ran=ran
-        )  # fmt: skip
+        key, at = (card.project, card.turn_id), self._clock()
+        kept, turn = self._cards.get(key, _NO_CARDS).get(card.call.id), self._turns.get(key)
+        first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, _is_alive, _STORE, ran)
         if ended is None:
             self._audit.extend(late)
             return _raise(first)
-        self._end_call(ended, result)
+        self._end_call(ended, result, at)
         if charge:
-            self._charge((card.project, card.turn_id), charge)
+            self._charge(key, charge)
         self._audit.extend(audit)
         return result
 
@@ -588,16 +587,16 @@ class MemoryStore(ClosingStore):
         if charge and (turn := self._turns.get(key)) is not None:
             turn.calls += charge
         if card.result is not None:
-            self._end_call(card, card.result)
+            self._end_call(card, card.result, self._clock())
 
-    def _end_call(self, card: CallCard, result: ToolResult) -> None:
+    def _end_call(self, card: CallCard, result: ToolResult, at: float) -> None:
         key = (card.project, card.turn_id)
         self._cards[key][card.call.id] = card
         counted = (card.project, counted_as(card))
         tool = self._tools.get(counted)
         if tool is None:
             tool = self._tools[counted] = _Tool()
-        tool.newest_ms.append(tool.tally.add(result, self._clock()))
+        tool.newest_ms.append(tool.tally.add(result, at))
         if result.handle:
             self._bodies.hold(named_bodies((result,)))
         if key not in self._turns:
