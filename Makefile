@@ -45,7 +45,12 @@ sshd: engines ## install an SSH server to test against, where that can be done (
 install: .tools/bin/uv ## install the project and its Python packages
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
-setup: install engines browser sshd ## install everything the other verbs need
+programs:
+	$(call install_missing,programs of tools and tests,$(ENGINES) $(BROWSER) $(SSHD))
+
+# Python's packages and Debian's come from different places, and neither waits for the other.
+setup: ## install everything the other verbs need
+	@$(MAKE) --no-print-directory -j2 install programs
 
 demo: install ## a short tour with the embedded model; no key, no server, no account
 	@$(RUN) python examples/tour.py
@@ -94,4 +99,4 @@ mutate: setup ## change one thing at a time in the core, and list the changes th
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help install engines browser sshd setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm mutate clean
+.PHONY: help install engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm mutate clean
