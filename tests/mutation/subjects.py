@@ -10,8 +10,6 @@ SOURCE = Path(__file__).parents[2] / "src" / "toolwire"
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
 
-_LEDGER = ("leases", "store_calls", "store_turns", "store_approvals", "store_waits", "projects", "taken_back")
-
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
@@ -19,7 +17,11 @@ TESTS: dict[str, Sequence[str]] = {
     "decide.command_files": ("tests/toolbox/test_approved_files.py",),
     "decide.loopback": ("tests/decide", "tests/egress/test_loopback.py"),
     "decide.path_rules": ("tests/toolbox/test_path_rules.py",),
-    "record.ledger": tuple(f"tests/record/test_{name}.py" for name in _LEDGER),
+    "record.ledger": ("tests/record/test_ledger.py",),
+    "record.lock_queue": ("tests/record/test_lock_queue.py",),
+    "record.reserving": ("tests/record/test_reserving.py", "tests/loop/test_budgets.py"),
+    "record.lease_rows": ("tests/record/test_lease_rows.py",),
+    "record.owners": ("tests/loop/test_liveness.py", "tests/record/test_lease_rows.py"),
     "record": ("tests/record",),
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }

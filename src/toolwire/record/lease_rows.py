@@ -27,10 +27,12 @@ NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 # learns that others may have taken over what it owns, whatever its own clock says.
 _RENEW = f"""
     INSERT INTO owner_leases (owner, until, generation) VALUES (?1, {NOW} + ?2, ?3 + 1)
-    ON CONFLICT (owner) DO UPDATE SET until = excluded.until, generation = generation + (until <= {NOW})
+    ON CONFLICT (owner) DO UPDATE SET until = excluded.until,
+        generation = CASE WHEN owner_leases.until <= {NOW} THEN owner_leases.generation + 1
+                          ELSE owner_leases.generation END
     RETURNING generation
 """  # noqa: S608 -- our own words
-_ROWS = f"SELECT owner, until > {NOW} FROM owner_leases"  # noqa: S608
+_ROWS = f"SELECT owner, CASE WHEN until > {NOW} THEN 1 ELSE 0 END FROM owner_leases"  # noqa: S608
 _LEAVE = "DELETE FROM owner_leases WHERE owner = ?"
 _SWEEP = f"""
     DELETE FROM owner_leases

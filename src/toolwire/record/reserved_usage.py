@@ -16,7 +16,11 @@ _HELD = """
     SELECT r.turn_id, r.agent, r.epoch, r.owner, r.tokens, r.cost_usd, t.epoch, t.state, t.owner
     FROM reserved_usage r LEFT JOIN turns t ON t.project = r.project AND t.id = r.turn_id WHERE r.project = ?
 """
-_RESERVE = "INSERT OR REPLACE INTO reserved_usage VALUES (?, ?, ?, ?, ?, ?, ?)"
+_RESERVE = """
+    INSERT INTO reserved_usage (project, turn_id, agent, epoch, owner, tokens, cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (project, turn_id) DO UPDATE SET agent = excluded.agent, epoch = excluded.epoch,
+        owner = excluded.owner, tokens = excluded.tokens, cost_usd = excluded.cost_usd
+"""
 _RELEASE = "DELETE FROM reserved_usage WHERE project = ? AND turn_id = ?"
 
 

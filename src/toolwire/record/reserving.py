@@ -58,7 +58,7 @@ def _granted(
     wanted = least(want, own_left)
     assert wanted is not None
     if most is None:
-        return want * 0 if wanted == inf else wanted
+        return spent * 0 if wanted == inf else wanted
     left = most - spent - held
     if wanted <= left:
         return wanted
