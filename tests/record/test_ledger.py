@@ -16,10 +16,9 @@ from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.records import CallCard
 from toolwire.record import ledger
 from toolwire.record.ledger import Claim
-from toolwire.record.rows import column
 
 from . import samples
-from .samples import a_call, a_turn, success
+from .samples import a_turn, success
 
 AT = 1_000.0
 STORE = "this-store"
@@ -30,7 +29,6 @@ OTHER = "another-store"
 class Kept:
     """A kept turn, as the rules see it."""
 
-    project: str = "default"
     epoch: int = 1
     state: str = ledger.RUNNING
     owner: str | None = STORE
@@ -98,17 +96,9 @@ def test_only_the_current_epoch_of_a_turn_that_has_not_ended_changes_it() -> Non
     for kept in (RUNS, FREE):
         assert ledger.change_turn(turn, kept) is None
     assert isinstance(ledger.change_turn(turn, None), NotFound)
-    assert isinstance(ledger.change_turn(turn, Kept(project="garden")), NotFound)
     assert "epoch 2, not 1" in str(ledger.change_turn(turn, TAKEN))
     assert "epoch 1, not 2" in str(ledger.change_turn(replace(turn, epoch=2), RUNS))
     assert "has ended" in str(ledger.change_turn(turn, ENDED))
-
-
-@pytest.mark.parametrize("kept", ["b\ud800", column("b\ud800")])
-def test_a_project_is_the_same_however_its_store_has_to_spell_it(kept: str) -> None:
-    assert kept != "b"
-    assert ledger.change_turn(a_turn(project="b\ud800"), Kept(project=kept)) is None
-    assert isinstance(ledger.change_turn(a_turn(project="b"), Kept(project=kept)), NotFound)
 
 
 @pytest.mark.parametrize(
@@ -125,17 +115,6 @@ def test_a_claim_of_the_turn_that_had_not_begun_is_as_if_it_had_not_been_made(ca
     found = ledger.not_begun([card], begun=lambda _: False)
     assert found == ([replace(card, attempt=0, token="")] if is_reset else [])
     assert ledger.not_begun([card], begun=lambda _: True) == []
-
-
-def test_what_had_begun_is_told_by_notes_and_without_notes_everything_had() -> None:
-    def key(turn_id: str, call_id: str) -> bytes:
-        return f"{turn_id} {call_id}".encode()
-
-    noted = ledger.is_begun([b"turn-1 call-1"], key)
-    assert noted(a_card(a_call("call-1")))
-    assert not noted(a_card(a_call("call-2")))
-    assert not ledger.is_begun([], key)(a_card())
-    assert ledger.is_begun(None, key)(a_card())
 
 
 # Who holds a call
@@ -185,8 +164,6 @@ def test_a_new_call_that_is_refused_at_once_costs_nothing() -> None:
 @pytest.mark.parametrize("kept", [None, a_card()])
 def test_a_call_is_opened_for_its_turn_as_it_is_now(kept: CallCard | None) -> None:
     card = a_card()
-    foreign = Kept(project="garden")
-    assert "no turn" in refusal(ledger.open_call(card, kept, foreign, AT, everyone, STORE), NotFound)
     assert "epoch 2, not 1" in refusal(ledger.open_call(card, kept, TAKEN, AT, everyone, STORE), Fenced)
 
 
@@ -219,9 +196,8 @@ def test_the_call_that_was_kept_first_wins() -> None:
         assert (answer, after, rows, charge) == (replace(kept, epoch=2, token=seen), None, (), 0)
 
 
-@pytest.mark.parametrize("difference", [{"args_digest": "other"}, {"project": "garden"}])
-def test_another_call_under_the_same_identity_is_refused_and_audited(difference: dict[str, Any]) -> None:
-    step = ledger.add_call(a_card(**difference), a_card(), RUNS, AT, everyone, STORE)
+def test_another_call_under_the_same_identity_is_refused_and_audited() -> None:
+    step = ledger.add_call(a_card(args_digest="other"), a_card(), RUNS, AT, everyone, STORE)
     assert "other arguments" in refusal(step, StoreError, audited=("idempotency_conflict",))
 
 
@@ -271,8 +247,6 @@ def test_a_claim_is_kept_alive_by_its_turn_or_its_owner(given: dict[str, Any], t
 def test_what_cannot_be_claimed_changes_nothing() -> None:
     card, kept = a_card(), a_claimed(token="theirs")
     assert "no call" in refusal(ledger.claim_call(card, None, RUNS, AT, no_one, claim()), NotFound)
-    foreign = replace(kept, project="garden")
-    assert "no call" in refusal(ledger.claim_call(card, foreign, RUNS, AT, no_one, claim()), NotFound)
     assert "epoch 2" in refusal(ledger.claim_call(card, kept, TAKEN, AT, no_one, claim()), Fenced)
     assert "held by another" in refusal(ledger.claim_call(card, kept, RUNS, AT, everyone, claim()), CallHeld)
 
@@ -325,7 +299,6 @@ def test_a_lease_of_the_turn_is_renewed_while_the_turn_is_run_under_its_epoch() 
 def test_what_cannot_be_renewed_changes_nothing() -> None:
     kept = a_claimed(until=AT + 9)
     assert "no call" in refusal(ledger.renew_call(kept, None, RUNS, STORE, AT), NotFound)
-    assert "no call" in refusal(ledger.renew_call(kept, replace(kept, project="garden"), RUNS, STORE, AT), NotFound)
     stale = replace(kept, token="older")
     assert "not held under this token" in refusal(ledger.renew_call(stale, kept, RUNS, STORE, AT), Fenced)
     ended = replace(kept, result=success())
@@ -370,9 +343,8 @@ def test_a_result_under_another_token_is_refused_and_audited() -> None:
     assert "not held" in refusal(closed(a_card(token="made up"), a_card(), RUNS), Fenced, audited=("late_result",))
 
 
-@pytest.mark.parametrize("kept", [None, a_claimed(project="garden")])
-def test_what_is_not_kept_here_cannot_be_closed(kept: CallCard | None) -> None:
-    assert "no call" in refusal(closed(a_claimed(), kept, RUNS), NotFound)
+def test_what_is_not_kept_here_cannot_be_closed() -> None:
+    assert "no call" in refusal(closed(a_claimed(), None, RUNS), NotFound)
 
 
 def test_without_a_token_it_is_the_turns_own_write_under_its_epoch() -> None:
@@ -422,12 +394,11 @@ def answered(card: ApprovalCard | None, turn: Kept | None = RUNS, date: float = 
 
 def test_a_request_is_kept_once_for_each_call() -> None:
     first = asked()
-    assert ledger.request_approval(asked(id="b"), None, AT) is None
-    assert ledger.request_approval(asked(id="b"), first, AT - 1) == first
-    late = ledger.request_approval(asked(id="b"), first, AT)
+    assert ledger.request_approval(None, AT) is None
+    assert ledger.request_approval(first, AT - 1) == first
+    late = ledger.request_approval(first, AT)
     assert isinstance(late, ApprovalCard)
     assert (late.id, late.state) == ("a", ApprovalState.EXPIRED)
-    assert isinstance(ledger.request_approval(asked(project="garden"), first, AT), NotFound)
 
 
 def test_the_first_answers_that_decide_a_request_count_until_its_time_is_over() -> None:
