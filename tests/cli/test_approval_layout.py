@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.stage import Stage, Terminal
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.views.arguments import LONGEST, laid_out
+from toolwire.cli.views.arguments import LONGEST, format_arguments
 
 GRANTED = ("--tools", "coding", "--tier", "run", "--allow", "file_write", "--allow", "file_read")
 
@@ -27,25 +27,25 @@ def test_an_edit_is_shown_as_a_diff_at_the_terminal_and_in_the_list(stage: Stage
 
 
 def test_a_new_file_is_shown_line_by_line() -> None:
-    shown = laid_out({"path": "a.txt", "content": "one\ntwo\n"})
+    shown = format_arguments({"path": "a.txt", "content": "one\ntwo\n"})
     assert shown == '{\n  "path": "a.txt"\n}\n"content":\n  +one\n  +two\n  +'
 
 
 def test_a_command_of_several_lines_is_shown_as_such() -> None:
-    assert laid_out({"command": "cd a\nmake"}) == '"command":\n  | cd a\n  | make'
+    assert format_arguments({"command": "cd a\nmake"}) == '"command":\n  | cd a\n  | make'
 
 
 @pytest.mark.parametrize("text", ["x\nRun it? [y/N] y", "a\r\nb\n", "a\n\x1b[2Kb", "a\u2028b\nc", "a\n\u202eb"])
 def test_no_line_of_a_text_can_pass_for_one_of_ours(text: str) -> None:
     for arguments in ({"content": text}, {"old_text": text, "new_text": "z"}, {"old_text": "z", "new_text": text}):
-        lines = laid_out(arguments).split("\n")
+        lines = format_arguments(arguments).split("\n")
         assert all(line.startswith("  ") or line in ('"content":', "changes:") for line in lines), lines
         assert all(char.isprintable() for line in lines for char in line)
 
 
 def test_an_edit_of_blanks_or_line_ends_alone_is_still_seen() -> None:
-    assert '"old_text": "a"' in laid_out({"old_text": "a", "new_text": "a"})
-    shown = laid_out({"old_text": "a", "new_text": "a\n"})
+    assert '"old_text": "a"' in format_arguments({"old_text": "a", "new_text": "a"})
+    shown = format_arguments({"old_text": "a", "new_text": "a\n"})
     assert shown.endswith("   a\n  +")
 
 
@@ -54,7 +54,7 @@ def test_of_a_long_text_both_ends_are_shown_and_what_is_missing_is_told() -> Non
         {"content": "first\n" + "x\n" * 50_000 + "last"},
         {"old_text": "first\n" * 9_000, "new_text": "last"},
     ):
-        shown = laid_out(arguments)
+        shown = format_arguments(arguments)
         assert len(shown) < LONGEST + 500
         assert "first" in shown
         assert "last" in shown

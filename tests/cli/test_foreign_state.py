@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.cli.conftest import Inside
 from tests.cli.stage import Stage, scripted
 from toolwire import Agent, Grant, Status, Tier
-from toolwire.cli.entry.command import unexpected
+from toolwire.cli.entry.command import report_internal_error
 from toolwire.cli.entry.exits import Exit
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
@@ -529,13 +529,13 @@ def test_T75_an_error_is_logged_through_no_link_and_into_no_folder_of_another_ma
     (victim.state / "errors.log").symlink_to(victim.home / ".bashrc")
     before = victim.outside()
     for _ in range(2):
-        assert unexpected(RuntimeError("odd")) == Exit.UNEXPECTED
+        assert report_internal_error(RuntimeError("odd")) == Exit.UNEXPECTED
         (victim.state / "errors.log").unlink()
         (victim.state / "errors.log").write_text("theirs")
     assert victim.outside() == before
     assert (victim.state / "errors.log").read_text() == "theirs"
     (victim.state / "errors.log").unlink()
-    unexpected(RuntimeError("odd"))
+    report_internal_error(RuntimeError("odd"))
     assert "RuntimeError: odd" in (victim.state / "errors.log").read_text()
 
 

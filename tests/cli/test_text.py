@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.cli.terminal.json_output import encoded
+from toolwire.cli.terminal.json_output import encode_json
 from toolwire.cli.terminal.text import arguments_line, clean, duration, one_line
 
 
@@ -58,12 +58,12 @@ def test_json_is_strict_whatever_is_in_it(value: object) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    json.loads(encoded(value), parse_constant=refuse)
+    json.loads(encode_json(value), parse_constant=refuse)
 
 
 def test_json_carries_half_a_surrogate_and_infinity() -> None:
-    assert json.loads(encoded({"a": "\ud800", "b": float("inf")})) == {"a": "\ud800", "b": "inf"}
+    assert json.loads(encode_json({"a": "\ud800", "b": float("inf")})) == {"a": "\ud800", "b": "inf"}
 
 
 def test_json_carries_a_number_that_python_would_not_write() -> None:
-    assert int(json.loads(encoded(10**5000)), 16) == 10**5000
+    assert int(json.loads(encode_json(10**5000)), 16) == 10**5000

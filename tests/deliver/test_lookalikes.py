@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolwire.cli.views.arguments import spelled_out
+from toolwire.cli.views.arguments import arguments_json
 from toolwire.deliver.lookalikes import mark_lookalikes
 
 DISGUISED = [
@@ -39,7 +39,7 @@ def test_a_letter_that_passes_for_another_is_written_as_an_escape(text: str) -> 
 
     assert marked.isascii()
     assert marked.encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16") == text
-    assert marked in spelled_out({"command": text}).replace("\\\\", "\\")
+    assert marked in arguments_json({"command": text}).replace("\\\\", "\\")
 
 
 @pytest.mark.parametrize("text", ORDINARY)

@@ -1,7 +1,7 @@
 """What `toolwire doctor` says about sandboxes."""
 
 from tests.sandbox.conftest import report
-from toolwire.cli.views.sandbox_engines import Examined, engine_line, sandbox_lines, table
+from toolwire.cli.views.sandbox_engines import ExaminedEngine, engine_line, sandbox_lines, table
 from toolwire.execute.sandbox.contract import EngineReport
 from toolwire.execute.sandbox.examination import ProbeFinding
 from toolwire.execute.sandbox.probes import PROBES, QUICK, named
@@ -25,7 +25,9 @@ def test_every_engine_is_named_with_what_came_of_trying_it() -> None:
 def test_an_engine_that_does_not_hold_is_called_unsafe_and_each_weaker_promise_has_a_line_of_its_own() -> None:
     answers = tuple(ProbeFinding(probe, given=probe.name != "host_file") for probe in QUICK)
 
-    line = engine_line(Examined(EngineReport("podman", usable=True, version="1", weaker=("slow", "late")), answers))
+    line = engine_line(
+        ExaminedEngine(EngineReport("podman", usable=True, version="1", weaker=("slow", "late")), answers)
+    )
 
     assert (line.state, line.said) == ("unsafe", "1 did not hold: read a file of the host (host_file)")
     assert line.more == ("slow", "late")
@@ -35,8 +37,8 @@ def test_an_engine_that_does_not_hold_is_called_unsafe_and_each_weaker_promise_h
 def test_the_table_lists_what_an_engine_does_not_give_and_skips_nothing() -> None:
     answers = tuple(ProbeFinding(probe, given=probe.name != "host_file") for probe in PROBES)
     found = [
-        Examined(EngineReport("bubblewrap", usable=True, version="1", weaker=("slow",)), answers),
-        Examined(EngineReport("podman", usable=False, reason="it is not installed")),
+        ExaminedEngine(EngineReport("bubblewrap", usable=True, version="1", weaker=("slow",)), answers),
+        ExaminedEngine(EngineReport("podman", usable=False, reason="it is not installed")),
     ]
 
     assert [line for line, _ in table(found)] == [

@@ -72,7 +72,7 @@ async def open_agent(
         tell = None
         if project.settings.approval.webhook is not None:
             tell = await closing.enter_async_context(webhook.open_webhook(project))
-        made = _Making(project, store, user, spec, grant, tell)
+        made = _AgentFactory(project, store, user, spec, grant, tell)
         toolbox = made.tools(closing, only)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
@@ -134,7 +134,7 @@ async def open_agent_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Making:
+class _AgentFactory:
     """What an agent and its sub-agents share."""
 
     project: ProjectFolder
@@ -175,7 +175,7 @@ class _Making:
 class _Team:
     """The sub-agents: the model that answers here, and one for each profile. All have its tools."""
 
-    def __init__(self, made: _Making, closing: AsyncExitStack) -> None:
+    def __init__(self, made: _AgentFactory, closing: AsyncExitStack) -> None:
         self._made = made
         self._closing = closing
         self._models: dict[ModelSpec, ChatModel] = {}

@@ -70,7 +70,7 @@ class EventLog:
         self.is_closed = False
 
     def close(self) -> None:
-        """No more events will come: whoever waits for one goes home."""
+        """No more events will come: all watchers stop waiting."""
         self.is_closed = True
         for log in self._logs.values():
             log.wake()

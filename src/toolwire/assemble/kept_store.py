@@ -60,7 +60,7 @@ class KeptStore:
             async with store_of(self._project) as store:
                 opened.set_result(store)
                 await self._stop.wait()
-        except Exception as error:  # it belongs to whoever asked for the store
+        except Exception as error:  # it belongs to the request that opened the store
             if opened.done():
                 raise
             opened.set_exception(error)

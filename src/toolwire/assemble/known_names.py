@@ -23,7 +23,7 @@ def require_known_names(settings: Settings, present: Iterable[Tool], offered: It
 
     `present` are the tools that were made, `offered` the names of built-in tools that could be.
     """
-    known = _Known(present, frozenset(offered))
+    known = _KnownNames(present, frozenset(offered))
     for fault in (
         *_agent_faults(settings),
         *_permission_faults(settings, known),
@@ -35,7 +35,7 @@ def require_known_names(settings: Settings, present: Iterable[Tool], offered: It
         raise SettingsError(fault)
 
 
-class _Known:
+class _KnownNames:
     """The tools that settings can mean."""
 
     def __init__(self, present: Iterable[Tool], offered: frozenset[str]) -> None:
@@ -74,7 +74,7 @@ def _agent_faults(settings: Settings) -> Iterator[str]:
             yield f"{_at(settings, f'agents.{name}.{key}')}: there is no agent {name[:80]!r}; {_advice(name, known)}"
 
 
-def _permission_faults(settings: Settings, known: _Known) -> Iterator[str]:
+def _permission_faults(settings: Settings, known: _KnownNames) -> Iterator[str]:
     for wrong in known.permission_faults(settings.grants.permissions):
         yield f"{_at(settings, 'grant.permissions')}: {wrong}"
     for agent, own in settings.agents.items():
@@ -82,7 +82,7 @@ def _permission_faults(settings: Settings, known: _Known) -> Iterator[str]:
             yield f"{_at(settings, f'agents.{agent}.permissions')}: {wrong}"
 
 
-def _rule_faults(settings: Settings, known: _Known) -> Iterator[str]:
+def _rule_faults(settings: Settings, known: _KnownNames) -> Iterator[str]:
     for text in settings.grants.rules:
         rule = Rule.parse(text)
         for wrong in (
@@ -93,7 +93,7 @@ def _rule_faults(settings: Settings, known: _Known) -> Iterator[str]:
             yield f"{_at(settings, 'grant.rules')}: in {text[:120]!r} {wrong}"
 
 
-def _argument_faults(rule: Rule, known: _Known) -> Iterator[str]:
+def _argument_faults(rule: Rule, known: _KnownNames) -> Iterator[str]:
     """A rule may name tools of which some have no such argument; one of them, or one of their kind, has to have it."""
     if not rule.argument:
         return
@@ -113,7 +113,7 @@ def _takes(tool: Tool, argument: str) -> bool:
     return argument in schema.get("properties", ()) or schema.get("additionalProperties", True) is not False
 
 
-def _secret_faults(settings: Settings, known: _Known) -> Iterator[str]:
+def _secret_faults(settings: Settings, known: _KnownNames) -> Iterator[str]:
     for text in settings.tools.secrets:
         line = SecretLine.parse(text)
         for wrong in known.tool_faults(line.tools):

@@ -1,6 +1,6 @@
 """Importing modules of a project from their source alone.
 
-Trust is for the source files that somebody could look at. Python would prefer a compiled module beside one, and take
+Trust is for the source files that a user could read. Python would prefer a compiled module beside one, and take
 what lies in `__pycache__` for it; tools may write to the project, so neither is ever loaded from there.
 """
 
@@ -20,7 +20,7 @@ class _Source(SourceFileLoader):
         return compile(self.get_data(path), path, "exec", dont_inherit=True)
 
 
-class _Projects:
+class _ProjectFinder:
     """Finds modules in folders of projects: by name only while told to, and inside their packages at any time."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def _from_source(name: str, folders: Iterable[str]) -> ModuleSpec | None:
     return None
 
 
-_projects = _Projects()
+_projects = _ProjectFinder()
 
 
 def importable(folders: Iterable[Path]) -> AbstractContextManager[None]:

@@ -91,7 +91,7 @@ def tool_dependencies(project: ProjectFolder, store: Store | None = None) -> Too
 
 
 def user_home(environ: Mapping[str, str]) -> Path:
-    """The home of whoever runs this."""
+    """The home of the user who runs this."""
     return Path(environ.get("HOME") or Path.home())
 
 
@@ -161,5 +161,5 @@ def _tools_at(path: str, origin: str) -> Iterable[Tool]:
         return tuple(Toolbox.of(*several))
     except ToolwireError as wrong:
         raise SettingsError(f"{origin}: {path}: {wrong}") from None
-    except (Exception, SystemExit) as wrong:  # importing runs somebody's code, so anything can come out of it
+    except (Exception, SystemExit) as wrong:  # importing runs code of others, so anything can come out of it
         raise SettingsError(f"{origin}: {path!r} cannot be imported: {type(wrong).__name__}: {wrong}") from wrong

@@ -1,4 +1,4 @@
-"""Takes up turns that can go on, so that an approval is enough: nobody has to type anything for its turn to continue.
+"""Takes up turns that can go on, so that an approval is enough for its turn to continue.
 
 Any number of runners may share a store, in one process or in several. A turn is taken over by one of them only (the
 store sees to that), and what has a result on record never runs again.

@@ -45,7 +45,7 @@ class UnknownModel(SettingsError):
     """A request names a model that the settings do not name."""
 
 
-class OtherRequest(StoreError):
+class KeyReused(StoreError):
     """An idempotency key was used for another request before."""
 
 
@@ -131,7 +131,7 @@ class TurnService:
     async def begin(self, new: NewTurn, key: str = "") -> str:
         """Keep a new turn and let it run; gives its id. The same `key` gives the first one's id again.
 
-        Raises `OtherRequest` where the key was used for something else, and as `Agent.begin` does.
+        Raises `KeyReused` where the key was used for something else, and as `Agent.begin` does.
         """
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
@@ -196,7 +196,7 @@ class TurnService:
         except NotFound:
             return False
         if not new.began(before):
-            raise OtherRequest("this Idempotency-Key was used for another request; take a new key for a new turn")
+            raise KeyReused("this Idempotency-Key was used for another request; take a new key for a new turn")
         return True
 
     def _ran(self, ran: RanTurn) -> None:

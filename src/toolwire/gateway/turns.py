@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolwire.assemble.event_log import LoggedEvent, Place
-from toolwire.assemble.turn_service import NewTurn, OtherRequest, TurnService, UnknownModel, UnknownTool
+from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownModel, UnknownTool
 from toolwire.define.nearest import nearest
 from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
 from toolwire.gateway.door import Scope
@@ -301,7 +301,7 @@ def _faults() -> Iterator[None]:
         yield
     except NotFound as missing:
         raise Rejected(Fault(404, "turn_not_found", str(missing))) from None
-    except OtherRequest as other:
+    except KeyReused as other:
         raise Rejected(Fault(409, "idempotency_conflict", str(other))) from None
     except Fenced as fenced:
         raise Rejected(Fault(409, "turn_not_free", str(fenced))) from None

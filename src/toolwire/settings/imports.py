@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 
-def reached(names: Iterable[str], folders: Sequence[Path], most: int) -> list[Path]:
+def find_imported(names: Iterable[str], folders: Sequence[Path], most: int) -> list[Path]:
     """The files in the folders that importing these modules runs, one more than `most` at the most."""
     waiting = [file for name in names for file in _files(name.split("."), folders)]
     found: dict[Path, None] = {}

@@ -27,13 +27,13 @@ from toolwire.settings.sources import (
     flag_entries,
 )
 from toolwire.settings.trust import (
-    Below,
+    LowerLayers,
     Untrusted,
     changed_since_trusted,
-    could_hurt,
     digest_of,
     is_trusted,
     lies_in_named_folder,
+    needs_trust,
     sources_of,
 )
 
@@ -80,11 +80,11 @@ def load(
     for what needs it, raises Untrusted. Flags are given by dotted key; text is read as in a variable, and None stands
     for a flag that was not given.
     """
-    settings, requests = _loaded(cwd, environ, flags or {}, user_dir)
+    settings, requests = _load_layers(cwd, environ, flags or {}, user_dir)
     above: list[Path] = []
     for request in requests:
         if request.wants and not is_trusted(request.file, request.digest, environ, state_dir, above):
-            raise request.told(changed_since_trusted(request, state_dir))
+            raise request.with_changes(changed_since_trusted(request, state_dir))
         above.append(request.file)
     return settings
 
@@ -94,16 +94,16 @@ def trust_requests(cwd: Path, environ: Mapping[str, str], user_dir: Path | None 
 
     Raises SettingsError.
     """
-    return _loaded(cwd, environ, {}, user_dir)[1]
+    return _load_layers(cwd, environ, {}, user_dir)[1]
 
 
-def _loaded(
+def _load_layers(
     cwd: Path, environ: Mapping[str, str], flags: Mapping[str, Any], user_dir: Path | None
 ) -> tuple[Settings, list[Untrusted]]:
     own = _user_entries(user_dir, environ)
     steps, merged = _steps(project_files(cwd, user_dir, environ), own, environ)
-    over = _merged(merged, environment_entries(environ))
-    over = _merged(over, flag_entries(flags))
+    over = _merge_layers(merged, environment_entries(environ))
+    over = _merge_layers(over, flag_entries(flags))
     stronger = {path: entry for path, entry in over.items() if entry.origin.layer not in FILES}
     folder = steps[0].file.parent if steps else None
     settings = _settings([_with_full_paths(entry, environ) for entry in over.values()], folder)
@@ -116,13 +116,13 @@ def _loaded(
 
 def _steps(files: Iterable[Path], own: list[SettingEntry], environ: Mapping[str, str]) -> tuple[list[_Step], Entries]:
     """Every project's file on top of what is weaker, and what all files say together."""
-    merged, steps = _merged({}, own), []
+    merged, steps = _merge_layers({}, own), []
     for file in files:
         content = file_content(file)
         entries = [_with_full_paths(entry, environ) for entry in file_entries(file, content, Layer.PROJECT_FILE)]
         entries = list(_one_spelling(entries))
         steps.append(_Step(file, content, entries, merged))
-        merged = _merged(merged, entries)
+        merged = _merge_layers(merged, entries)
     return steps, merged
 
 
@@ -132,13 +132,13 @@ def _request(step: _Step, cwd: Path, outermost: Path | None, replaced: Collectio
     folder = step.file.parent
     roots = values.get(("grant", "roots"))
     home = values.get(("store", "home"), outermost / USUAL_HOME if outermost and outermost != folder else None)
-    below = Below(
+    below = LowerLayers(
         values,
         folder,
         (folder,) if roots is None else tuple(cwd / root for root in roots),
         None if home is None else cwd / home,
     )
-    wants = [entry for entry in step.entries if entry.path not in replaced and could_hurt(entry, below)]
+    wants = [entry for entry in step.entries if entry.path not in replaced and needs_trust(entry, below)]
     sources = sources_of(wants, (cwd, folder))
     own = {str(step.file): sha256(step.content).hexdigest()}
     return Untrusted(step.file, digest_of(step.content, sources), wants, own | sources)
@@ -150,7 +150,7 @@ def _user_entries(user_dir: Path | None, environ: Mapping[str, str]) -> list[Set
     return [_with_full_paths(entry, environ) for entry in file_entries(file, file_content(file), Layer.USER_FILE)]
 
 
-def _merged(below: Entries, layer: list[SettingEntry]) -> Entries:
+def _merge_layers(below: Entries, layer: list[SettingEntry]) -> Entries:
     entries = _one_spelling(_named_as_before(layer, below))
     return {**below, **{entry.path: _added_up(entry, below.get(entry.path)) for entry in entries}}
 
@@ -221,7 +221,7 @@ def _without_alias(entry: SettingEntry) -> SettingEntry:
 
 def _named_as_before(entries: list[SettingEntry], merged: Mapping[tuple[str, ...], SettingEntry]) -> list[SettingEntry]:
     """Let a variable reach the profile `claude-agent` as CLAUDE_AGENT, since variables know no case and no hyphen."""
-    names = {(path[0], _folded(path[1])): path[1] for path in merged if path[0] in NAMED}
+    names = {(path[0], _fold_case(path[1])): path[1] for path in merged if path[0] in NAMED}
     return [
         entry._replace(path=(entry.path[0], names.get((entry.path[0], entry.path[1]), entry.path[1]), *entry.path[2:]))
         if entry.path[0] in NAMED and entry.origin.layer is Layer.ENVIRONMENT
@@ -230,7 +230,7 @@ def _named_as_before(entries: list[SettingEntry], merged: Mapping[tuple[str, ...
     ]
 
 
-def _folded(name: str) -> str:
+def _fold_case(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
 
 
@@ -331,7 +331,7 @@ def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[Settin
     origin = _any_origin(path, entries)
     if fault["type"] == "value_error":  # such a value may hold a secret, so it is not repeated
         return f"{origin.names(key)} {fault['ctx']['error']}"
-    return f"{origin.shows(key, _shown(fault['input']))}: {_expected(path)}"
+    return f"{origin.shows(key, _format_value(fault['input']))}: {_expected(path)}"
 
 
 def _any_origin(prefix: tuple[str, ...], entries: list[SettingEntry]) -> Origin:
@@ -346,6 +346,6 @@ def _expected(path: tuple[str, ...]) -> str:
     return f"must be {known_keys()[pattern_of(path)].allowed}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -71,7 +71,7 @@ class Origin(NamedTuple):
         return self.place
 
     def names(self, key: str) -> str:
-        """The key and its place, as whoever set it knows them: of a flag that is the flag alone."""
+        """The key and where it was set; for a flag, the flag alone."""
         return self.place if self.layer is Layer.FLAGS else f"{key} ({self.place})"
 
     def shows(self, key: str, value: str) -> str:
@@ -382,7 +382,7 @@ class GrantSettings(Section):
     network: Annotated[tuple[Annotated[str, AfterValidator(_host_rule)], ...], Field(strict=False)] = Field(
         default=(), description="Hosts that tools may talk to."
     )
-    confirmed: Words = Field(default=(), description='Tools that need no further yes from a person; "*" is all.')
+    confirmed: Words = Field(default=(), description='Tools that need no approval beyond the grant; "*" is all.')
     autonomy: Literal["readonly", "supervised", "full"] = Field(
         default="supervised", description="What is done without asking: only looking, harmless things, or everything."
     )
@@ -398,7 +398,7 @@ class GrantSettings(Section):
 
 
 class AgentSettings(Section):
-    """What one agent is granted in place of what `[grant]` says; as somebody's sub-agent never more than that one."""
+    """What one agent is granted in place of what `[grant]` says; as a sub-agent never more than its parent."""
 
     tier: Literal["crawl", "walk", "run"] | None = Field(default=None, description="In place of grant.tier.")
     permissions: Annotated[tuple[str, ...] | None, Field(strict=False)] = Field(
@@ -493,7 +493,7 @@ class BudgetSettings(Section):
 class ApprovalSettings(Section):
     expires_s: float = Field(
         default=86_400.0, gt=0, le=31_536_000, allow_inf_nan=False,
-        description="Seconds after which a question that nobody answered is a no.",
+        description="Seconds after which an approval that was not answered counts as denied.",
     )  # fmt: skip
     questions: int = Field(
         default=20,
@@ -668,7 +668,7 @@ class Settings(Section):
         return replace(grant, **kept)
 
     def secrets(self, environ: Mapping[str, str]) -> Secrets:
-        """The `tools.secrets` with their values. A variable that is not set is a secret that nobody has."""
+        """The `tools.secrets` with their values. A variable that is not set gives no secret."""
         known: dict[str, Secret] = {}
         for line in map(SecretLine.parse, self.tools.secrets):
             if value := environ.get(line.variable):

@@ -43,7 +43,7 @@ KEY_SHAPES = ("sk-", "sk_", "pk-", "rk-", "xai-", "gsk_", "ghp_", "github_pat_",
 
 
 class SettingEntry(NamedTuple):
-    """One value that somebody set, and where."""
+    """One value that was set, and where."""
 
     path: tuple[str, ...]
     value: Any

@@ -18,7 +18,7 @@ from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Tier
 from toolwire.protocol.values import dataclass
 from toolwire.record.ownership import TRUST_VARIABLE
-from toolwire.settings.imports import reached
+from toolwire.settings.imports import find_imported
 from toolwire.settings.keys import known_keys, pattern_of
 from toolwire.settings.sources import SettingEntry
 
@@ -47,7 +47,7 @@ class Untrusted(SettingsError):
         self.digest = digest
         self.sources = dict(sources or {})
         self._entries = tuple(wants)
-        self.wants = "\n".join(f"  {entry.key} = {_shown(entry.value)}" for entry in self._entries)
+        self.wants = "\n".join(f"  {entry.key} = {_format_value(entry.value)}" for entry in self._entries)
         self.reason = f"{file} asks for what only you can allow"
         if changed:
             more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
@@ -56,7 +56,7 @@ class Untrusted(SettingsError):
         advice = f"Look at it; if you trust it, run: toolwire trust {shlex.quote(str(file.parent))}"
         super().__init__(f"{self.reason}:\n{self.wants}\n{advice}")
 
-    def told(self, changed: Sequence[str]) -> "Untrusted":
+    def with_changes(self, changed: Sequence[str]) -> "Untrusted":
         """The same, with what has changed since it was trusted."""
         return Untrusted(self.file, self.digest, self._entries, self.sources, changed)
 
@@ -70,7 +70,7 @@ def sources_of(wants: Iterable[SettingEntry], folders: Iterable[Path]) -> dict[s
     tops = dict.fromkeys(path.partition(".")[0] for path in named)
     places = list(dict.fromkeys(folder.resolve() for folder in folders))
     own = dict.fromkeys(file for top in tops for folder in places for file in _sources(folder, top))
-    others = sorted(set(reached(named, places, MOST_SOURCES)) - own.keys())
+    others = sorted(set(find_imported(named, places, MOST_SOURCES)) - own.keys())
     if len(others) > MOST_SOURCES:
         raise SettingsError(f"tools.modules import more than {MOST_SOURCES} files of the project; let them import less")
     return {str(file): sha256(_source(file)).hexdigest() for file in (*own, *others)}
@@ -113,7 +113,7 @@ def _source(file: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class LowerLayers:
     """What holds without the file in `folder`: the values that weaker files set, and the folders that they mean.
 
     `home` is where the record lies already, None where no weaker file decides that.
@@ -129,7 +129,7 @@ class Below:
         return self.values.get(path, known_keys()[pattern_of(path)].default)
 
 
-def could_hurt(entry: SettingEntry, below: Below) -> bool:
+def needs_trust(entry: SettingEntry, below: LowerLayers) -> bool:
     """Whether a (checked) entry of a project's file needs trust: unless it surely only tightens what holds without it.
 
     A key of which nothing is said here needs trust for any other value than the one that holds.
@@ -169,7 +169,7 @@ def could_hurt(entry: SettingEntry, below: Below) -> bool:
     return not _is_same(value, before)
 
 
-def _widens_grant(entry: SettingEntry, before: Any, below: Below) -> bool:
+def _widens_grant(entry: SettingEntry, before: Any, below: LowerLayers) -> bool:
     value = entry.value
     match entry.path[1]:
         case "wary" | "by_intent":
@@ -227,7 +227,7 @@ def _widens_tools(entry: SettingEntry, before: Any) -> bool:
 
 
 def _is_more(value: Any, before: Any) -> bool:
-    """Whether a limit is higher than before; one that is no number is none at all."""
+    """Whether a limit is higher than before; one that is not a number is no limit."""
     return isinstance(before, int | float) and not (isinstance(value, int | float) and value <= before)
 
 
@@ -250,7 +250,7 @@ def is_trusted(
     """
     if lies_in_named_folder(file, environ, above):
         return True
-    return state_dir is not None and _kept(_note(file, state_dir)) == digest
+    return state_dir is not None and _read_note(_note(file, state_dir)) == digest
 
 
 def lies_in_named_folder(file: Path, environ: Mapping[str, str], above: Iterable[Path] = ()) -> bool:
@@ -292,7 +292,7 @@ def _note(file: Path, state_dir: Path) -> Path:
     return state_dir / "trusted" / sha256(os.fsencode(file.parent.resolve() / file.name)).hexdigest()
 
 
-def _kept(note: Path) -> str:
+def _read_note(note: Path) -> str:
     return next(iter(_kept_lines(note)), "")
 
 
@@ -310,7 +310,7 @@ def _within(path: str | Path, folders: Iterable[Path]) -> bool:
     return any(real.is_relative_to(folder.resolve()) for folder in folders)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as it is written, with both ends of one that is too long: what matters may stand last."""
     text = repr(list(value) if isinstance(value, tuple) else value)
     left_out = len(text) - _LONGEST_SHOWN

@@ -16,7 +16,7 @@ from toolwire.assemble.specs import AGENT
 from toolwire.assemble.stores import store_of
 from toolwire.cli.commands.call import read_arguments
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.ids import approval_meant, turn_meant
+from toolwire.cli.resolve.ids import find_approval_id, find_turn_id
 from toolwire.cli.resolve.options import (
     Arguments,
     AsJson,
@@ -26,14 +26,14 @@ from toolwire.cli.resolve.options import (
     complete_approval,
     complete_turn,
 )
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.resolve.resuming import resume_command_of
 from toolwire.cli.terminal.identity import system_user
-from toolwire.cli.terminal.input import confirmed, someone_is_there
+from toolwire.cli.terminal.input import confirm, user_is_present
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, distinct_line
-from toolwire.cli.views.arguments import laid_out, shown_pattern
+from toolwire.cli.views.arguments import format_arguments, pattern_to_offer
 from toolwire.decide.patterns import offered_pattern, pattern_rule, pattern_scope
 from toolwire.errors import NotFound, SettingsError
 from toolwire.protocol.approvals import PATTERN_S, Approval, ApprovalCard, ApprovalState, Scope
@@ -57,9 +57,11 @@ def approvals(
     no_color: NoColor = False,
 ) -> Exit:
     """List what people were asked about calls, with the exact arguments."""
-    place = here({"store.home": home}, project=project)
+    place = current_project({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    cards = run_sync(_standing(place, limit) if patterns else _listed(place, turn, limit, only_open=not every))
+    cards = run_sync(
+        _active_patterns(place, limit) if patterns else _read_approvals(place, turn, limit, only_open=not every)
+    )
     if as_json:
         screen.json([_object(card) for card in cards])
     elif not cards:
@@ -125,11 +127,11 @@ def approve(
     })  # fmt: skip
     if hours is not None and pattern is None:
         raise SettingsError("--hours says how long a pattern is approved; give --pattern too")
-    place = here({"store.home": home}, project=project)
+    place = current_project({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     who = system_user()
     if revoke:
-        card = run_sync(_revoked(place, approval, who))
+        card = run_sync(_revoke(place, approval, who))
     else:
         changed = None if args is None else read_arguments(args, [])
         scope = Scope.PATTERN if pattern is not None else Scope.TURN if whole_turn else Scope.ONCE
@@ -137,7 +139,7 @@ def approve(
         word = Approval(
             not deny, who, reason, changed, scope, pattern or "", lasts_s, on_behalf_of=_other_than(who, by or "")
         )
-        card = run_sync(_answered(place, screen, approval, word))
+        card = run_sync(_answer(place, screen, approval, word))
     if as_json:
         screen.json(_object(card))
     else:
@@ -161,7 +163,7 @@ def _require_one(flags: Mapping[str, bool]) -> None:
 
 
 def _other_than(who: str, named: str) -> str:
-    """The name of somebody else on whose behalf one answers."""
+    """The name of another person on whose behalf the user answers."""
     return "" if Approval(granted=True, by=named).voice == Approval(granted=True, by=who).voice else named.strip()
 
 
@@ -171,15 +173,15 @@ def _more_people(card: ApprovalCard) -> str:
     return f"{several} must agree: another system user, or another token of `toolwire serve`.".capitalize()
 
 
-async def _listed(place: ProjectFolder, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
+async def _read_approvals(place: ProjectFolder, turn: str | None, limit: int, *, only_open: bool) -> list[ApprovalCard]:
     if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
-        meant = turn and await turn_meant(store, turn)
+        meant = turn and await find_turn_id(store, turn)
         return await store.approvals(turn_id=meant, only_open=only_open, limit=limit)
 
 
-async def _standing(place: ProjectFolder, limit: int) -> list[ApprovalCard]:
+async def _active_patterns(place: ProjectFolder, limit: int) -> list[ApprovalCard]:
     if not place.store_exists:
         return []
     async with store_of(place, only_reads=True) as store:
@@ -189,16 +191,16 @@ async def _standing(place: ProjectFolder, limit: int) -> list[ApprovalCard]:
 async def _next_command(place: ProjectFolder, turn_id: str, home: str | None) -> str:
     """The command that takes up this turn."""
     now = resuming_grant(place, place.settings.granted_to(AGENT, place.settings.grant(place.cwd)))
-    async with _kept(place) as store:
+    async with _open_store(place) as store:
         return resume_command_of((await store.turn(turn_id)).opening, now, home)
 
 
-async def _answered(place: ProjectFolder, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
-    async with _kept(place) as store:
-        approval_id = await approval_meant(store, given)
-        if given is None and word.granted and someone_is_there():
+async def _answer(place: ProjectFolder, screen: Screen, given: str | None, word: Approval) -> ApprovalCard:
+    async with _open_store(place) as store:
+        approval_id = await find_approval_id(store, given)
+        if given is None and word.granted and user_is_present():
             _show(screen, await store.approval(approval_id))
-            if not confirmed("Run it?"):
+            if not confirm("Run it?"):
                 raise SettingsError("nothing was answered; to deny it: toolwire approve --deny")
         if word.scope is Scope.PATTERN:
             card = await store.approval(approval_id)
@@ -209,15 +211,15 @@ async def _answered(place: ProjectFolder, screen: Screen, given: str | None, wor
         return await store.answer(approval_id, word)
 
 
-async def _revoked(place: ProjectFolder, given: str | None, by: str) -> ApprovalCard:
-    async with _kept(place) as store:
-        return await store.revoke(await approval_meant(store, given, active=True), by)
+async def _revoke(place: ProjectFolder, given: str | None, by: str) -> ApprovalCard:
+    async with _open_store(place) as store:
+        return await store.revoke(await find_approval_id(store, given, active=True), by)
 
 
 @asynccontextmanager
-async def _kept(place: ProjectFolder) -> AsyncIterator[Store]:
+async def _open_store(place: ProjectFolder) -> AsyncIterator[Store]:
     if not place.store_exists:
-        raise NotFound(f"there is no store in {place.home}, so nobody was asked anything")
+        raise NotFound(f"there is no store in {place.home}, so no approvals were requested")
     async with store_of(place) as store:
         yield store
 
@@ -228,7 +230,7 @@ def _object(card: ApprovalCard) -> object:
 
 
 def _show(screen: Screen, card: ApprovalCard) -> None:
-    arguments = laid_out(card.arguments)
+    arguments = format_arguments(card.arguments)
     state = card.state.value
     several = f", {len(card.voices)} of {card.quorum} people" if card.quorum > 1 else ""
     screen.out.print(
@@ -239,17 +241,17 @@ def _show(screen: Screen, card: ApprovalCard) -> None:
     screen.out.print(Text.assemble("  ", (clean(card.tool), "bold"), " ", clean(arguments)), soft_wrap=True)
     for answer in card.answers:
         if answer.arguments is not None:
-            edited = f"  with other arguments, {clean(answer.speaker)}: {laid_out(answer.arguments)}"
+            edited = f"  with other arguments, {clean(answer.speaker)}: {format_arguments(answer.arguments)}"
             screen.out.print(Text(edited, "yellow"), soft_wrap=True)
     if card.stands_until:
-        screen.out.print(Text(f"  {standing_line(card)}", "green"), soft_wrap=True)
-    elif card.state is ApprovalState.OPEN and (offered := shown_pattern(card.tool, card.arguments)):
+        screen.out.print(Text(f"  {pattern_line(card)}", "green"), soft_wrap=True)
+    elif card.state is ApprovalState.OPEN and (offered := pattern_to_offer(card.tool, card.arguments)):
         covers = pattern_scope(card.arguments, offered)
         told = f"  for all like it: --pattern {shlex.quote(offered)} ({covers})"
         screen.out.print(Text(told, "dim"), soft_wrap=True)
 
 
-def standing_line(card: ApprovalCard) -> str:
+def pattern_line(card: ApprovalCard) -> str:
     """Who allowed which calls for how long."""
     until = datetime.fromtimestamp(card.stands_until).astimezone().strftime("%Y-%m-%d %H:%M")
     people = " and ".join(answer.speaker for answer in card.voices)

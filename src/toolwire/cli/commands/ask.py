@@ -16,11 +16,11 @@ from toolwire.cli.resolve.agents import (
     begin_agent,
     how_to_answer,
     newest_interrupted,
+    require_turn_id,
     resume_agent,
     show_summary,
-    turn_named,
 )
-from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.ids import find_turn_id
 from toolwire.cli.resolve.options import (
     Allow,
     AsJson,
@@ -51,9 +51,9 @@ from toolwire.cli.resolve.options import (
 )
 from toolwire.cli.resolve.options import Trace as TraceFlag
 from toolwire.cli.resolve.resuming import resume_command_of
-from toolwire.cli.terminal.input import FIRST_BYTE_S, SilentInput, decoded, read_piped
+from toolwire.cli.terminal.input import FIRST_BYTE_S, SilentInput, decode_text, read_piped
 from toolwire.cli.terminal.json_output import turn_object
-from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
+from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import Person
 from toolwire.cli.views.watch import Relay, Watcher
@@ -114,15 +114,15 @@ def ask(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
         no_tools, step, system, project, tools, key_env,
     )  # fmt: skip
-    words = turn_named(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
+    words = require_turn_id(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     began = perf_counter()
     with Watcher(screen, streams=not no_stream) as watcher:
         shown = [Trace(screen, as_json=as_json)] if trace else []
         relay = Relay(*shown, *([] if as_json else [watcher]))
-        with tools_kept_quiet(as_json=as_json):
-            answer = _answered(flags, place, screen, relay, words, thread=thread, resume=resume)
+        with quiet_tools(as_json=as_json):
+            answer = _run_turn(flags, place, screen, relay, words, thread=thread, resume=resume)
     elapsed_ms = (perf_counter() - began) * 1000
     if as_json:
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
@@ -136,7 +136,7 @@ def read_question(words: str | None, *, stdin: bool | None, as_json: bool) -> st
     if words == "-":
         words, stdin = None, True
     question = (words or "").strip()
-    piped = "" if stdin is False else _piped(patient=stdin is True, as_json=as_json)
+    piped = "" if stdin is False else _read_pipe(patient=stdin is True, as_json=as_json)
     if not question and not piped.strip():
         raise SettingsError('there is no question; write for example: toolwire ask "What is 23 * 19?"')
     if not question:
@@ -144,10 +144,10 @@ def read_question(words: str | None, *, stdin: bool | None, as_json: bool) -> st
     return attach(question, piped.rstrip()) if piped.strip() else question
 
 
-def _piped(*, patient: bool, as_json: bool) -> str:
+def _read_pipe(*, patient: bool, as_json: bool) -> str:
     """What was piped in; nothing where a pipe stays silent, which is told."""
     try:
-        return decoded(read_piped(LARGEST_QUESTION, patient=patient))
+        return decode_text(read_piped(LARGEST_QUESTION, patient=patient))
     except SilentInput:
         if not as_json:
             typer.echo(
@@ -158,12 +158,12 @@ def _piped(*, patient: bool, as_json: bool) -> str:
         return ""
 
 
-def _answered(
+def _run_turn(
     flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     """The turn from beginning to end; whatever stops it halfway says how to go on."""
     try:
-        return run_sync(_turn(flags, place, screen, relay, words, thread=thread, resume=resume))
+        return run_sync(_ask_or_resume(flags, place, screen, relay, words, thread=thread, resume=resume))
     except KeyboardInterrupt:
         if not relay.turn_id:
             raise
@@ -180,14 +180,14 @@ def _answered(
         raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error
 
 
-async def _turn(
+async def _ask_or_resume(
     flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
 ) -> Answer:
     async with store_of(place) as store:
         if not resume:
             async with begin_agent(flags, place, store, Person(screen, agrees=flags.yes)) as agent:
                 return await agent.ask(words or "", thread=thread, on_event=relay)
-        turn_id = await turn_meant(store, words) if words else await newest_interrupted(store, single_call=False)
+        turn_id = await find_turn_id(store, words) if words else await newest_interrupted(store, single_call=False)
         opening = (await store.turn(turn_id)).opening
         if opening.kind is TurnKind.CALL:
             line = resume_command_of(opening, opening.grant, flags.home)

@@ -12,7 +12,7 @@ from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import NotFound, SettingsError
 from toolwire.record.chain import AuditChain
@@ -65,7 +65,7 @@ def checkpoint(
     ] = None,
     home: Home = None,
 ) -> Exit:
-    """Sign how far the log has come. Keep the line where whoever runs this machine cannot change it."""
+    """Sign how far the log has come. Keep the line where users of this machine cannot change it."""
     place = _place(home)
     chain = run_sync(_chain(place, [], only_reads=False))
     if chain.broken_at is not None:
@@ -83,7 +83,7 @@ def checkpoint(
 
 
 def _place(home: str | None) -> ProjectFolder:
-    place = here({"store.home": home})
+    place = current_project({"store.home": home})
     if not place.store_exists:
         raise NotFound(f"there is no store in {place.home}, so there is no audit log yet")
     return place

@@ -15,8 +15,8 @@ from toolwire.assemble.specs import project_again, resumed_spec, spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.agents import how_to_answer, newest_interrupted, turn_named
-from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.agents import how_to_answer, newest_interrupted, require_turn_id
+from toolwire.cli.resolve.ids import find_turn_id
 from toolwire.cli.resolve.missing_flags import RULES, missing_flags, missing_sentence
 from toolwire.cli.resolve.options import (
     Allow,
@@ -33,12 +33,12 @@ from toolwire.cli.resolve.options import (
     complete_tool,
     complete_tool_or_call,
 )
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.resolve.resuming import named_project, require_still_granted, resume_command
 from toolwire.cli.resolve.tool_sources import where_to_find
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, result_object
-from toolwire.cli.terminal.screen import Screen, tools_kept_quiet
+from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.terminal.text import clean
 from toolwire.cli.views.prompts import Person
 from toolwire.cli.views.result import show_result
@@ -86,14 +86,14 @@ def call(
     if its tool is pure or idempotent; otherwise its outcome is unknown, and is recorded as such.
     """
     arguments = read_arguments(args, pairs or [])
-    wanted = _CallOrTurn(turn_named(name) if resume else _tool_named(name), arguments, resume, home)
+    wanted = _CallOrTurn(require_turn_id(name) if resume else _require_tool(name), arguments, resume, home)
     set_by_flags = {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}
-    place, granted = here(set_by_flags, project=project), granted_by(allow, confirms_all=yes)
+    place, granted = current_project(set_by_flags, project=project), granted_by(allow, confirms_all=yes)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     said = {"--home": home, "--project": named_project(project)}
-    with tools_kept_quiet(as_json=as_json):
+    with quiet_tools(as_json=as_json):
         try:
-            result = run_sync(_called(place, screen, wanted, granted, set_by_flags))
+            result = run_sync(_run_call(place, screen, wanted, granted, set_by_flags))
         except Suspended as waits:
             line = resume_command("call", waits.turn_id, said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
@@ -111,7 +111,7 @@ def call(
     if result.error is None or result.error.detail != {"rule": "exists"}:
         return Exit.FAILED
     if not flags:
-        tell_where(screen, place, wanted.name or "")
+        suggest_source(screen, place, wanted.name or "")
     return Exit.NOT_FOUND
 
 
@@ -139,7 +139,7 @@ def preflight(
 
     Ends with 0 when nothing does, with 1 otherwise.
     """
-    place = here({"grant.tier": tier, "grant.roots": root, "tools.groups": tools})
+    place = current_project({"grant.tier": tier, "grant.roots": root, "tools.groups": tools})
     case = case_of(place, name, read_arguments(args, pairs or []), granted_by(allow, confirms_all=yes))
     issues = everything_in_the_way(case)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
@@ -156,7 +156,7 @@ def preflight(
         given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
         screen.tell(missing_sentence(name, pairs or [], given, flags), "yellow")
     elif case.call.name not in case.toolbox:
-        tell_where(screen, place, name)
+        suggest_source(screen, place, name)
     return Exit.FAILED if issues else Exit.DONE
 
 
@@ -174,7 +174,7 @@ def case_of(
     return Case(ToolCall(name, arguments, format="direct"), toolbox, grant)
 
 
-def tell_where(screen: Screen, place: ProjectFolder, name: str) -> None:
+def suggest_source(screen: Screen, place: ProjectFolder, name: str) -> None:
     """Tell the one who types, not the model, where a tool that is not there could come from."""
     if place_of_it := where_to_find(place, name):
         screen.tell(clean(place_of_it), "yellow")
@@ -212,7 +212,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys stand once: whoever looks at such a text must not see another call than we run."""
+    """An object whose keys stand once: a reader of such a text must not see another call than the one that runs."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
@@ -234,13 +234,13 @@ class _CallOrTurn(NamedTuple):
     home: str | None = None
 
 
-def _tool_named(name: str | None) -> str:
+def _require_tool(name: str | None) -> str:
     if name is None:
         raise SettingsError("there is no tool to call; write for example: toolwire call calculator expression=2+2")
     return name
 
 
-async def _called(
+async def _run_call(
     place: ProjectFolder, screen: Screen, wanted: _CallOrTurn, granted: GrantedByUser, flags: Mapping[str, Any]
 ) -> ToolResult:
     grant_of(place, granted)  # before there is a store: a wrong flag leaves nothing behind
@@ -251,7 +251,7 @@ async def _called(
                 return await agent.call(name, wanted.arguments)
         if wanted.arguments:
             raise SettingsError("a call that goes on has its arguments already; leave them out after --resume")
-        named = wanted.name and await turn_meant(store, wanted.name)
+        named = wanted.name and await find_turn_id(store, wanted.name)
         turn_id = named or await newest_interrupted(store, single_call=True)
         turn = (await store.turn(turn_id)).opening
         place = project_again(turn, flags, place)

@@ -95,7 +95,7 @@ def chat(
     place = flags.place()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     with asyncio.Runner() as runner:
-        room = _Room(flags, place, screen, runner, thread, trace=trace)
+        room = _Conversation(flags, place, screen, runner, thread, trace=trace)
         try:
             room.open()
             with line_editing(place.home / HISTORY):
@@ -105,7 +105,7 @@ def chat(
     return Exit.DONE
 
 
-class _Room:
+class _Conversation:
     """One chat: an agent that stays open, and the thread in which its turns are kept."""
 
     def __init__(
@@ -122,7 +122,7 @@ class _Room:
         self._agent: Agent
 
     def open(self) -> None:
-        self._agent = self._runner.run(self._opened())
+        self._agent = self._runner.run(self._open_agent())
 
     def close(self) -> None:
         self._runner.run(self._stack.aclose())
@@ -138,14 +138,14 @@ class _Room:
             if words.startswith("/") and "\n" not in words:
                 if words == "/quit":
                     return
-                self._obey(words)
+                self._run_command(words)
             elif words:
                 self._answer(partial(self._agent.ask, words, thread=self._thread))
 
     def _show_history(self) -> None:
         """The end of the conversation that is continued."""
         said = self._runner.run(self._agent.store.thread(self._thread))
-        spoken = [line for message in said if (line := _spoken(message))]
+        spoken = [line for message in said if (line := _history_line(message))]
         if len(spoken) > _MOST_SHOWN:
             self._screen.tell(f"({len(spoken) - _MOST_SHOWN} earlier messages)", "dim")
         for line in spoken[-_MOST_SHOWN:]:
@@ -200,12 +200,12 @@ class _Room:
                 "yellow",
             )
 
-    async def _opened(self) -> Agent:
+    async def _open_agent(self) -> Agent:
         store = await self._stack.enter_async_context(store_of(self._place))
         opening = begin_agent(self._flags, self._place, store, self._person)
         return await self._stack.enter_async_context(opening)
 
-    def _obey(self, word: str) -> None:
+    def _run_command(self, word: str) -> None:
         match word:
             case "/help":
                 self._screen.pairs(HELP)
@@ -226,7 +226,7 @@ class _Room:
         return {tool.name: tool.description for tool in offered(self._agent.toolbox, self._agent.grant)}
 
 
-def _spoken(message: Message) -> str:
+def _history_line(message: Message) -> str:
     """What one side has said, on one line; nothing for calls and their results."""
     match message:
         case UserMessage() if message.text:

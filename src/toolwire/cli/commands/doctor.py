@@ -25,7 +25,7 @@ from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
@@ -97,7 +97,7 @@ def _examined(home: str | None) -> Iterator[Finding]:
     yield _python()
     yield _sqlite()
     try:
-        place = here({"store.home": home})
+        place = current_project({"store.home": home})
     except ToolwireError as wrong:
         yield Finding("settings", "broken", str(wrong), "correct the place that is named")
     else:

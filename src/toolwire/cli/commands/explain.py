@@ -9,10 +9,10 @@ from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import AGENT
 from toolwire.assemble.stores import store_of
-from toolwire.cli.commands.approvals import standing_line
-from toolwire.cli.commands.call import Pairs, case_of, granted_by, read_arguments, tell_where
+from toolwire.cli.commands.approvals import pattern_line
+from toolwire.cli.commands.call import Pairs, case_of, granted_by, read_arguments, suggest_source
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.ids import call_meant, turn_meant
+from toolwire.cli.resolve.ids import find_call_id, find_turn_id
 from toolwire.cli.resolve.options import (
     Allow,
     Arguments,
@@ -28,8 +28,8 @@ from toolwire.cli.resolve.options import (
     complete_tool,
     complete_turn,
 )
-from toolwire.cli.resolve.project import here
-from toolwire.cli.terminal.json_output import call_object, encoded, plain, result_object
+from toolwire.cli.resolve.project import current_project
+from toolwire.cli.terminal.json_output import call_object, encode_json, plain, result_object
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, on_one_line
 from toolwire.cli.views.audit_line import row_line
@@ -92,10 +92,12 @@ def explain(
     """Print the ladder rung by rung with the verdict, or the story of a call on record."""
     if (name is None) == (call_id is None):
         raise SettingsError("explain needs a tool's name, or --call with the id of a call on record")
-    place = here({"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}, project=project)
+    place = current_project(
+        {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}, project=project
+    )
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if call_id is not None:
-        card, rows = run_sync(_kept(place, call_id))
+        card, rows = run_sync(_find_call(place, call_id))
         _show_story(screen, card, rows, as_json=as_json)
         return Exit.DONE
     arguments, granted = read_arguments(args, pairs or []), granted_by(allow, confirms_all=yes)
@@ -103,11 +105,11 @@ def explain(
     if turn_id is not None:
         case = run_sync(_within_turn(place, case, turn_id))
     decision = decide(case)
-    standing = run_sync(_standing(place, decision))
+    standing = run_sync(_active_pattern(place, decision))
     budget = budget_rung(place, run_sync(used_today(place)))
     _show_climb(screen, climb(case), decision, standing, budget, as_json=as_json)
     if case.call.name not in case.toolbox:
-        tell_where(screen, place, name or "")
+        suggest_source(screen, place, name or "")
         _tell_of_calls(screen, name or "")
     return Exit.DONE
 
@@ -117,11 +119,11 @@ def _tell_of_calls(screen: Screen, name: str) -> None:
         screen.tell(clean(f"For a call on record write: toolwire explain --call {name[:80]}"), "yellow")
 
 
-async def _kept(place: ProjectFolder, call_id: str) -> tuple[CallCard, list[AuditRow]]:
+async def _find_call(place: ProjectFolder, call_id: str) -> tuple[CallCard, list[AuditRow]]:
     if not place.store_exists:
         raise NotFound(f"there is no record in {place.home}, so no call {call_id[:80]!r} either")
     async with store_of(place) as store:
-        call_id = await call_meant(store, call_id)
+        call_id = await find_call_id(store, call_id)
         cards = await store.calls(limit=_NEWEST_CALLS)
         card = next((card for card in cards if card.call.id == call_id), None)
         if card is None:
@@ -135,15 +137,15 @@ async def _within_turn(place: ProjectFolder, case: Case, turn_id: str) -> Case:
     if not place.store_exists:
         raise NotFound(f"there is no record in {place.home}, so no turn {turn_id[:80]!r} either")
     async with store_of(place) as store:
-        kept = await store.turn(await turn_meant(store, turn_id))
+        kept = await store.turn(await find_turn_id(store, turn_id))
     said = (*kept.opening.messages, *kept.events)
     spent = sum(len(each.results) for each in kept.events if isinstance(each, ResultsMessage))
     read = untrusted_sources(said)
     return changed(case, grant=resumed(kept.opening.grant, case.grant), spent=spent, tainted=bool(read), read=read)
 
 
-async def _standing(place: ProjectFolder, decision: Decision) -> ApprovalCard | None:
-    """The yes for a pattern that would answer for this call, if one stands."""
+async def _active_pattern(place: ProjectFolder, decision: Decision) -> ApprovalCard | None:
+    """The active pattern approval that covers this call, if there is one."""
     if not isinstance(decision, NeedsApproval) or not place.store_exists:
         return None
     async with store_of(place) as store:
@@ -173,7 +175,7 @@ def _show_climb(
         screen.out.print(Text("It will not run today.", "red"), soft_wrap=True)
         return
     if standing is not None:
-        screen.out.print(Text(f"It may run: {standing_line(standing)} ({standing.id}).", "green"), soft_wrap=True)
+        screen.out.print(Text(f"It may run: {pattern_line(standing)} ({standing.id}).", "green"), soft_wrap=True)
         return
     screen.out.print(_verdict(decision), soft_wrap=True)
 
@@ -221,7 +223,7 @@ def _show_story(screen: Screen, card: CallCard, rows: list[AuditRow], *, as_json
             "call": card.call.id,
             "turn": card.turn_id,
             "tool": f"{card.call.name} ({card.effect})",
-            "arguments": encoded(card.call.arguments).decode(),
+            "arguments": encode_json(card.call.arguments).decode(),
             "attempts": str(card.attempt),
         }
     )

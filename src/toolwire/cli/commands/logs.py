@@ -9,9 +9,9 @@ from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.ids import find_turn_id
 from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project, complete_turn
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen, write_json
 from toolwire.cli.views.audit_line import row_line
@@ -41,7 +41,7 @@ def logs(
     """Show the audit log, oldest row first. With --json: one list, or with --follow one object a line."""
     if filter_ not in (None, "tool", "turn"):
         raise SettingsError(f"--filter {filter_!r} is unknown; choose tool or turn")
-    place = here({"store.home": home}, project=project)
+    place = current_project({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     wanted = _LogFilter(filter_, turn, tool)
     if follow:
@@ -69,7 +69,7 @@ class _LogFilter:
     async def find(self, store: Store) -> None:
         """Put the whole id in the place of a part of it."""
         if self.turn_id:
-            self.turn_id = await turn_meant(store, self.turn_id)
+            self.turn_id = await find_turn_id(store, self.turn_id)
 
     def of(self, rows: list[AuditRow]) -> list[AuditRow]:
         if self._kind is None:

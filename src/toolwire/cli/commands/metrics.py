@@ -10,7 +10,7 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration
@@ -33,7 +33,7 @@ def metrics(
     no_color: NoColor = False,
 ) -> Exit:
     """Show what tools and turns have done so far, in numbers."""
-    place = here({"store.home": home}, project=project)
+    place = current_project({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if formats:
         show_formats(screen, run_sync(_read_formats(place)), as_json=as_json)

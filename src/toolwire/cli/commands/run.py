@@ -15,10 +15,10 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.ids import turn_meant
+from toolwire.cli.resolve.ids import find_turn_id
 from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project, complete_interrupted_turn
-from toolwire.cli.resolve.project import here
-from toolwire.cli.terminal.screen import Screen, tools_kept_quiet, write_json
+from toolwire.cli.resolve.project import current_project
+from toolwire.cli.terminal.screen import Screen, quiet_tools, write_json
 from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
 from toolwire.errors import NotFound, SettingsError
@@ -53,7 +53,7 @@ def run(
     Several runners may share a store: each turn is taken up by one of them. Ctrl-C ends it; what runs then goes on with
     the next runner. Ends with 1 if a turn could not go on with --once.
     """
-    place = here({"store.home": home}, project=project)
+    place = current_project({"store.home": home}, project=project)
     if not place.settings.store.lasts:
         raise SettingsError("store.kind = memory keeps no turns beyond a command, so there is nothing to run")
     screen = Screen.of(place.settings.output.color, no_color=no_color)
@@ -70,7 +70,7 @@ def run(
         with redirect_stdout(out):
             _show(screen, ran, as_json=as_json)
 
-    with tools_kept_quiet(as_json=as_json):
+    with quiet_tools(as_json=as_json):
         run_sync(_run(place, {"store.home": home}, at_once, tell, once=once))
     return Exit.FAILED if failures else Exit.DONE
 
@@ -92,7 +92,7 @@ async def _cancel(place: ProjectFolder, named: str) -> None:
     if not place.store_exists:
         raise NotFound(f"there is no turn {named!r}; `toolwire status` shows the turns on record")
     async with store_of(place) as store:
-        await cancel_turn(store, await turn_meant(store, named), time.time())
+        await cancel_turn(store, await find_turn_id(store, named), time.time())
 
 
 def _show(screen: Screen, ran: RanTurn, *, as_json: bool) -> None:

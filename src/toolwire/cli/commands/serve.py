@@ -16,7 +16,7 @@ from toolwire.assemble.stores import require_own_state
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.streams import LineFormatter
 from toolwire.cli.resolve.options import Model, Project
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.text import on_one_line
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
@@ -95,7 +95,7 @@ def serve(
         "serve.allow_hosts": allow_host, "serve.json_logs": json_logs or None,
         "serve.agents": agents or None,
     }  # fmt: skip
-    place = here(flags, project=project)
+    place = current_project(flags, project=project)
     chosen = place.settings.serve
     address, name = upstream_or_model(place.settings)
     tokens = tuple(map(_variable, chosen.token_env))
@@ -103,7 +103,7 @@ def serve(
     access = gateway_settings.Access(chosen.host, tokens, names, chosen.token_env)
     key = _variable(chosen.key_env) if chosen.key_env else ""
     behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
-    asked = _asked(place, name, key) if name else None
+    asked = _open_chosen_model(place, name, key) if name else None
     sock = server.listen(chosen.host, chosen.port)
     turns = _turns(place) if chosen.agents else None
     desk = _desk(place, chosen.token_env, turns) if chosen.token_env else None
@@ -143,7 +143,7 @@ def _require_gateway() -> None:
         raise
 
 
-def _asked(place: ProjectFolder, model: str, key: str) -> ChatModel:
+def _open_chosen_model(place: ProjectFolder, model: str, key: str) -> ChatModel:
     """The model, at the address and in the formats that its profile gives it."""
     choice = choice_for(place, model)
     return open_model(

@@ -14,7 +14,7 @@ from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.json_output import plain
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, duration, one_line
@@ -42,7 +42,7 @@ def status(
     no_color: NoColor = False,
 ) -> Exit:
     """Show the settings in force, the store, the turns on record, and the health of tools."""
-    place = here({"store.home": home}, project=project)
+    place = current_project({"store.home": home}, project=project)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     kept = run_sync(_read(place))
     used = run_sync(used_today(place))
@@ -77,7 +77,7 @@ async def _read(place: ProjectFolder) -> _RecordSummary:
 
 
 def settings_in_force(place: ProjectFolder) -> list[dict[str, Any]]:
-    """Every setting that somebody set, with its origin."""
+    """Every setting that is not the built-in one, with its origin."""
     tree = place.settings.model_dump(mode="json", by_alias=True)
     return [
         {"key": key, "value": value, "origin": str(origin)}
@@ -115,14 +115,14 @@ def _health(place: ProjectFolder, measured: list[ToolMetrics], boxes: dict[str, 
         {
             "tool": tool.name,
             "offered": covers(grant, tool),
-            **_fared(by_name.get(tool.name)),
+            **_metrics_object(by_name.get(tool.name)),
             "engine": boxes.get(tool.name, ""),
         }
         for tool in toolbox
     ]
 
 
-def _fared(each: ToolMetrics | None) -> dict[str, Any]:
+def _metrics_object(each: ToolMetrics | None) -> dict[str, Any]:
     if each is None:
         return {"calls": 0, "success": 0, "last_error": "", "last_error_at": None}
     return {

@@ -15,7 +15,7 @@ from toolwire.assemble.stores import retention_of, store_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, Home, NoColor
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import NotFound, SettingsError
 from toolwire.record.projects import ProjectStore
@@ -105,7 +105,7 @@ def _progress(screen: Screen) -> Callable[[str], None]:
 
 
 def _place(home: str | None) -> ProjectFolder:
-    place = here({"store.home": home})
+    place = current_project({"store.home": home})
     if not place.store_exists:
         raise NotFound(f"there is no store in {place.home}")
     return place

@@ -14,7 +14,7 @@ from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.missing_flags import groups_with_tools
 from toolwire.cli.resolve.options import Allow, AsJson, Groups, NoColor, Tier, complete_tool
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.resolve.tool_sources import where_to_find, withheld_tools
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, tool_object
@@ -65,7 +65,7 @@ def list_tools(
     no_color: NoColor = False,
 ) -> Exit:
     """List the tools here: which are offered, why the others are not, and the groups that hold more."""
-    place = here({"grant.tier": tier, "tools.groups": tools})
+    place = current_project({"grant.tier": tier, "tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     grant = grant_of(place, GrantedByUser(permissions=tuple(allow or ())), toolbox)
@@ -92,7 +92,7 @@ def show_tool(
     no_color: NoColor = False,
 ) -> Exit:
     """Show one tool in full: input, output, limits, examples."""
-    place = here({"tools.groups": tools})
+    place = current_project({"tools.groups": tools})
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     toolbox = toolbox_of(place)
     aside = {f"{each.tool.name}@{each.tool.version}": each for each in withheld_tools(place)}
@@ -127,7 +127,7 @@ def validate(
 
     Of trusted skills the tests are run, too, and run again with each permission taken away.
     """
-    place = here()
+    place = current_project()
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     reports = _reports(place, what)
     if as_json:

@@ -10,7 +10,7 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.state_ownership import is_record, is_state, own, release
-from toolwire.cli.commands.approvals import standing_line
+from toolwire.cli.commands.approvals import pattern_line
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.terminal.text import clean, distinct, one_line
 from toolwire.errors import SettingsError
@@ -87,7 +87,7 @@ async def _record_contents(home: Path) -> list[str]:
     return [
         f"turns: {len(turns):,}, of which {interrupted:,} can be resumed",
         f"pending approvals: {len(pending):,}",
-        *(f"active pattern approval {card.id}: {standing_line(card)}" for card in active),
+        *(f"active pattern approval {card.id}: {pattern_line(card)}" for card in active),
     ]
 
 

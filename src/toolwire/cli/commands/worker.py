@@ -16,7 +16,7 @@ from toolwire.assemble.services import address_of, require_tools, token_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import Groups
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.define.nearest import nearest
 from toolwire.deliver.secrets import NO_SECRETS
 from toolwire.errors import SettingsError
@@ -47,7 +47,7 @@ def worker(
     secrets in place, and takes them out of results. Ctrl-C or SIGTERM ends it: it takes no more calls, and those that
     run may finish.
     """
-    place = here({"tools.groups": tools})
+    place = current_project({"tools.groups": tools})
     service = _service(place, name, socket, token_env)
     run_sync(_serve(place, name or "worker", service, drain))
     return Exit.DONE

@@ -28,7 +28,7 @@ ERRORS_LOG = "errors.log"
 RESUME = "--resume"
 _LARGEST_LOG = 1_000_000
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_TAKEN_AS_GIVEN = (str, list[str], bool)
+_UNCHECKED_TYPES = (str, list[str], bool)
 """Typer checks every value with pydantic, and loading that takes as long as typer itself; these need no check."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -38,7 +38,7 @@ class CliCommand(TyperCommand):
     """A command that returns its exit code, and never shows a traceback."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return as_given(super().get_params(ctx))
+        return skip_checks(super().get_params(ctx))
 
     def get_help(self, ctx: Any) -> str:
         return help_page(ctx, ctx.command_path, super().get_help)
@@ -47,7 +47,7 @@ class CliCommand(TyperCommand):
         return super().get_short_help_str(sys.maxsize)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_two_words(args)))
+        return super().parse_args(ctx, list(_split_resume(args)))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -55,16 +55,16 @@ class CliCommand(TyperCommand):
             sys.stdout.flush()
         except ToolwireError as error:
             code = exit_for(error)
-            _tell(str(error), code, as_json=_wants_json(ctx))
+            _report(str(error), code, as_json=_wants_json(ctx))
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
         except BrokenPipeError:
-            code = let_reader_go()
+            code = drop_output()
         except KeyboardInterrupt as interrupt:
             code = Exit.INTERRUPTED
-            _tell(str(interrupt) or "Interrupted.", code, as_json=_wants_json(ctx))
+            _report(str(interrupt) or "Interrupted.", code, as_json=_wants_json(ctx))
         except Exception as error:
-            code = unexpected(error, ctx.params.get("home"), as_json=_wants_json(ctx))
+            code = report_internal_error(error, ctx.params.get("home"), as_json=_wants_json(ctx))
         raise typer.Exit(code or Exit.DONE)
 
 
@@ -72,7 +72,7 @@ class Group(TyperGroup):
     """A command with commands of its own."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return as_given(super().get_params(ctx))
+        return skip_checks(super().get_params(ctx))
 
     def get_help(self, ctx: Any) -> str:
         return help_page(ctx, ctx.command_path, super().get_help)
@@ -82,25 +82,25 @@ class Interrupted(KeyboardInterrupt):
     """The person at the terminal pressed Ctrl-C; the text says how to go on."""
 
 
-def let_reader_go() -> Exit:
+def drop_output() -> Exit:
     """Drop what is still buffered for a reader that went away, so that the interpreter ends without a complaint."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Exit.READER_GONE
 
 
-def _nothing_fits(error: OSError) -> Exit:
+def _report_full_disk(error: OSError) -> Exit:
     """The disk behind the output is full: what could not be written there is told where it can still be read."""
-    let_reader_go()
+    drop_output()
     what = f"the output could not be written ({error.strerror}); free some space there, or send it elsewhere"
-    _tell(what, Exit.FAILED, as_json=False)
+    _report(what, Exit.FAILED, as_json=False)
     return Exit.FAILED
 
 
-def unexpected(error: Exception, home: str | None = None, *, as_json: bool = False) -> Exit:
+def report_internal_error(error: Exception, home: str | None = None, *, as_json: bool = False) -> Exit:
     """Our own fault: one sentence here, the traceback in the error log. Not so where the output finds no room."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        return _nothing_fits(error)
-    _tell(_kept(error, home), Exit.UNEXPECTED, as_json=as_json)
+        return _report_full_disk(error)
+    _report(_log_traceback(error, home), Exit.UNEXPECTED, as_json=as_json)
     return Exit.UNEXPECTED
 
 
@@ -112,7 +112,7 @@ def nearest_home(given: str | None) -> Path:
     return next((at / OWN_STATE for at in (here, *here.parents) if (at / OWN_STATE).is_dir()), here / OWN_STATE)
 
 
-def _two_words(args: list[str]) -> Iterator[str]:
+def _split_resume(args: list[str]) -> Iterator[str]:
     """`--resume=ID` as the flag and the id that may follow it, since a flag cannot have a value only sometimes."""
     words = args[: args.index("--")] if "--" in args else args
     for word in words:
@@ -125,7 +125,7 @@ def _wants_json(ctx: Any) -> bool:
     return bool(ctx.params.get("as_json"))
 
 
-def _tell(message: str, code: Exit, *, as_json: bool) -> None:
+def _report(message: str, code: Exit, *, as_json: bool) -> None:
     if as_json:
         body = {"error": {"kind": code.name.lower(), "message": message, "exit_code": int(code)}}
         sys.stdout.write(json.dumps(body) + "\n")
@@ -133,7 +133,7 @@ def _tell(message: str, code: Exit, *, as_json: bool) -> None:
     typer.echo(f"\n{clean(message)}" if code is Exit.INTERRUPTED else f"Error: {clean(message)}", err=True)
 
 
-def _kept(error: Exception, home: str | None) -> str:
+def _log_traceback(error: Exception, home: str | None) -> str:
     """Write the traceback where it can be found later, and give the sentence for now."""
     what = f"{type(error).__name__}: {error}"[:300]
     path = nearest_home(home) / ERRORS_LOG
@@ -158,8 +158,8 @@ def _append(path: Path, text: str) -> None:
         log.write(text)
 
 
-class _AsGiven(RuntimeParam):
-    """Text as it was typed. What is no text at all (bytes that are not UTF-8) is for typer to refuse."""
+class _Unchecked(RuntimeParam):
+    """Text as it was typed. Typer refuses what is not text (bytes that are not UTF-8)."""
 
     def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
         words = value if isinstance(value, (list, tuple)) else (value,)
@@ -171,11 +171,11 @@ class _AsGiven(RuntimeParam):
         return value
 
 
-def as_given(params: Iterable[Any]) -> list[Any]:
+def skip_checks(params: Iterable[Any]) -> list[Any]:
     """The same parameters, of which those that are text or switches check nothing."""
     found = list(params)
     for param in found:
         told = param.type_descriptor
-        if param._runtime_param is None and told.annotation in _TAKEN_AS_GIVEN and told.parameter_info.parser is None:
-            param._runtime_param = _AsGiven(told.parameter_info, told.annotation)
+        if param._runtime_param is None and told.annotation in _UNCHECKED_TYPES and told.parameter_info.parser is None:
+            param._runtime_param = _Unchecked(told.parameter_info, told.annotation)
     return found

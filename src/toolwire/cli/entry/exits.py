@@ -39,7 +39,7 @@ MEANINGS = {
     Exit.WAITING: "the turn waits for an approval",
     Exit.UNEXPECTED: "an error of toolwire itself; details are in `errors.log`",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
-    Exit.READER_GONE: "whoever read the output went away",
+    Exit.READER_GONE: "the reader of the output went away",
 }
 
 _BY_ERROR: tuple[tuple[type[ToolwireError], Exit], ...] = (

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from toolwire import __version__
-from toolwire.cli.entry.command import LOOK, CliCommand, Group, let_reader_go, unexpected
+from toolwire.cli.entry.command import LOOK, CliCommand, Group, drop_output, report_internal_error
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.streams import prepare
 from toolwire.cli.help.layout import help_page
@@ -77,7 +77,7 @@ COMPLETES = "_TOOLWIRE_COMPLETE"
 def main() -> None:
     """Run the command line given to this process, and end the process with its exit code."""
     prepare()
-    _hasten()
+    _speed_up_start()
     if COMPLETES in os.environ:
         completion_init()
     try:
@@ -88,12 +88,12 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(let_reader_go())
+        sys.exit(drop_output())
     except Exception as error:  # commands answer for themselves; this is for what cannot even be loaded
-        sys.exit(unexpected(error))
+        sys.exit(report_internal_error(error))
 
 
-def _hasten() -> None:
+def _speed_up_start() -> None:
     """Spare the start of a command what only costs time.
 
     Loading modules makes many objects and hardly any garbage; `command_at` has it looked for again once they are

@@ -57,7 +57,7 @@ def help_page(ctx: Any, path: str, get_help: Callable[[Any], str]) -> str:
 
 
 def coloured(page: str) -> str:
-    """A help page with bold headings and coloured names, unless nobody would see them."""
+    """A help page with bold headings and coloured names, unless the output is not a terminal that shows them."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
     if plain:
         return page

@@ -10,7 +10,7 @@ from toolwire.assemble.agents import open_agent
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import project_again, resumed_spec, spec_of
 from toolwire.assemble.state_ownership import STORE_FILE
-from toolwire.cli.resolve.project import here
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.resolve.resuming import named_project, project_words, require_still_granted, resume_command
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration, one_line
@@ -57,7 +57,7 @@ class Flags:
             )
         if self.key_env == "":
             raise SettingsError("--key-env takes the name of an environment variable, such as MY_API_KEY; it is empty")
-        return here(self.settings, project=self.project)
+        return current_project(self.settings, project=self.project)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def how_to_answer(waits: Suspended, project: str, home: str | None) -> str:
     return "\n".join([look, *lines])
 
 
-def turn_named(words: str | None) -> str | None:
+def require_turn_id(words: str | None) -> str | None:
     """The id after `--resume`; None stands for the newest turn. Raises SettingsError for an empty one."""
     if words is not None and not words.strip():
         raise SettingsError("the id after --resume is empty; leave it out to go on with the newest interrupted turn")

@@ -12,19 +12,19 @@ _SHORTEST = 4
 _SHOWN = 5
 
 
-async def turn_meant(store: Store, given: str) -> str:
+async def find_turn_id(store: Store, given: str) -> str:
     """The id of a turn. Raises SettingsError where several fit; one that fits none is given back as it is."""
     if len(given) >= WHOLE:
         return given
-    return _only(given, (turn.id for turn in await store.turns(limit=_MOST_SEARCHED)), "turns")
+    return _only_match(given, (turn.id for turn in await store.turns(limit=_MOST_SEARCHED)), "turns")
 
 
-async def call_meant(store: Store, given: str) -> str:
+async def find_call_id(store: Store, given: str) -> str:
     """The id of a call. Raises SettingsError where several fit; one that fits none is given back as it is."""
-    return _only(given, (card.call.id for card in await store.calls(limit=_MOST_SEARCHED)), "calls")
+    return _only_match(given, (card.call.id for card in await store.calls(limit=_MOST_SEARCHED)), "calls")
 
 
-async def approval_meant(store: Store, given: str | None, *, active: bool = False) -> str:
+async def find_approval_id(store: Store, given: str | None, *, active: bool = False) -> str:
     """The id of an approval; without one, the only pending or, among patterns, the only active one.
 
     Raises SettingsError where several fit, and NotFound where there is none to choose from.
@@ -38,7 +38,7 @@ async def approval_meant(store: Store, given: str | None, *, active: bool = Fals
         )
     if len(given) >= WHOLE:
         return given
-    return _only(given, (card.id for card in await store.approvals(limit=_MOST_SEARCHED)), "approvals")
+    return _only_match(given, (card.id for card in await store.approvals(limit=_MOST_SEARCHED)), "approvals")
 
 
 def _only_card(cards: list[ApprovalCard], state: str) -> str:
@@ -50,7 +50,7 @@ def _only_card(cards: list[ApprovalCard], state: str) -> str:
     return cards[0].id
 
 
-def _only(given: str, known: Iterable[str], what: str) -> str:
+def _only_match(given: str, known: Iterable[str], what: str) -> str:
     part, ids = given.strip().lower(), list(known)
     if given in ids or len(part) < _SHORTEST:
         return given

@@ -8,27 +8,27 @@ from typing import Any
 import typer
 
 from toolwire.assemble.project import ProjectFolder, open_project
-from toolwire.cli.terminal.input import confirmed, someone_is_there
+from toolwire.cli.terminal.input import confirm, user_is_present
 from toolwire.cli.terminal.text import clean, distinct
 from toolwire.record.projects import DEFAULT
 from toolwire.settings import Untrusted
 
 
-def here(flags: Mapping[str, Any] | None = None, *, project: str = DEFAULT) -> ProjectFolder:
+def current_project(flags: Mapping[str, Any] | None = None, *, project: str = DEFAULT) -> ProjectFolder:
     """The project of this folder. A settings file that needs trust is shown at a terminal. Raises SettingsError."""
-    found = open_project(flags, name=project, trusts=_trusts)
+    found = open_project(flags, name=project, trusts=_ask_for_trust)
     for file in found.settings.ignored_files:
-        typer.echo(_foreign(file), err=True)
+        typer.echo(_ignored_file(file), err=True)
     return found
 
 
-def _foreign(file: Path) -> str:
+def _ignored_file(file: Path) -> str:
     advice = f"if you know what it says, set TOOLWIRE_TRUST={shlex.quote(str(file.parent))}"
     return clean(f"{file} belongs to another user and was not read; {advice}")
 
 
-def _trusts(asking: Untrusted) -> bool:
-    if not someone_is_there():
+def _ask_for_trust(asking: Untrusted) -> bool:
+    if not user_is_present():
         return False
     typer.echo(f"{clean(asking.reason)}:\n{distinct(asking.wants)}", err=True)
-    return confirmed("Do you trust this file, until it changes?")
+    return confirm("Do you trust this file, until it changes?")

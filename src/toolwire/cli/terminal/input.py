@@ -32,7 +32,7 @@ FIRST_BYTE_S = 3.0
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UNREADABLE = re.compile("[\x01-\x07\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
 _UNREADABLE_SHARE = 0.3
-_ALWAYS_FORGIVEN = 8  # a short text of another encoding is no binary data yet
+_ALWAYS_FORGIVEN = 8  # a short text of another encoding is not binary data yet
 _MOST_LINES = 64
 
 
@@ -77,8 +77,8 @@ def read_piped(most: int, *, patient: bool = False) -> bytes:
     return read_bytes("-", most)
 
 
-def decoded(data: bytes, name: str = "standard input") -> str:
-    """Text of any common encoding. Raises SettingsError for what is no text."""
+def decode_text(data: bytes, name: str = "standard input") -> str:
+    """Text of any common encoding. Raises SettingsError for what is not text."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
@@ -89,7 +89,7 @@ def decoded(data: bytes, name: str = "standard input") -> str:
     return text
 
 
-def someone_is_there() -> bool:
+def user_is_present() -> bool:
     """Whether questions can be asked and answered here."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -109,7 +109,7 @@ def discard_typed_ahead() -> str:
     return b"".join(lines).decode("utf-8", "replace").strip()
 
 
-def confirmed(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Whether the person at the terminal says yes, after the question was shown. Enter, or its end, is a no."""
     while True:
         discard_typed_ahead()

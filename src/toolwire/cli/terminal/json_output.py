@@ -16,7 +16,7 @@ _DEEPEST = 100
 _WIDEST_INTEGER = 13_000  # bits; Python writes no decimal number of more than 4,300 digits
 
 
-def encoded(value: Any, *, indent: bool = False) -> bytes:
+def encode_json(value: Any, *, indent: bool = False) -> bytes:
     """Strict JSON in UTF-8; escapes are used only for text that UTF-8 cannot carry."""
     tree = plain(value)
     spacing: dict[str, Any] = {"indent": 2} if indent else {"separators": (",", ":")}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolwire.cli.terminal.json_output import encoded
+from toolwire.cli.terminal.json_output import encode_json
 from toolwire.cli.terminal.text import clean
 from toolwire.lazy import lazy_module
 
@@ -124,7 +124,7 @@ class Screen:
 
 
 @contextmanager
-def tools_kept_quiet(*, as_json: bool) -> Iterator[None]:
+def quiet_tools(*, as_json: bool) -> Iterator[None]:
     """With `--json` standard output is for the one JSON value: what tools print goes to standard error."""
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         yield
@@ -134,5 +134,5 @@ def write_json(value: Any, *, indent: bool = False, err: bool = False) -> None:
     """JSON as bytes, whatever the terminal's encoding."""
     stream = sys.stderr if err else sys.stdout
     stream.flush()
-    stream.buffer.write(encoded(value, indent=indent) + b"\n")
+    stream.buffer.write(encode_json(value, indent=indent) + b"\n")
     stream.flush()

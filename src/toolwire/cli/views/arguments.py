@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
-from toolwire.cli.terminal.json_output import encoded, plain
+from toolwire.cli.terminal.json_output import encode_json, plain
 from toolwire.cli.terminal.text import distinct
 from toolwire.decide.patterns import offered_pattern
 from toolwire.deliver.lookalikes import escape, mark_lookalikes
@@ -21,9 +21,9 @@ _BLANKS = re.compile(" {40,}")
 _LETTERS_WITHOUT_INK = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5")
 
 
-def spelled_out(arguments: Mapping[str, Any]) -> str:
+def arguments_json(arguments: Mapping[str, Any]) -> str:
     """Arguments as JSON in which every character can be seen. Of long values both ends are shown, and every name is."""
-    whole = _seen(encoded(arguments, indent=True).decode())
+    whole = _seen(encode_json(arguments, indent=True).decode())
     if len(whole) <= LONGEST:
         return whole
     share = max(LONGEST // len(arguments), _SHORTEST_SHARE)
@@ -34,7 +34,7 @@ def spelled_out(arguments: Mapping[str, Any]) -> str:
     return "\n".join(["{", ",\n".join(lines), "}", told])
 
 
-def laid_out(arguments: Mapping[str, Any]) -> str:
+def format_arguments(arguments: Mapping[str, Any]) -> str:
     """The same with texts of several lines laid out line by line, and an edit as a diff.
 
     Every such line begins with a mark of ours, so that none can pass for a line of the question itself.
@@ -45,11 +45,11 @@ def laid_out(arguments: Mapping[str, Any]) -> str:
         if isinstance(value, str) and "\n" in value.rstrip("\n")
     }
     if not blocks:
-        return spelled_out(arguments)
+        return arguments_json(arguments)
     hidden = {"old_text", "new_text"} if _DIFF in blocks else blocks.keys()
     rest = {name: value for name, value in arguments.items() if name not in hidden}
     share = max(LONGEST // len(blocks), _SHORTEST_SHARE)
-    shown = [spelled_out(rest)] if rest else []
+    shown = [arguments_json(rest)] if rest else []
     for name, (mark, lines) in blocks.items():
         whole = "\n".join(f"  {mark}{_seen(line)}" for line in lines)
         shown += [f"{name if name == _DIFF else _json(name)}:", _both_ends(whole, share)]
@@ -59,7 +59,7 @@ def laid_out(arguments: Mapping[str, Any]) -> str:
 
 
 def _edit(arguments: Mapping[str, Any]) -> dict[str, tuple[str, list[str]]]:
-    """What an edit takes away and puts in its place; nothing where this is no edit, or its lines do not differ."""
+    """What an edit takes away and puts in its place; nothing where this is not an edit, or its lines do not differ."""
     old, new = arguments.get("old_text"), arguments.get("new_text")
     if not isinstance(old, str) or not isinstance(new, str):
         return {}
@@ -70,7 +70,7 @@ def _edit(arguments: Mapping[str, Any]) -> dict[str, tuple[str, list[str]]]:
     return {_DIFF: ("", lines)} if lines else {}
 
 
-def shown_pattern(tool: str, arguments: Mapping[str, Any]) -> str:
+def pattern_to_offer(tool: str, arguments: Mapping[str, Any]) -> str:
     """The pattern to offer for calls like this one; none where it would hold letters that pass for others."""
     pattern = offered_pattern(tool, arguments)
     return pattern if distinct(pattern) == pattern else ""

@@ -42,13 +42,13 @@ def _network(detail: Mapping[str, Any]) -> str:
     ]
     refused = [f"{one['host']} ({_count(one['count'], 'time')}: {one['reason']})" for one in detail.get("refused", ())]
     parts = (
-        _listed("reached", reached, detail.get("more_reached", 0), "more connections"),
-        _listed("refused", refused, detail.get("more_refused", 0), "more requests"),
+        _hosts_text("reached", reached, detail.get("more_reached", 0), "more connections"),
+        _hosts_text("refused", refused, detail.get("more_refused", 0), "more requests"),
     )
     return "; ".join(filter(None, parts))
 
 
-def _listed(what: str, hosts: list[str], more: int, unit: str) -> str:
+def _hosts_text(what: str, hosts: list[str], more: int, unit: str) -> str:
     if not hosts:
         return ""
     hidden = len(hosts) - _SHOWN_HOSTS

@@ -1,4 +1,4 @@
-"""What is left of the day: the budget of the settings, and what was used of it, for whoever asks to see that."""
+"""What is left of the day: the budget of the settings, and what was used of it."""
 
 import time
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ class Report:
 
 
 def report_on(tool: Tool) -> Report:
-    """The report on a tool that is no skill's."""
+    """The report on a tool that does not belong to a skill."""
     return Report(report(tool))
 
 

@@ -41,7 +41,7 @@ def show_formats(screen: Screen, tallies: Sequence[FormatTally], *, as_json: boo
     for one in tallies:
         if one.strangers:
             names = ", ".join(f"{clean(name)} ({count})" for name, count in one.strangers)
-            screen.say(f"{clean(one.model)} called tools that nobody offered: {names}", "yellow")
+            screen.say(f"{clean(one.model)} called tools that were not offered: {names}", "yellow")
     screen.table(("tokens on top", *_TOKENS), [_costs(one) for one in costs], right=_TOKENS)
     for sentence in advice.values():
         screen.say(f"Format: {clean(sentence)}.", "dim")

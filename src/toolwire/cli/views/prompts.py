@@ -6,10 +6,10 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from toolwire.cli.terminal.identity import system_user
-from toolwire.cli.terminal.input import discard_typed_ahead, someone_is_there
+from toolwire.cli.terminal.input import discard_typed_ahead, user_is_present
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, distinct_line, one_line
-from toolwire.cli.views.arguments import laid_out, shown_pattern
+from toolwire.cli.views.arguments import format_arguments, pattern_to_offer
 from toolwire.decide.patterns import pattern_scope
 from toolwire.errors import ToolFailure
 from toolwire.hub.services import Approve
@@ -48,7 +48,7 @@ class Person:
         self._screen = screen
         self._read_line = read_line
         self._agrees = agrees
-        self.present = someone_is_there()
+        self.present = user_is_present()
         self._always: set[str] = set()
         self._one_at_a_time = asyncio.Lock()
 
@@ -58,7 +58,7 @@ class Person:
 
     @property
     def approver(self) -> Approve | None:
-        """Who is asked before a call; None where nobody is, so that the turn waits until someone has answered."""
+        """What approves calls; None where no user is present, so that the turn waits for an approval."""
         return self.approve if self.present or self._agrees else None
 
     async def approve(self, request: NeedsApproval) -> Approval:
@@ -69,7 +69,7 @@ class Person:
             if request.policy in self._always:
                 return Approval(granted=True, by=system_user(), reason="always in this turn")
             self._show(request)
-            like_it = shown_pattern(request.allowed.tool.name, request.allowed.arguments)
+            like_it = pattern_to_offer(request.allowed.tool.name, request.allowed.arguments)
             if like_it:
                 covers = pattern_scope(request.allowed.arguments, like_it)
                 self._screen.tell(f"p says yes to all of {clean(like_it)!r} for a day: {covers}.", "dim")
@@ -78,7 +78,7 @@ class Person:
     async def _decision(self, policy: str, pattern: str) -> Approval:
         """An answer that can be understood; any other is asked for again."""
         while True:
-            line = ((await self._asked(_RUN_IT)) or "").strip()
+            line = ((await self._prompt(_RUN_IT)) or "").strip()
             word, _, words = line.replace(",", " ", 1).partition(" ")
             match word.lower().rstrip(".!:"), words.strip():
                 case "y" | "yes", "":
@@ -99,7 +99,7 @@ class Person:
             self._screen.tell(f"\n{clean(prompt)}", "yellow")
             for number, choice in enumerate(choices, 1):
                 self._screen.tell(f"{number}. {clean(choice)}")
-            said = await self._asked("Your answer: ")
+            said = await self._prompt("Your answer: ")
         if said is None:
             raise ToolFailure("the user left without an answer", code=Code.UNAVAILABLE)
         return said
@@ -108,7 +108,7 @@ class Person:
         """Before each further step: an empty line goes on, `stop` ends the turn, other words go to the model."""
         if turn.iterations == 0 or not self.present:
             return None
-        word = (await self._asked("Enter goes on, stop ends, other words go to the model: ")) or ""
+        word = (await self._prompt("Enter goes on, stop ends, other words go to the model: ")) or ""
         match word.strip():
             case "":
                 return None
@@ -117,7 +117,7 @@ class Person:
             case words:
                 return words
 
-    async def _asked(self, prompt: str) -> str | None:
+    async def _prompt(self, prompt: str) -> str | None:
         """What is typed after the prompt is shown; nothing from before can be an answer to it."""
         if early := discard_typed_ahead():
             told = f"Discarded, since it was typed before this question: {one_line(early, 200)}"
@@ -127,6 +127,6 @@ class Person:
         return await self._read_line()
 
     def _show(self, request: NeedsApproval) -> None:
-        arguments = laid_out(request.allowed.arguments)
+        arguments = format_arguments(request.allowed.arguments)
         self._screen.tell(f"\n{distinct_line(request.reason)}", "yellow")
         self._screen.tell_named(request.allowed.tool.name, arguments)

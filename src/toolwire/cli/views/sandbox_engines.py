@@ -39,7 +39,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedEngine:
     """An engine with its answers to all probes; none where it cannot be used."""
 
     report: EngineReport
@@ -86,30 +86,30 @@ def left_behind_line() -> Line:
     return Line("left behind", "unsafe" if failed else "warn", said, advice, more)
 
 
-def examine_all() -> list[Examined]:
+def examine_all() -> list[ExaminedEngine]:
     """Every engine, asked every probe. Takes a minute or two."""
     return asyncio.run(_examine(PROBES))
 
 
-async def _examine(probes: tuple[Probe, ...]) -> list[Examined]:
+async def _examine(probes: tuple[Probe, ...]) -> list[ExaminedEngine]:
     return [await _examined(name, probes) for name in reversed(ENGINES)]
 
 
-async def _look_quickly() -> tuple[list[Examined], Line]:
+async def _look_quickly() -> tuple[list[ExaminedEngine], Line]:
     looked = await asyncio.gather(*(_examined(name, QUICK) for name in reversed(ENGINES) if name != "none"))
-    bare = Examined(await local_sandbox(floor="none", default="none").report("none"))
+    bare = ExaminedEngine(await local_sandbox(floor="none", default="none").report("none"))
     found = [*looked, bare]
     return found, await _doors([each.report.engine for each in found if each.report.usable])
 
 
-async def _examined(name: str, probes: tuple[Probe, ...]) -> Examined:
+async def _examined(name: str, probes: tuple[Probe, ...]) -> ExaminedEngine:
     sandbox = local_sandbox(floor=name, default=name)
     report = await sandbox.report(name)
     answers = [one async for one in examined(sandbox, probes)] if report.usable else []
-    return Examined(report, tuple(answers))
+    return ExaminedEngine(report, tuple(answers))
 
 
-def table(found: list[Examined]) -> Iterator[tuple[str, str]]:
+def table(found: list[ExaminedEngine]) -> Iterator[tuple[str, str]]:
     """The examination as lines of text, each with the style it is shown in."""
     for each in found:
         report = each.report
@@ -134,7 +134,7 @@ def _usual(report: EngineReport) -> Line:
     return Line("sandbox", "warn", refused, "on Debian: apt install bubblewrap")
 
 
-def engine_line(each: Examined) -> Line:
+def engine_line(each: ExaminedEngine) -> Line:
     """An engine by what came of trying it."""
     report, what = each.report, f"sandbox {each.report.engine}"
     if not report.usable:
@@ -160,14 +160,14 @@ async def _doors(usable: list[str]) -> Line:
         return Line("network", "warn", said, "on Debian: apt install python3-minimal")
     without = ", ".join(name for name in usable if name not in has)
     refused = f"; where hosts are granted, the engine {without} refuses to run" if without else ""
-    return Line("network", "ok", f"none but one door to granted hosts, in {', '.join(has)}{refused}")
+    return Line("network", "ok", f"none but one proxy to granted hosts, in {', '.join(has)}{refused}")
 
 
 _KNOCK = """
 import socket
-door = socket.create_connection(("127.0.0.1", {port}), 5)
-door.sendall(b"GET http://other.example/ HTTP/1.1\\r\\nhost: other.example\\r\\n\\r\\n")
-print(door.recv(100))
+proxy = socket.create_connection(("127.0.0.1", {port}), 5)
+proxy.sendall(b"GET http://other.example/ HTTP/1.1\\r\\nhost: other.example\\r\\n\\r\\n")
+print(proxy.recv(100))
 """
 
 

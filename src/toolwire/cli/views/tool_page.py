@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from toolwire.cli.terminal.json_output import encoded
+from toolwire.cli.terminal.json_output import encode_json
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean, one_line
 from toolwire.decide.policy import ruling
@@ -41,10 +41,10 @@ def show_tool_page(screen: Screen, tool: Tool, withheld: str, entry: SkillTool |
         _show_fields(screen, "gives", tool.output_schema)
     if entry is None:
         for example in tool.examples:
-            screen.say(f"example  {encoded(example).decode()}")
+            screen.say(f"example  {encode_json(example).decode()}")
         return
     for shown in entry.examples:
-        screen.say(f"example  {encoded(shown.arguments).decode()} gives {encoded(shown.output).decode()}")
+        screen.say(f"example  {encode_json(shown.arguments).decode()} gives {encode_json(shown.output).decode()}")
         screen.prose(shown.explanation)
 
 
@@ -64,9 +64,9 @@ def _rows(
     name: str, field: Any, root: Any, required: set[str], around: tuple[Any, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
     """A field, and below it the fields that it consists of; those of a type `around` it are shown already."""
-    field = _resolved(field, root)
+    field = _resolve(field, root)
     last = name.rpartition(".")[2].removesuffix("[]")
-    yield name, _type_of(field, root), "yes" if last in required else _default_of(field), _described(field)
+    yield name, _type_of(field, root), "yes" if last in required else _default_of(field), _describe(field)
     inner, mark = _inner(field, root)
     fields = inner.get("properties", {})
     if len(around) < _DEEPEST and not any(fields is each for each in around):
@@ -78,17 +78,17 @@ def _inner(field: Any, root: Any) -> tuple[Any, str]:
     """The object in a field: itself, the items of a list, or the only branch that is not null."""
     if not isinstance(field, dict):
         return {}, ""
-    branches = [_resolved(each, root) for each in field.get("anyOf") or field.get("oneOf") or ()]
+    branches = [_resolve(each, root) for each in field.get("anyOf") or field.get("oneOf") or ()]
     objects = [each for each in branches if isinstance(each, dict) and each.get("type") != "null"]
     if len(objects) == 1:
         return _inner(objects[0], root)
     if field.get("type") == "array":
-        items, mark = _inner(_resolved(field.get("items"), root), root)
+        items, mark = _inner(_resolve(field.get("items"), root), root)
         return items, f"[]{mark}"
     return field, ""
 
 
-def _resolved(schema: Any, root: Any) -> Any:
+def _resolve(schema: Any, root: Any) -> Any:
     """A schema with the definition that it refers to in its place."""
     for _ in range(_DEEPEST):
         if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
@@ -102,11 +102,11 @@ def _resolved(schema: Any, root: Any) -> Any:
 
 
 def _type_of(schema: Any, root: Any = None) -> str:
-    schema = _resolved(schema, root)
+    schema = _resolve(schema, root)
     if not isinstance(schema, dict):
         return "anything"
     if "enum" in schema:
-        return one_line(" | ".join(encoded(value).decode() for value in schema["enum"]), 60)
+        return one_line(" | ".join(encode_json(value).decode() for value in schema["enum"]), 60)
     kind = schema.get("type")
     if kind == "array":
         return f"list of {_type_of(schema.get('items'), root)}"
@@ -118,9 +118,9 @@ def _type_of(schema: Any, root: Any = None) -> str:
 
 def _default_of(schema: Any) -> str:
     if isinstance(schema, dict) and "default" in schema:
-        return one_line(f"no ({encoded(schema['default']).decode()})", 40)
+        return one_line(f"no ({encode_json(schema['default']).decode()})", 40)
     return "no"
 
 
-def _described(schema: Any) -> str:
+def _describe(schema: Any) -> str:
     return str(schema.get("description", "")) if isinstance(schema, dict) else ""
