@@ -18,7 +18,8 @@ from toolwire.errors import SettingsError, ToolwireError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
-from toolwire.settings import Layer, project_file, user_folder
+from toolwire.settings import Layer, Settings, project_file, user_folder
+from toolwire.settings.schema import GrantSettings
 from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, make_tools, tool_names
 
 if TYPE_CHECKING:
@@ -59,9 +60,15 @@ def toolbox_of(
             near = nearest(name, known)
             advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}."
             raise SettingsError(f"tools.include and tools.exclude name tools; there is no {name!r}; {advice}")
-    require_known_names(project.settings, (*every, *withheld), names)
+    if _has_names(project.settings):
+        require_known_names(project.settings, (*every, *withheld), names)
     wanted = [name for name in every.names if name not in chosen.exclude and name in (chosen.include or every)]
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
+
+
+def _has_names(settings: Settings) -> bool:
+    """Whether the settings name agents, permissions or tools that may be misspelled."""
+    return bool(settings.agents or settings.tools.secrets or settings.grants != GrantSettings.model_construct())
 
 
 def built_in_names(project: ProjectFolder) -> tuple[str, ...]:
