@@ -46,10 +46,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
+def pytest_collection() -> None:
+    """What is collected stays, so looking for garbage on the way would find none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests and all that they import stay to the end, so no look for garbage need go over them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
