@@ -19,7 +19,7 @@ TESTS: dict[str, Sequence[str]] = {
     "decide.path_rules": ("tests/toolbox/test_path_rules.py",),
     "record.ledger": ("tests/record/test_ledger.py",),
     "record.lock_queue": ("tests/record/test_lock_queue.py",),
-    "record.reserving": ("tests/record/test_reserving.py", "tests/loop/test_budgets.py"),
+    "record.reserving": ("tests/record/test_reserving.py",),
     "record.lease_rows": ("tests/record/test_lease_rows.py",),
     "record.owners": ("tests/loop/test_liveness.py", "tests/record/test_lease_rows.py"),
     "record": ("tests/record",),

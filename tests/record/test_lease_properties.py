@@ -33,11 +33,14 @@ from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
 from .conftest import NOW, libsql_server
+from .hrana_server import hrana_server
 from .samples import a_call, a_card, a_turn, success
 
 T = TypeVar("T")
 PROCESSES = st.sampled_from([0, 1])
 CALLS = st.sampled_from(["call-1", "call-2"])
+LEASE_S = 10_000.0
+"""The lease of an owner: so long that no heartbeat comes while a test runs."""
 LEASES = st.sampled_from([None, 10.0, 60.0])
 
 
@@ -64,6 +67,7 @@ class TwoProcesses(RuleBasedStateMachine):
         self.old: list[CallCard] = []
         self.results: dict[str, ToolResult] = {}
         self.count = 0
+        self.asleep = False
 
     def do(self, work: Awaitable[T]) -> T:
         async def waited() -> T:
@@ -86,10 +90,17 @@ class TwoProcesses(RuleBasedStateMachine):
             self.stores: list[Store] = [MemoryStore(clock=clock)] * 2
         elif self.kind == "sqlite":
             self.stores = [self.do(SqliteStore.at(folder / "home", clock=clock)) for _ in range(2)]
+        elif self.kind == "machines":
+            self.server = self.stack.enter_context(hrana_server(folder / "server.db"))
+            homes = (folder / "one", folder / "two")
+            self.stores = [
+                self.do(LibsqlStore.on(self.server.url, home, clock=clock, lease_s=LEASE_S)) for home in homes
+            ]
         else:
             url = self.stack.enter_context(libsql_server(folder))
             self.stores = [self.do(LibsqlStore.on(url, folder / "home", clock=clock)) for _ in range(2)]
         self.do(self.stores[0].begin(self.turn))
+        self.do(self.stores[1].audit([]))  # both have written once, and so have their leases
         for name in ("call-1", "call-2"):
             self.do(self.stores[0].open(a_card(a_call(name), self.turn), []))
 
@@ -102,10 +113,12 @@ class TwoProcesses(RuleBasedStateMachine):
     def card(self, name: str, epoch: int | None = None) -> CallCard:
         return replace(a_card(a_call(name), self.turn), epoch=epoch or self.turn.epoch)
 
-    def may_be_over(self, held: Held) -> bool:
+    def may_be_over(self, held: Held, by: int) -> bool:
+        """Whether a claim has ended, as one process sees it. No process takes itself for dead."""
         if held.card.until is not None:
             return self.now >= held.card.until
-        return self.running is None or self.turn.epoch != held.card.epoch or self.ended
+        lost = self.running is None or (self.asleep and by != self.running)
+        return lost or self.turn.epoch != held.card.epoch or self.ended
 
     @rule(by=PROCESSES, name=CALLS, lease_s=LEASES)
     def claim(self, by: int, name: str, lease_s: float | None) -> None:
@@ -117,12 +130,12 @@ class TwoProcesses(RuleBasedStateMachine):
             mine = self.do(self.stores[by].claim(self.card(name), [], until=until))
         except CallHeld:
             assert before is not None
-            assert not self.may_be_over(before)
+            assert not self.may_be_over(before, by)
             return
         if name in self.results:
             assert mine.result == self.results[name]
             return
-        assert before is None or self.may_be_over(before), "two claimants hold the call"
+        assert before is None or self.may_be_over(before, by), "two claimants hold the call"
         assert mine.token
         assert mine.token not in {card.token for card in self.old}
         if before is not None:
@@ -151,19 +164,19 @@ class TwoProcesses(RuleBasedStateMachine):
         result, held = success(a_call(name), text="by the turn"), self.newest.get(name)
         error = self.failure(self.stores[by].close(self.card(name), result, []))
         if error is None:
-            assert held is None or name in self.results or held.card.until is None or self.may_be_over(held)
+            assert held is None or name in self.results or held.card.until is None or self.may_be_over(held, by)
             self.results.setdefault(name, result)
         else:
             assert isinstance(error, CallHeld)
             assert held is not None
-            assert not self.may_be_over(held)
+            assert not self.may_be_over(held, by)
 
     @rule(name=CALLS, lease_s=st.sampled_from([5.0, 60.0]))
     def renew(self, name: str, lease_s: float) -> None:
         held = self.newest.get(name)
         if held is None or name in self.results:
             return
-        if held.card.until is None and self.may_be_over(held):
+        if held.card.until is None and self.may_be_over(held, held.by):
             assert isinstance(self.failure(self.stores[held.by].renew(held.card, self.now + lease_s)), Fenced)
             return
         longer = self.do(self.stores[held.by].renew(held.card, self.now + lease_s))
@@ -190,6 +203,26 @@ class TwoProcesses(RuleBasedStateMachine):
         self.turn = replace(self.turn, epoch=self.do(self.stores[by].resume(self.turn.id)).opening.epoch)
         self.running = by
 
+    @precondition(lambda self: self.kind == "machines")
+    @rule()
+    def leases_run_out(self) -> None:
+        """Both machines are stopped for longer than a lease, and go on."""
+        self.server.later_s += LEASE_S + 1
+        self.asleep = True
+
+    @precondition(lambda self: self.running is not None and not self.ended)
+    @rule()
+    def take_over(self) -> None:
+        """The other process wants a turn that is run: it gets it only if the lease of its owner has run out."""
+        assert self.running is not None
+        before, other = self.turn, 1 - self.running
+        if not self.asleep:
+            assert isinstance(self.failure(self.stores[other].resume(self.turn.id)), Fenced)
+            return
+        self.turn = replace(self.turn, epoch=self.do(self.stores[other].resume(self.turn.id)).opening.epoch)
+        assert isinstance(self.failure(self.stores[self.running].release(before)), Fenced), "a late write was kept"
+        self.running = other
+
     @precondition(lambda self: self.running is not None and not self.ended)
     @rule()
     def end(self) -> None:
@@ -211,7 +244,7 @@ class TwoProcesses(RuleBasedStateMachine):
                 assert card.result == self.results.get(card.call.id)
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3), ("machines", 6)])
 def test_two_claimants_never_hold_a_call_and_no_result_of_a_holder_is_lost(kind: str, examples: int) -> None:
     machine = type("Machine", (TwoProcesses,), {"kind": kind})
     quietly = settings(

@@ -1,13 +1,17 @@
 """What a model call may reserve: the rule that all stores ask."""
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 import pytest
 
 from toolwire.protocol.budgets import Budget, Spending
-from toolwire.record.contract import UsageRequest
-from toolwire.record.reserving import granted
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.record.contract import Reservation, UsageRequest
+from toolwire.record.reserving import granted, reserved
+
+from .samples import a_call, a_card, a_row, success
 
 NONE = Spending()
 
@@ -24,9 +28,39 @@ def money(want: float, *, held: float = 0.0, day: Budget = Budget()) -> float | 
     return None if given is None else given.cost_usd
 
 
+def refuse(card: CallCard, spent: Spending) -> tuple[CallCard, AuditRow]:
+    return replace(card, result=success(card.call, text=f"after {spent.calls}")), a_row("denied", card)
+
+
+@pytest.mark.parametrize(("spent", "room"), [(0, 2), (3, 1), (4, 0), (9, 0)])
+def test_the_first_calls_get_what_is_left_of_the_day_and_the_rest_is_refused(spent: int, room: int) -> None:
+    """A day has 4 calls, or 2 more than were made: a call that has its result already takes no place."""
+    most = 2 if spent == 0 else 4
+    cards = [a_card(a_call(name)) for name in "abc"]
+    cards.insert(1, a_card(a_call("answered"), result=success()))
+    outcome = reserved(Reservation(most, ("agent",), refuse), cards, Spending(spent))
+
+    places = [0, 2, 3]
+    assert outcome.charged == room
+    assert [place for place in places if outcome.cards[place] == cards[place]] == places[:room]
+    assert outcome.cards[1] == cards[1]
+    assert {place: row.event for place, row in outcome.denied.items()} == dict.fromkeys(places[room:], "denied")
+    texts = [result.text for place in places[room:] if (result := outcome.cards[place].result) is not None]
+    assert texts == [f"after {spent + room}"] * (3 - room)
+
+
+def test_without_a_limit_of_calls_none_is_refused() -> None:
+    cards = [a_card(a_call(name)) for name in "abc"]
+    outcome = reserved(Reservation(None, ("agent",), refuse), cards, Spending(1_000))
+    assert (list(outcome.cards), outcome.charged, outcome.denied) == (cards, 3, {})
+
+
 def test_without_a_limit_everything_is_granted_and_an_unknown_amount_counts_as_nothing() -> None:
     assert tokens(5_000, used=7, others=8, held=9, lent=10) == 5_000
     assert (money(0.5), money(inf)) == (0.5, 0.0)
+    used = Spending(0, 10, 0.3)
+    unknown = UsageRequest(Spending(0, 10, inf), Budget(), ("agent",))
+    assert granted(unknown, used, used, NONE, NONE) == Spending(0, 10, 0.0)
 
 
 @pytest.mark.parametrize(("want", "given"), [(59, 59), (60, 60), (61, None)])
@@ -63,6 +97,7 @@ def test_a_turn_gets_what_its_own_limit_and_its_sub_agents_leave(want: int, give
 @pytest.mark.parametrize("lent", [90, 91])
 def test_a_turn_that_has_nothing_of_its_own_left_gets_nothing(lent: int) -> None:
     assert tokens(1, used=10, lent=lent, own=Budget(tokens=100)) is None
+    assert tokens(9, used=10, lent=89, own=Budget(tokens=100)) == 1
 
 
 def test_both_limits_hold() -> None:
