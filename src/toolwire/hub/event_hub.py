@@ -33,10 +33,6 @@ class EventHub:
         self._faulty: set[Watch] = set()
 
     @property
-    def is_watched(self) -> bool:
-        return bool(self._watchers)
-
-    @property
     def wants_deltas(self) -> bool:
         """Whether any watcher wants replies letter by letter; only then are models asked to stream for it."""
         return any(self._watchers.values())

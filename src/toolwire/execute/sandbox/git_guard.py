@@ -107,11 +107,6 @@ class GitGuard:
     _names: dict[str, frozenset[str]] = field(default_factory=dict)
     _targets: dict[str, str | None] = field(default_factory=dict)
 
-    @property
-    def is_below_top(self) -> bool:
-        """Whether the workspace is a folder of a repository whose top is further up."""
-        return bool(self.baseline.repositories) and self.baseline.repositories[0].top != self.baseline.workspace
-
     def check(self, differing: Iterable[tuple[str, str]] = ()) -> bool:
         """Hold back what git would obey and is not in the baseline, and what is `differing`; whether there was any."""
         before = len(self.held)
