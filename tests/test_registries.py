@@ -33,10 +33,6 @@ PROVIDERS["acme"] = Provider(
 """
 FORMAT = """
 from dataclasses import replace
-from toolwire.wire.formats.coach import able_formats
-from toolwire.wire.formats.costs import format_costs
-from toolwire.wire.formats.negotiation import negotiate
-from toolwire.wire.formats.preference import Wished
 from toolwire.wire.formats.registry import DIALECTS
 DIALECTS["acme_form"] = replace(DIALECTS["hermes"], name="acme_form")
 """

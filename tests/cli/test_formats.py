@@ -21,7 +21,7 @@ def test_leaked_calls_and_invented_names_are_shown_with_the_model_that_made_them
 
     assert (counted["model"], counted["offered"]) == ("openai-compatible:scripted", "openai")
     assert (counted["replies"], counted["calls"], counted["clean"]) == (3, 2, 1)
-    assert (counted["mismatched"], counted["strangers"]) == (1, {"calculater_pro": 1})
+    assert (counted["mismatched"], counted["unknown_names"]) == (1, {"calculater_pro": 1})
     assert "called tools that were not offered: calculater_pro (1)" in shown
 
 

@@ -19,7 +19,7 @@ async def end_a_turn(store: Store, name: str, *tallies: FormatTally) -> None:
 
 
 NATIVE = FormatTally("ollama:qwen3", "ollama", 2, 1, 3, 2, mismatched=1, confidence=2.5, came_as=(("native", 3),))
-TOLD = FormatTally("ollama:qwen3", "hermes", 1, 1, 1, 1, strangers=(("lampp", 1),))
+TOLD = FormatTally("ollama:qwen3", "hermes", 1, 1, 1, 1, unknown_names=(("lampp", 1),))
 OTHER = FormatTally("anthropic:claude", "anthropic", 1)
 
 

@@ -1,4 +1,4 @@
-"""A file that changes while somebody thinks about a command, and what approvals for more than one call cover."""
+"""A file that changes while a command waits for approval, and what approvals for more than one call cover."""
 
 import asyncio
 from pathlib import Path

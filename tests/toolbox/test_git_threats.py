@@ -1,4 +1,4 @@
-"""Attacks on whoever runs git on a strange repository, each with its control.
+"""Attacks by an untrusted repository on the user who runs git in it, each with its control.
 
 The box is a wall of its own. For T34 it is left away on purpose, so that what the git tools do themselves can be seen:
 with their defences nothing that a repository names is started; without them it is.

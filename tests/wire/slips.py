@@ -78,7 +78,7 @@ SLIPS: dict[str, Any] = {
 """The twenty-seven of the bench, by their numbers there."""
 
 TOLD = {
-    "n08": "a tool that nobody offered: the model hears of `add`",
+    "n08": "a tool that was not offered: the model hears of `add`",
     "n12": "an argument that the tool does not take",
     "n13": "an argument that is missing",
 }

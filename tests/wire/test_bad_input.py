@@ -51,7 +51,7 @@ def test_four_times_the_hostile_text_takes_about_four_times_the_steps(name: str)
     small, large = (GENERATORS[name](size) for size in (6_000, 24_000))
     parse_reply(large, TOOLS)
 
-    allowance = 60_000  # what a purse holds before it depends on the size
+    allowance = 60_000  # the work that is allowed before it depends on the size
     assert steps(lambda: parse_reply(large, TOOLS)) <= 5 * steps(lambda: parse_reply(small, TOOLS)) + allowance
 
 
@@ -137,7 +137,7 @@ TWICE = [
 @pytest.mark.threat("T4")
 @pytest.mark.parametrize("response", TWICE)
 def test_a_call_with_a_key_that_stands_twice_is_answered_and_never_run(response: Any) -> None:
-    """We chose it: whoever judges such a text by its first key must not be led past by the last one."""
+    """We chose it: a check of the first key must not be led past by the last one."""
     reply = parse_reply(response, tools=[ADD])
 
     assert "stands twice" in reply.calls[0].fault

@@ -17,7 +17,7 @@ TEXTS = [name for name in SLIPS if name.startswith("t")]
 
 @pytest.mark.parametrize("slip", SLIPS)
 async def test_every_slip_of_the_bench_ends_in_one_run_with_the_right_arguments(slip: str) -> None:
-    """Through the whole loop. What nobody can make sense of is told to the model, which then calls properly."""
+    """Through the whole loop. What cannot be read is told to the model, which then calls properly."""
     outcome = await recovered(SLIPS[slip])
 
     assert outcome == Outcome("It is 42.", (SUM,), told=slip in TOLD)

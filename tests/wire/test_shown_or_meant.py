@@ -22,7 +22,7 @@ RATCHETS = [
     ("mixed", 2, 0),
     ("unseen", 16, 2),
 ]
-# What a dialect marks as thinking or addresses to somebody is not the answer, so it leaves the text.
+# What a dialect marks as thinking or addresses to another reader is not the answer, so it leaves the text.
 MARKUP = ("<|channel|>", "<|message|>", "[THINK]", "<think", "Thought:", "Final Answer:")
 
 

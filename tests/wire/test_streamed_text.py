@@ -1,4 +1,4 @@
-"""What was streamed is the final text: for every case of the corpus, however it is cut, at whoever watches."""
+"""What was streamed is the final text: for every case of the corpus, however it is cut."""
 
 import random
 from collections.abc import Iterator

@@ -88,7 +88,7 @@ def test_the_settings_of_a_profile_come_first() -> None:
 
 
 def test_the_same_question_is_answered_once() -> None:
-    """Whoever wishes: a settings file and a program that wish for the same get the very same answer."""
+    """A settings file and a program that wish for the same get the very same answer."""
     first = negotiate("vllm", "qwen3-coder", Wished("hermes"))
 
     assert negotiate("vLLM ", "qwen3-coder", WireFormats(definition_format="hermes")) is first

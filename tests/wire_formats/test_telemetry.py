@@ -71,11 +71,11 @@ def test_a_call_that_leaks_into_text_is_a_mismatch_where_native_tools_were_offer
     [native("lampp", '{"room":"a"}'), in_text(LEAKED.replace("lamp", "lampp"))],
     ids=["native", "text"],
 )
-def test_a_name_that_nobody_offered_is_kept_by_name(reply: Reply) -> None:
+def test_a_name_that_was_not_offered_is_kept_by_name(reply: Reply) -> None:
     counted = tally("m", "openai", reply)
 
     assert counted.unknown == 1
-    assert counted.strangers == (("lampp", 1),)
+    assert counted.unknown_names == (("lampp", 1),)
     assert counted.clean == 0
 
 
@@ -84,8 +84,8 @@ def test_invented_names_cannot_fill_the_store() -> None:
     (counted,) = merged(tally("m", "openai", native(f"{'x' * 90}{n}", "{}")) for n in range(100))
 
     assert counted.unknown == 100
-    assert len(counted.strangers) <= 20
-    assert all(len(name) <= 64 for name, _ in counted.strangers)
+    assert len(counted.unknown_names) <= 20
+    assert all(len(name) <= 64 for name, _ in counted.unknown_names)
 
 
 def test_sums_survive_storage() -> None:
@@ -154,3 +154,10 @@ def test_every_format_has_its_cost_in_tokens() -> None:
     assert costs["openai"].per_tool > costs["anthropic"].per_tool
     assert costs["hermes"].fixed > costs["openai"].fixed
     assert all(cost.per_tool > 10 and cost.per_call > 5 and cost.per_result > 5 for cost in costs.values())
+
+
+def test_counts_of_an_earlier_version_keep_the_unknown_names() -> None:
+    """The field was called `strangers` in stores of earlier versions."""
+    earlier = {"model": "m", "offered": "openai", "calls": 1, "strangers": {"lampp": 1}}
+    assert read_tally(earlier).unknown_names == (("lampp", 1),)
+    assert write_tally(read_tally(earlier))["unknown_names"] == {"lampp": 1}

@@ -77,7 +77,7 @@ def test_references_are_unfolded_for_gemini_and_a_schema_within_itself_is_cut() 
 
 
 def test_a_schema_that_would_unfold_without_end_is_cut() -> None:
-    """Twenty references, each used twice by the one before: a million objects if nobody counts."""
+    """Twenty references, each used twice by the one before: a million objects unless they are counted."""
     defs: dict[str, Any] = {
         f"d{n}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/d{n + 1}"} for side in "ab"}}
         for n in range(20)

@@ -39,8 +39,8 @@ def show_formats(screen: Screen, tallies: Sequence[FormatTally], *, as_json: boo
         return
     screen.table(("model", "format", *_RIGHT), [_row(one) for one in tallies], right=_RIGHT)
     for one in tallies:
-        if one.strangers:
-            names = ", ".join(f"{clean(name)} ({count})" for name, count in one.strangers)
+        if one.unknown_names:
+            names = ", ".join(f"{clean(name)} ({count})" for name, count in one.unknown_names)
             screen.say(f"{clean(one.model)} called tools that were not offered: {names}", "yellow")
     screen.table(("tokens on top", *_TOKENS), [_costs(one) for one in costs], right=_TOKENS)
     for sentence in advice.values():

@@ -72,7 +72,7 @@ class Crew:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.sleep(0)  # whoever has not begun yet could not give back its share
+        await asyncio.sleep(0)  # an agent that has not begun yet could not give back its share
         tasks = list(self._background.values())
         for task in tasks:
             task.cancel()
@@ -165,7 +165,7 @@ class Crew:
         return thread in self._background
 
     async def wait(self, thread: str) -> None:
-        """Wait until nobody works on a thread in the background any more."""
+        """Wait until no agent works on a thread in the background any more."""
         if task := self._background.get(thread):
             await asyncio.wait((task,))
 

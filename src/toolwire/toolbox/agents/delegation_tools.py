@@ -26,7 +26,7 @@ from toolwire.toolbox.agents.workers import SUB, Errand, new_thread
 from toolwire.toolbox.kinds import sending
 
 USUAL_S = 600.0
-_PART_OF_TIME = 0.9  # whoever asks must still be there to hear that time is up
+_PART_OF_TIME = 0.9  # the caller must still be there to hear that time is up
 
 PromptArgument = Annotated[str, Field(min_length=1, max_length=50_000)]
 AgentArgument = Annotated[str, Field(max_length=100)]

@@ -26,7 +26,7 @@ SUB = "sub/"
 class Worker:
     """An agent that others may set to work. `make` gets the grant it will run under and gives a new agent.
 
-    What `make` gives is used and left open: models, executors and stores belong to whoever wrote `make`.
+    What `make` gives is used and left open: models, executors and stores belong to the author of `make`.
     """
 
     name: str

@@ -56,7 +56,7 @@ class KeptBodies:
     async def __call__(self, handle: str, offset: int, length: int) -> bytes:
         return await self._store.fetch(handle, offset=offset, length=length)
 
-    async def strangers(self, handle: str, turn_id: str) -> list[str]:
+    async def untrusted_sources(self, handle: str, turn_id: str) -> list[str]:
         """Where a body with untrusted content was read: one that no known result has, too."""
         cards = [
             *await self._store.calls(turn_id=turn_id, limit=_MOST_LOOKED_AT),
@@ -104,7 +104,7 @@ def more_tool(fetch: Fetch) -> Tool:
         except StoreUnavailable as error:
             raise ToolFailure(str(error), code=Code.UNAVAILABLE) from None
         if isinstance(bodies, KeptBodies) and context is not _NOWHERE:
-            for place in await bodies.strangers(handle, context.turn_id):
+            for place in await bodies.untrusted_sources(handle, context.turn_id):
                 context.read_from(place)
         return _page(handle, offset, body, limit)
 

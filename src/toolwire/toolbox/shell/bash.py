@@ -33,7 +33,7 @@ LONGEST_COMMAND = 30_000
 _REPORT_EVERY_S = 0.5
 _SHOWN_AFTER_TIMEOUT = 600
 _MOST_LISTED = 3
-# Whoever calls must still be there to hear that time is up.
+# The caller must still be there to hear that time is up.
 _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
 BASH = """\

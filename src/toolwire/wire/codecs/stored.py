@@ -179,7 +179,7 @@ def read_problem(data: Mapping[str, Any]) -> Problem:
 
 
 def write_reply(reply: Reply) -> Json:
-    """A model's answer. `raw` is for whoever asked and is not kept."""
+    """A model's answer. `raw` is for the caller and is not kept."""
     out: Json = {"content": reply.content, "finish_reason": reply.finish_reason}
     if reply.reasoning:
         out["reasoning"] = reply.reasoning

@@ -127,7 +127,7 @@ def read_marks(data: Mapping[str, Any]) -> list[UntrustedMark]:
 
 
 def write_tool(tool: Tool) -> Json:
-    """What a tool is, for whoever calls it from elsewhere. Its function, its checks and its target stay behind."""
+    """What a tool is, for a caller in another process. Its function, its checks and its target stay behind."""
     out: Json = {name: getattr(tool, name) for name in (*_TEXTS, *_FLAGS, *_NUMBERS)}
     out |= {name: list(getattr(tool, name)) for name in _LISTS}
     out |= {name: sorted(getattr(tool, name)) for name in _SETS}

@@ -124,7 +124,7 @@ def answers(message: Message, waiting: Sequence[ToolCall]) -> bool:
 def settle(message: Message, waiting: Sequence[ToolCall]) -> tuple[Message, ...]:
     """What to say so that every waiting call is answered once: providers refuse a call without its result.
 
-    A missing result says so; a result that nobody waits for becomes a note.
+    A missing result says so; a result without a call becomes a note.
     """
     match message:
         case ResultsMessage(results):

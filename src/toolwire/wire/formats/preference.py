@@ -1,4 +1,4 @@
-"""What somebody wishes about the formats in which a model is spoken to."""
+"""What settings or a program prefer about the formats in which a model is spoken to."""
 
 from typing import Protocol
 

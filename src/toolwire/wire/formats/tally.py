@@ -26,7 +26,7 @@ class FormatTally:
     """The sums for one model and one definition format.
 
     `calls` counts what the model tried to call, lost calls included; `clean` those that could be run as written.
-    `came_as` says in which formats calls came back, `strangers` which names were called that nobody had offered.
+    `came_as` says in which formats calls came back, `unknown_names` which names were called that were not offered.
     """
 
     model: str
@@ -43,7 +43,7 @@ class FormatTally:
     invalid: int = 0
     confidence: float = 0.0
     came_as: tuple[tuple[str, int], ...] = ()
-    strangers: tuple[tuple[str, int], ...] = ()
+    unknown_names: tuple[tuple[str, int], ...] = ()
 
     @property
     def success_rate(self) -> float | None:
@@ -59,8 +59,8 @@ class FormatTally:
     def __add__(self, other: "FormatTally") -> "FormatTally":
         """Both sums together. They must be about the same model and format."""
         numbers = {name: getattr(self, name) + getattr(other, name) for name in _NUMBERS}
-        came_as, strangers = _sum(self.came_as, other.came_as), _sum(self.strangers, other.strangers)
-        return FormatTally(self.model, self.offered, **numbers, came_as=came_as, strangers=strangers)
+        came_as, unknown_names = _sum(self.came_as, other.came_as), _sum(self.unknown_names, other.unknown_names)
+        return FormatTally(self.model, self.offered, **numbers, came_as=came_as, unknown_names=unknown_names)
 
 
 _NUMBERS = ("replies", "calling", "calls", "clean", "repaired", "mismatched", "unknown", "malformed", "truncated",
@@ -88,7 +88,7 @@ def tally(model: str, offered: str, reply: Reply) -> FormatTally:
         invalid=codes.count("invalid_arguments"),
         confidence=sum(call.confidence for call in reply.calls),
         came_as=_sum((), tuple((call.format, 1) for call in reply.calls)),
-        strangers=_sum((), tuple((_stranger(problem, reply), 1) for problem in _unknown(reply))),
+        unknown_names=_sum((), tuple((_unknown_name(problem, reply), 1) for problem in _unknown(reply))),
     )
 
 
@@ -99,8 +99,8 @@ def _unknown(reply: Reply) -> Iterable[Problem]:
     return (problem for problem in reply.problems if problem.code == "unknown_tool")
 
 
-def _stranger(problem: Problem, reply: Reply) -> str:
-    """The name that nobody had offered: the call's where there is one, else what the problem quotes."""
+def _unknown_name(problem: Problem, reply: Reply) -> str:
+    """The name that was not offered: the call's where there is one, else what the problem quotes."""
     if problem.call is not None and problem.call < len(reply.calls):
         return reply.calls[problem.call].name[:LONGEST_NAME]
     quoted = problem.message[:500].split("'")
@@ -128,7 +128,7 @@ def write_tally(one: FormatTally) -> dict[str, Any]:
     """The sums as a JSON-ready object, what is zero left out."""
     out: dict[str, Any] = {"model": one.model, "offered": one.offered}
     out |= {name: value for name in _NUMBERS if (value := getattr(one, name))}
-    for name in ("came_as", "strangers"):
+    for name in ("came_as", "unknown_names"):
         if counts := getattr(one, name):
             out[name] = dict(counts)
     return out
@@ -137,5 +137,11 @@ def write_tally(one: FormatTally) -> dict[str, Any]:
 def read_tally(data: Mapping[str, Any]) -> FormatTally:
     """Read what `write_tally` wrote; unknown fields are ignored."""
     numbers = {name: data[name] for name in _NUMBERS if name in data}
-    came_as, strangers = (tuple(data.get(name, {}).items()) for name in ("came_as", "strangers"))
-    return FormatTally(data["model"], data["offered"], **numbers, came_as=came_as, strangers=strangers)
+    unknown_names = data.get("unknown_names") or data.get("strangers", {})  # the name of the field in earlier versions
+    return FormatTally(
+        data["model"],
+        data["offered"],
+        **numbers,
+        came_as=tuple(data.get("came_as", {}).items()),
+        unknown_names=tuple(unknown_names.items()),
+    )

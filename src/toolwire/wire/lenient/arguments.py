@@ -1,6 +1,7 @@
 """From written arguments to an object: strict JSON first, then the lenient reading.
 
-A key that stands twice in one object is refused: whoever looks at such a text must not see another call than we run.
+A key that stands twice in one object is refused: another reader of such a text, such as a check or a
+person, must not see another call than we run.
 """
 
 import json

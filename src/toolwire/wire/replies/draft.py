@@ -53,7 +53,7 @@ class Draft:
     """Collects text, reasoning, calls and the rest of one reply; `deltas` is what a watcher has not seen yet.
 
     Every call that is shown, here or in the text, takes the next of `positions`. `heard` names the items whose words
-    came piece by piece, so that nobody reads them again where they are repeated.
+    came piece by piece, so that they are not read again where they are repeated.
     """
 
     __slots__ = (

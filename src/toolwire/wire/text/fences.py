@@ -95,7 +95,7 @@ def _read_code(scan: Scan, at: int) -> Step | None:
 
 
 def _one_after_the_other(scan: Scan, at: int, read: Callable[[int], Step | None], *, tell: bool = False) -> Step | None:
-    """Everything that can be read in a row, if there is a call in it; `tell` also of calls of tools nobody offered."""
+    """Everything that can be read in a row, if there is a call in it; `tell` also of tools that were not offered."""
     total = Step(at)
     while (begin := scan.space(total.end)) < scan.end and (step := read(begin)) is not None:
         total.end = step.end

@@ -11,8 +11,8 @@ from toolwire.wire.lenient.strings import CutShort, Unreadable
 from toolwire.wire.lenient.values import PartList, PartObject, ValueReader
 from toolwire.wire.text.scan import Scan
 
-_READ_PER_COIN = 200
-_COUNTED_PER_COIN = 1_000  # the exception counts the lines before it
+_READ_PER_UNIT = 200
+_COUNTED_PER_UNIT = 1_000  # the exception counts the lines before it
 _TOO_DEEP = 200
 _ENDS_TRIED = 3
 
@@ -62,10 +62,10 @@ def _strict(scan: Scan, pos: int) -> Value | None:
     try:
         value, stop = _decoder.raw_decode(scan.text, pos)
     except json.JSONDecodeError as wrong:
-        scan.purse -= (wrong.pos - pos) // _READ_PER_COIN + wrong.pos // _COUNTED_PER_COIN
+        scan.work_left -= (wrong.pos - pos) // _READ_PER_UNIT + wrong.pos // _COUNTED_PER_UNIT
         return None
     except (ValueError, RecursionError):
-        scan.purse -= _TOO_DEEP
+        scan.work_left -= _TOO_DEEP
         return None
     if stop > scan.end or not isinstance(value, dict | list | str):
         return None
@@ -79,7 +79,7 @@ def _stops(scan: Scan, pos: int, closers: tuple[str, ...]) -> list[int]:
     at = pos
     for _ in range(_ENDS_TRIED):
         match = _any_closer(closers).search(scan.text, at, scan.end)
-        scan.purse -= ((match.start() if match else scan.end) - at) // _READ_PER_COIN
+        scan.work_left -= ((match.start() if match else scan.end) - at) // _READ_PER_UNIT
         if match is None:
             break
         found.append(match.start())
@@ -105,7 +105,7 @@ def _loose(scan: Scan, pos: int, end: int, *, finished: bool) -> Value | None:
     except Unreadable:
         return None
     finally:
-        scan.purse -= 2 * reader.steps + (reader.pos - pos) // _READ_PER_COIN
+        scan.work_left -= 2 * reader.steps + (reader.pos - pos) // _READ_PER_UNIT
     if isinstance(value, PartObject | PartList):
         return Value(value, end)
     if not isinstance(value, dict | list):

@@ -153,10 +153,10 @@ class LiveText:
                 self._take(first, out)
                 self._pass.boundary = scan.offset + first.end
                 at = first.end
-        purse = scan.purse = min(scan.purse, self._patience())
+        before = scan.work_left = min(scan.work_left, self._patience())
         rest = self._go_through(scan, at, out)
-        self._spent += purse - scan.purse
-        self._work += purse - scan.purse
+        self._spent += before - scan.work_left
+        self._work += before - scan.work_left
         if self._patience() <= 0 and self._words is None:
             # So many false starts are no answer: what comes is shown as it is until there is more of it.
             self._skip_until = _CHARS_PER_RETRY * (self._spent - _PATIENCE // 2)
@@ -166,20 +166,20 @@ class LiveText:
         return rest
 
     def _patience(self) -> int:
-        """The coins left for false starts: some to begin with, and more as the text grows."""
+        """The work that may still be spent on false starts: some to begin with, and more as the text grows."""
         return _PATIENCE + self._offset // _CHARS_PER_RETRY - self._spent
 
     def _go_through(self, scan: Scan, at: int, out: list[Delta]) -> str:
         text, look, fresh = scan.text, at, self._fresh
         while True:
-            purse = scan.purse
+            before = scan.work_left
             found = self._pass.next(look, fresh=fresh)
             if found is None:
                 break
             begin, after, step = found
             if undecided(scan, begin, after, step):
-                self._work += purse - scan.purse
-                scan.purse = purse  # waiting is no false start, and how often a block is read again is bounded anyway
+                self._work += before - scan.work_left
+                scan.work_left = before  # waiting is no false start, and reading a block again is bounded anyway
                 self._say(text[at:begin], out)
                 return self._wait(text[begin:], begin, step, out)
             if step is None:

@@ -28,7 +28,7 @@ _TEXT = frozenset({"string"})
 
 
 def follow(text: str, offered: Offered) -> "tuple[Parameters, str] | None":
-    """Whoever can follow the call in tags that a block begins with, and the text behind its head."""
+    """What can follow the call in tags that a block begins with, and the text behind its head."""
     marker = STRONG.match(text)
     inside = _SPACE.match(text, marker.end() if marker else 0)
     for at, styles in ((0, STYLES), (inside.end() if inside else 0, (*STYLES, _PAIRS))):

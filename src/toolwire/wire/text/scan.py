@@ -9,7 +9,7 @@ from toolwire.wire.replies.offered import Offer, Offered
 _SPACE = re.compile(r"\s*+")
 _ALLOWANCE = 16_000
 _CHARS_PER_RETRY = 20
-_SEARCHED_PER_COIN = 250
+_SEARCHED_PER_UNIT = 250
 _AT_END = 8
 ATTEMPT = 10
 MAX_CALLS = 4_096
@@ -65,7 +65,7 @@ class Step:
 
 
 class Scan:
-    """One text, the tools that may be called in it, and a purse that bounds the work spent on false starts.
+    """One text, the tools that may be called in it, and how much work may still be spent on false starts.
 
     A stretch of a longer text begins at `offset` of it and has the words `before` it; while it is `growing`, nothing
     is guessed that more text could refute. It is `cut` when the length limit is known to have ended it. No value can be
@@ -73,8 +73,18 @@ class Scan:
     """
 
     __slots__ = (
-        "_looked_back", "before", "cut", "end", "finished", "growing", "hopeless", "notes", "offered", "offset",
-        "purse", "text",
+        "_looked_back",
+        "before",
+        "cut",
+        "end",
+        "finished",
+        "growing",
+        "hopeless",
+        "notes",
+        "offered",
+        "offset",
+        "text",
+        "work_left",
     )  # fmt: skip
 
     def __init__(self, text: str, offered: Offered, *, end: int | None = None, finished: bool = False) -> None:
@@ -89,7 +99,7 @@ class Scan:
         self.hopeless = -1
         self._looked_back = False
         self.notes: list[tuple[str, str]] = []
-        self.purse = _ALLOWANCE + self.end // _CHARS_PER_RETRY
+        self.work_left = _ALLOWANCE + self.end // _CHARS_PER_RETRY
 
     def space(self, at: int) -> int:
         """The position of the next character that is not white space."""
@@ -108,7 +118,7 @@ class Scan:
         """Where a marker stands next. The characters searched are paid for."""
         end = self.end if end is None else end
         at = self.text.find(marker, pos, end)
-        self.purse -= ((end if at < 0 else at) - pos) // _SEARCHED_PER_COIN
+        self.work_left -= ((end if at < 0 else at) - pos) // _SEARCHED_PER_UNIT
         return at
 
     def last(self, marker: str) -> int:
@@ -118,15 +128,15 @@ class Scan:
         self._looked_back = True
         return self.text.rfind(marker, max(0, self.end - len(marker) - _AT_END), self.end)
 
-    def spend(self, coins: int = ATTEMPT) -> bool:
-        """Pay for work done in vain, a coin for about a microsecond. False once the purse is empty."""
-        self.purse -= coins
-        return self.purse > 0
+    def spend(self, units: int = ATTEMPT) -> bool:
+        """Count work done in vain, a unit for about a microsecond. False once no more may be spent."""
+        self.work_left -= units
+        return self.work_left > 0
 
     @property
     def spent(self) -> bool:
-        """Whether the purse is empty: whoever works in a loop stops then."""
-        return self.purse <= 0
+        """Whether no more work may be spent: loops stop then."""
+        return self.work_left <= 0
 
     def note(self, code: str, message: str) -> None:
         """Report something about text that stays text."""
@@ -147,7 +157,7 @@ def unclosed(name: str, end: int) -> Step:
 
 
 def not_offered(name: str) -> tuple[str, str]:
-    """The problem of a call to a tool that nobody offered."""
+    """The problem of a call to a tool that was not offered."""
     return UNKNOWN, f"no tool named {name[:80]!r} was offered"
 
 
