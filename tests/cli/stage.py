@@ -263,7 +263,7 @@ class Terminal:
         """Press Ctrl-C at a prompt until these words are shown.
 
         The line editor does not notice one that comes after it has shown the prompt and before it waits for keys, as a
-        busy machine lets happen; whoever sits at it presses again.
+        busy machine lets happen; a user presses again.
         """
         for _ in range(LIMIT_S):
             self.type("\x03")

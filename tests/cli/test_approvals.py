@@ -1,4 +1,4 @@
-"""A turn that nobody watches waits for a word that anyone can give."""
+"""A turn without a user waits for an approval that may come from any process."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_permissions_are_switched_in_the_settings(inside: Inside, tmp_path: Path
     assert inside("call", "read", "path=notes.txt").code == Exit.DONE
 
 
-def test_a_yes_for_a_pattern_is_for_all_calls_like_it_until_it_is_taken_back(painter: Inside, tmp_path: Path) -> None:
+def test_a_pattern_approval_is_for_all_calls_like_it_until_it_is_revoked(painter: Inside, tmp_path: Path) -> None:
     painter("call", "paint", "colour=dark red")
     [asked] = painter("approvals", "--json").json
     wrong = painter("approve", asked["id"], "--pattern", "colour is light *")

@@ -53,7 +53,7 @@ def ran(project: Path, mark: str) -> bool:
 
 
 @pytest.mark.parametrize(("command", "path"), COMMANDS.items())
-def test_T95_a_script_that_changed_since_the_yes_does_not_run(
+def test_T95_a_script_that_changed_since_its_approval_does_not_run(
     inside: Inside, project: Path, command: str, path: str
 ) -> None:
     (project / "link.sh").symlink_to("deploy.sh")
@@ -96,7 +96,7 @@ def test_T95_a_changed_script_is_asked_about_again(inside: Inside, project: Path
     assert ran(project, "harmful"), "this content was approved"
 
 
-def test_T95_a_file_that_a_program_obeys_and_that_is_new_makes_the_yes_void(inside: Inside, project: Path) -> None:
+def test_T95_a_file_that_a_program_obeys_and_that_is_new_makes_the_approval_void(inside: Inside, project: Path) -> None:
     fill(project, "Makefile", "harmless")
     inside("call", "bash", "command=make all")
     [asked] = inside("approvals", "--json").json

@@ -57,7 +57,7 @@ def test_T82_one_system_user_is_one_person_whatever_name_they_give(carver: Stage
     assert (f"{ME} for ann said so" in told, "cleo" in told) == (True, False)
 
 
-def test_T82_who_says_yes_at_the_terminal_is_no_second_person_later(carver: Stage) -> None:
+def test_T82_who_approves_at_the_terminal_is_not_a_second_person_later(carver: Stage) -> None:
     with Terminal(carver, "call", "carve", "word=hi") as terminal:
         terminal.wait_for("Run it?")
         terminal.type("y\n")

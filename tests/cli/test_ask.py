@@ -159,7 +159,7 @@ def test_what_a_model_or_tool_says_cannot_command_the_terminal(inside: Inside) -
 
 
 @pytest.mark.feature("F040")
-def test_a_turn_that_needs_a_person_waits_where_nobody_is_and_goes_on_once_someone_has_agreed(
+def test_a_turn_that_needs_approval_waits_where_no_user_is_present_and_goes_on_once_approved(
     with_eraser: Stage,
 ) -> None:
     with scripted([("erase", {"path": "a"})], "Done.") as model:

@@ -1,4 +1,4 @@
-"""What a day may cost, at the terminal: refused with what is used up, and shown to whoever asks."""
+"""What a day may cost, at the terminal: refused with what is used up, and shown on request."""
 
 from pathlib import Path
 

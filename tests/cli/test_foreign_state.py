@@ -458,7 +458,7 @@ def test_T75_a_key_of_another_maker_signs_no_checkpoint(victim: Victim) -> None:
 
 
 def test_T75_control_a_key_that_the_user_trusts_signs(victim: Victim) -> None:
-    """An older version made keys without proof; whoever trusts the folder trusts the key in it."""
+    """An older version made keys without proof; to trust the folder is to trust the key in it."""
     own(victim)
     (victim.state / "audit.key").write_bytes(FORGED)
     assert victim.run("trust", ".toolwire").code == Exit.DONE

@@ -68,7 +68,7 @@ def test_a_profile_has_its_model_told_about_tools_in_the_prompt(inside: Inside, 
     assert "<tools>" in asked["messages"][0]["content"]
 
 
-def test_what_a_strict_profile_cannot_tell_its_model_is_told_to_whoever_asks(inside: Inside, tmp_path: Path) -> None:
+def test_what_a_strict_profile_cannot_tell_its_model_is_told_to_the_user(inside: Inside, tmp_path: Path) -> None:
     with scripted([("calculator", {"expression": "23*19"})], "It is 437.") as model:
         (tmp_path / "toolwire.toml").write_text(
             f'[profiles.exact]\nprovider = "openai-compatible"\nmodel = "scripted"\nurl = "{model.url}"\n'

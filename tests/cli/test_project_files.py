@@ -154,7 +154,7 @@ FOREIGN = '[grant]\nrules = ["deny echo"]\n[store]\nhome = "theirs"\n[loop]\nite
 
 @pytest.fixture
 def shared(stage: Stage) -> Stage:
-    """A project of this user in a folder in which somebody else has laid a settings file, as in /tmp."""
+    """A project of this user in a folder in which another user has laid a settings file, as in /tmp."""
     stage.environ |= {"HOME": str(stage.folder / "home"), "TOOLWIRE_TRUST": ""}
     stage.settings(FOREIGN)
     os.chown(stage.folder / "toolwire.toml", ANOTHER_USER, ANOTHER_USER)

@@ -7,7 +7,10 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.painter import GRANTED, LESS, MODULE, TOOLS, waiting
 from tests.cli.stage import Stage, scripted
+from toolwire.assemble.interaction import Unattended
 from toolwire.cli.entry.exits import Exit
+from toolwire.errors import ToolFailure
+from toolwire.protocol.outcomes import Code
 
 
 @pytest.mark.parametrize("verb", ["call", "ask"])
@@ -100,3 +103,10 @@ def test_what_a_command_wrote_is_shown_as_call_shows_it(stage: Stage) -> None:
 
     assert (ran.code, ran.out) == (Exit.DONE, "gone\n")
     assert "success in" in ran.err
+
+
+@pytest.mark.anyio
+async def test_a_question_to_a_user_who_is_not_there_fails_as_its_protocol_says() -> None:
+    with pytest.raises(ToolFailure, match="no user is present") as failed:
+        await Unattended().answer("Which colour?", ["red", "blue"])
+    assert failed.value.code is Code.UNAVAILABLE

@@ -143,7 +143,7 @@ def test_a_pruned_audit_log_proves_the_rest_and_a_signed_cut(inside: Inside, hom
     assert inside("audit", "verify", "--json").json["head"] != head
 
 
-def test_a_log_that_someone_else_cut_is_not_whole(inside: Inside, home: Path) -> None:
+def test_a_log_that_was_cut_from_outside_is_not_whole(inside: Inside, home: Path) -> None:
     """A cut that is not signed with the user's key is told, however well the rest fits."""
     changed(
         home,

@@ -1,4 +1,4 @@
-"""Store trouble in the middle of a turn: the disk is full, or somebody else holds the store.
+"""Store trouble in the middle of a turn: the disk is full, or another process holds the store.
 
 The trouble is real: a limit that the operating system puts on the size of the command's files, and a lock that another
 connection takes. Both begin while the model ponders, when the turn has been written down.

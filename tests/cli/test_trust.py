@@ -31,7 +31,7 @@ def shout(words: str) -> str:
 
 @pytest.fixture
 def cloned(stage: Stage) -> Stage:
-    """A project with tools of its own, which nobody has trusted yet."""
+    """A project with tools of its own, which is not trusted yet."""
     stage.environ["TOOLWIRE_TRUST"] = ""
     stage.settings('[tools]\nmodules = ["evil:shout"]\n')
     stage.module("evil", EVIL)
@@ -223,7 +223,7 @@ CHANGING = '[tools]\ngroups = ["shell"]\n[grant]\ntier = "run"\npermissions = ["
 @pytest.mark.threat("T23")
 @pytest.mark.parametrize(("settings", "words"), [('[store]\nhome = "state"\n', []), ("", ["--root", ".."])])
 def test_T23_a_record_that_tools_could_change_is_refused(stage: Stage, settings: str, words: list[str]) -> None:
-    """Whoever can write the record can write a yes into it."""
+    """Who can write the record can write an approval into it."""
     inner = stage.folder / "inner"
     inner.mkdir()
     (inner / "toolwire.toml").write_text(settings + CHANGING)
@@ -236,7 +236,7 @@ def test_T23_a_record_that_tools_could_change_is_refused(stage: Stage, settings:
 
 @pytest.mark.threat("T23")
 def test_T23_a_record_that_came_with_a_project_is_not_taken_for_the_users_own(stage: Stage, tmp_path: Path) -> None:
-    """It could hold a yes that nobody here gave, or a turn with any grant."""
+    """It could hold an approval that was not given here, or a turn with any grant."""
     folder = tmp_path / "project"
     folder.mkdir()
     own, stranger = (
@@ -270,7 +270,7 @@ def test_a_record_that_the_user_names_counts_as_their_own(stage: Stage) -> None:
 
 
 def blank(folder: Path, *more: str) -> None:
-    """A record as a process leaves it that dies while it makes one, or as somebody made it who wants it to look so."""
+    """A record as a process leaves it that dies while it makes one, or as an attacker fakes one."""
     asyncio.run(made_at(folder / ".toolwire"))
     with closing(sqlite3.connect(folder / ".toolwire" / "store.db")) as store, store:
         for statement in more:

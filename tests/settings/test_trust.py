@@ -81,13 +81,13 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_cannot_hurt_needs_no_trust(project: Path, text: str) -> None:
+def test_what_cannot_do_harm_needs_no_trust(project: Path, text: str) -> None:
     write(project, text)
     load(project, {})
 
 
 @pytest.mark.parametrize("key", HARMFUL)
-def test_what_could_hurt_counts_only_with_the_users_word(project: Path, tmp_path: Path, key: str) -> None:
+def test_what_could_do_harm_counts_only_once_trusted(project: Path, tmp_path: Path, key: str) -> None:
     state = tmp_path / "state"
     write(project, HARMFUL[key])
     with pytest.raises(Untrusted) as asking:

@@ -26,7 +26,7 @@ def test_help_loads_nothing_heavy(stage: Stage) -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
-def test_the_module_is_the_same_door(stage: Stage) -> None:
+def test_the_module_is_the_same_entry_point(stage: Stage) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "toolwire", "--version"], capture_output=True, text=True, check=True, timeout=60
     )
