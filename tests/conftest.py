@@ -11,6 +11,7 @@ from _pytest.pathlib import rm_rf
 from hypothesis import Phase, settings
 
 from tests import cpu_table
+from tests.postgres_server import PostgresServer, postgres_server
 
 pytest_addoption = cpu_table.pytest_addoption
 
@@ -61,6 +62,13 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of a worker; each store takes a schema of its own."""
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,11 +11,13 @@ from typing import cast
 
 import pytest
 
+from tests.postgres_server import PostgresServer, new_schema
 from toolwire.record import schema
 from toolwire.record.contract import Store
 from toolwire.record.hrana import HranaConnection
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
+from toolwire.record.postgres import PostgresStore
 from toolwire.record.sqlite import SqliteStore
 
 from .hrana_server import hrana_server
@@ -25,13 +27,18 @@ NOW = 1_700_000_000.0
 OpenStore = Callable[[], Awaitable[SqliteStore]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "libsql"])
+@pytest.fixture(params=["memory", "sqlite", "libsql", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     match request.param:
         case "memory":
             yield MemoryStore(clock=lambda: NOW)
         case "sqlite":
             async with await SqliteStore.at(tmp_path / "home", clock=lambda: NOW) as opened:
+                yield opened
+        case "postgres":
+            server: PostgresServer = request.getfixturevalue("postgres")
+            home, schema = tmp_path / "home", new_schema()
+            async with await PostgresStore.on(server.url, home, schema=schema, clock=lambda: NOW) as opened:
                 yield opened
         case _:
             with libsql_server(tmp_path) as url:

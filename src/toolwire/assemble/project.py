@@ -77,7 +77,7 @@ class ProjectFolder:
     @property
     def store_exists(self) -> bool:
         """Whether there is a store to read."""
-        return self.settings.store.kind == "libsql" or (
+        return self.settings.store.in_server or (
             self.settings.store.kind == "sqlite" and (self.home / STORE_FILE).is_file()
         )
 

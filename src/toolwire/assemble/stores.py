@@ -17,9 +17,10 @@ from toolwire.record.upkeep import pruned_in_background
 from toolwire.settings.schema import RetentionSettings
 
 if TYPE_CHECKING:
-    from toolwire.record import libsql
+    from toolwire.record import libsql, postgres
 else:
     libsql = lazy_module("toolwire.record.libsql")
+    postgres = lazy_module("toolwire.record.postgres")
 
 
 @asynccontextmanager
@@ -45,8 +46,8 @@ async def store_of(
 
 
 async def _open_store(project: ProjectFolder) -> SqliteStore:
-    if project.settings.store.kind == "libsql":
-        return await _far_store(project)
+    if project.settings.store.in_server:
+        return await _server_store(project)
     return await SqliteStore.at(project.home, lease_s=project.settings.store.lease_s)
 
 
@@ -71,9 +72,15 @@ async def require_own_state(project: ProjectFolder) -> None:
         await require_own(project.home, project.environ, named=project.names_home, store=makes)
 
 
-async def _far_store(project: ProjectFolder) -> SqliteStore:
+async def _server_store(project: ProjectFolder) -> SqliteStore:
     chosen = project.settings.store
     if chosen.url is None:
-        raise SettingsError("store.kind = libsql needs the address of the server: set store.url")
-    token = project.environ.get(chosen.token_env, "") if chosen.token_env else ""
-    return await libsql.LibsqlStore.on(chosen.url, project.home, token=token, lease_s=chosen.lease_s)
+        raise SettingsError(f"store.kind = {chosen.kind} needs the address of the server: set store.url")
+    key = project.environ.get(chosen.token_env, "") if chosen.token_env else ""
+    if chosen.kind == "libsql":
+        return await libsql.LibsqlStore.on(chosen.url, project.home, token=key, lease_s=chosen.lease_s)
+    try:
+        kept_in = postgres.PostgresStore
+    except ImportError as missing:
+        raise SettingsError(f"PostgreSQL needs an extra: pip install 'toolwire[postgres]' ({missing})") from None
+    return await kept_in.on(chosen.url, project.home, password=key, lease_s=chosen.lease_s)

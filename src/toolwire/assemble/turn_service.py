@@ -80,7 +80,7 @@ class TurnService:
 
     def __init__(self, project: ProjectFolder) -> None:
         if not project.settings.store.lasts:
-            raise SettingsError("agents over HTTP need a store that lasts; set store.kind to sqlite or libsql")
+            raise SettingsError("agents over HTTP need a store that lasts: store.kind = sqlite, libsql or postgres")
         self.project = project
         self.log = EventLog()
         self._events = EventHub()

@@ -20,10 +20,12 @@ _ROW_OF_WRITER = """
     WHERE w.writer = ? AND w.project = ? ORDER BY w.seq DESC LIMIT 1
 """
 _NEWEST_OF_CHAINS = """
-    SELECT coalesce(w.writer, ''), iif(a.seq > ?1, a.project, '') AS whose, coalesce(w.number, a.seq), a.digest,
-           max(a.seq)
+    SELECT coalesce(w.writer, ''), iif(a.seq > ?1, a.project, ''), coalesce(w.number, a.seq), a.digest
     FROM audit a LEFT JOIN audit_writers w ON w.seq = a.seq
-    WHERE a.seq > ?2 AND a.seq <= ?3 GROUP BY 1, 2
+    WHERE a.seq IN (
+        SELECT max(b.seq) FROM audit b LEFT JOIN audit_writers v ON v.seq = b.seq WHERE b.seq > ?2 AND b.seq <= ?3
+        GROUP BY coalesce(v.writer, ''), iif(b.seq > ?1, b.project, '')
+    )
 """
 
 
@@ -52,7 +54,7 @@ def heads_at(connection: sqlite3.Connection, upto: int) -> str:
     heads: Heads = read_heads(cut[1], cut[0]) if cut else {}
     begin = cut[0] if cut else 0
     rows = connection.execute(_NEWEST_OF_CHAINS, (shared_upto(connection), begin, upto)).fetchall()
-    return write_heads({**heads, **{(writer, whose): (number, digest) for writer, whose, number, digest, _ in rows}})
+    return write_heads({**heads, **{(writer, whose): (number, digest) for writer, whose, number, digest in rows}})
 
 
 def _own_row(connection: sqlite3.Connection, writer: str, project: str, upto: int) -> tuple[int, str] | None:

@@ -33,10 +33,11 @@ from toolwire.record.rows import (
     read_card,
     result_row,
     turn_key,
+    upsert,
     waits_json,
 )  # fmt: skip
 from toolwire.record.tally import day_of, loop_metrics, spending
-from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_SUMS, Transaction, TurnRow
+from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_COLUMNS, LOOP_SUMS, Transaction, TurnRow
 from toolwire.wire.codecs.faithful import dump, load
 from toolwire.wire.codecs.stored import read_approval, write_approval
 from toolwire.wire.formats.tally import FormatTally, read_tally, write_tally
@@ -51,7 +52,7 @@ _BEGIN = """
 # Nobody wrote down how long a killed process went on: the results after its last word say when they came, and what
 # they took. The less of both counts, since people may have been waited for.
 _UNWRITTEN = """
-    SELECT min(max(r.created_at) - t.updated_at,
+    SELECT min(max(r.created_at - t.updated_at),
                (total(json_extract(r.context, '$.elapsed_ms')) + total(json_extract(r.context, '$.queued_ms'))) / 1e3)
     FROM turns t JOIN records r ON r.project = t.project AND r.turn_id = t.id AND r.schema_name = 'tool.result'
         AND r.created_at > t.updated_at
@@ -91,17 +92,20 @@ _UNFINISHED = f"""
     WHERE c.project = ? AND c.turn_id = ? AND c.schema_name = 'tool.call' AND r.id IS NULL
 """
 _NOT_STARTED = """
-    INSERT OR REPLACE INTO starts (project, turn_id, call_id, starts)
-    SELECT project, turn_id, call_id, -coalesce(json_extract(context, '$.attempt'), 0) FROM records
+    INSERT INTO starts (project, turn_id, call_id, starts)
+    SELECT project, turn_id, call_id, -CAST(coalesce(json_extract(context, '$.attempt'), 0) AS INTEGER) FROM records
     WHERE project = ? AND turn_id = ? AND call_id = ? AND schema_name = 'tool.call'
+    ON CONFLICT (turn_id, project, call_id) DO UPDATE SET starts = excluded.starts, owner = NULL, until = NULL,
+        epoch = NULL, token = NULL
 """
-_SET_LOOP = "INSERT OR REPLACE INTO loop_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SET_LOOP = upsert("loop_metrics", ("project",), *LOOP_COLUMNS)
 
 _SPEND = """
     INSERT INTO spending (project, agent, day, calls, tokens, cost_usd, wall_s)
     VALUES (?1, ?2, ?3, (SELECT calls FROM turns WHERE project = ?1 AND id = ?4), ?5, ?6, ?7)
-    ON CONFLICT (project, agent, day) DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens,
-        cost_usd = cost_usd + excluded.cost_usd, wall_s = wall_s + excluded.wall_s
+    ON CONFLICT (project, agent, day) DO UPDATE SET
+        calls = spending.calls + excluded.calls, tokens = spending.tokens + excluded.tokens,
+        cost_usd = spending.cost_usd + excluded.cost_usd, wall_s = spending.wall_s + excluded.wall_s
 """
 _ASKED = "SELECT body FROM approvals WHERE project = ? AND turn_id = ? AND call_id = ?"
 _APPROVAL = "SELECT body FROM approvals WHERE project = ? AND id = ?"
@@ -113,7 +117,7 @@ _ASK = """
 _ANSWER = "UPDATE approvals SET body = ?, decided = ?, stands_until = ? WHERE project = ? AND id = ?"
 
 _FORMAT = "SELECT tally FROM format_tallies WHERE project = ? AND model = ? AND offered = ?"
-_SET_FORMAT = "INSERT OR REPLACE INTO format_tallies VALUES (?, ?, ?, ?)"
+_SET_FORMAT = upsert("format_tallies", ("project", "model", "offered"), "tally")
 
 
 Begun = Callable[[str], "Collection[bytes] | None"]

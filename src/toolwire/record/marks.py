@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import orjson
 
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.record.rows import column
+from toolwire.record.rows import column, upsert
 from toolwire.record.transaction import Transaction
 
-_MARK = "INSERT OR REPLACE INTO untrusted (project, resource, inode, version, origins, at) VALUES (?, ?, ?, ?, ?, ?)"
+_MARK = upsert("untrusted", ("project", "resource"), "inode", "version", "origins", "at")
 _UNMARK = "DELETE FROM untrusted WHERE project = ? AND resource = ?"
 _MARKS = "SELECT resource, origins, inode, version, at FROM untrusted WHERE project = ? ORDER BY resource"
 

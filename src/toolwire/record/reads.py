@@ -89,7 +89,7 @@ _WANTED = {
     None: "SELECT seq FROM turns WHERE project = ?1",
     "ended": "SELECT seq FROM turns INDEXED BY turns_by_project WHERE project = ?1 AND state = 'ended'",
     "running": """SELECT seq FROM turns INDEXED BY turns_running WHERE project = ?1 AND state = 'running'
-                  AND coalesce(owner NOT IN (SELECT value FROM json_each(?2)), 1)""",
+                  AND coalesce(owner NOT IN (SELECT value FROM json_each(?2)), true)""",
     "interrupted": f"SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT} UNION ALL {_INTERRUPTED}",  # noqa: S608
     "waiting": f"""SELECT seq FROM turns INDEXED BY turns_running WHERE {_LEFT} AND waits <> ''
                    UNION ALL {_INTERRUPTED} AND waits <> ''""",  # noqa: S608

@@ -8,7 +8,7 @@ from toolwire.record.contract import UsageRequest
 from toolwire.record.reads import spent as day_spending
 from toolwire.record.reservations import lent
 from toolwire.record.reserving import granted
-from toolwire.record.rows import column, turn_key
+from toolwire.record.rows import column, turn_key, upsert
 from toolwire.record.tally import day_of
 from toolwire.record.transaction import Transaction
 
@@ -16,11 +16,7 @@ _HELD = """
     SELECT r.turn_id, r.agent, r.epoch, r.owner, r.tokens, r.cost_usd, t.epoch, t.state, t.owner
     FROM reserved_usage r LEFT JOIN turns t ON t.project = r.project AND t.id = r.turn_id WHERE r.project = ?
 """
-_RESERVE = """
-    INSERT INTO reserved_usage (project, turn_id, agent, epoch, owner, tokens, cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (project, turn_id) DO UPDATE SET agent = excluded.agent, epoch = excluded.epoch,
-        owner = excluded.owner, tokens = excluded.tokens, cost_usd = excluded.cost_usd
-"""
+_RESERVE = upsert("reserved_usage", ("project", "turn_id"), "agent", "epoch", "owner", "tokens", "cost_usd")
 _RELEASE = "DELETE FROM reserved_usage WHERE project = ? AND turn_id = ?"
 
 

@@ -58,7 +58,7 @@ _DROP_APPROVALS = "DELETE FROM approvals WHERE project = ? AND turn_id = ? AND s
 _KEEP_CURSORS = tuple(
     f"""
     INSERT INTO cursor_floors VALUES ('{kind}', (SELECT coalesce(max(seq), 0) FROM {kind}))
-    ON CONFLICT (kind) DO UPDATE SET seq = max(seq, excluded.seq)
+    ON CONFLICT (kind) DO UPDATE SET seq = max(cursor_floors.seq, excluded.seq)
     """  # noqa: S608 -- our own names
     for kind in ("turns", "approvals")
 )
@@ -66,7 +66,7 @@ _KEEP_CURSORS = tuple(
 _DROP_CURSOR = "DELETE FROM records WHERE turn_id IS NULL AND schema_name = 'cursor.floor' AND seq < ?"
 _KEEP_RECORDS_CURSOR = """
     INSERT INTO records (seq, id, project, schema_name, title, context, created_by, created_at)
-    SELECT ?1, 'cursor-floor', 'default', 'cursor.floor', '', '{}', '', 0
+    SELECT CAST(?1 AS INTEGER), 'cursor-floor', 'default', 'cursor.floor', '', '{}', '', 0
     WHERE ?1 > (SELECT coalesce(max(seq), 0) FROM records)
 """
 _FIRST_OPEN = """
@@ -218,7 +218,7 @@ def rows_until(connection: sqlite3.Connection, upto: int) -> int:
 def cut_audit(tx: Transaction, cut: AuditCut) -> int:
     """Keep where the log is cut, and drop some of the rows before; how many went. ApprovalClock again until none do."""
     tx.connection.execute(
-        "INSERT OR IGNORE INTO audit_cuts VALUES (?, ?, ?, ?)", (cut.seq, cut.head, cut.at, cut.signature)
+        "INSERT INTO audit_cuts VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (cut.seq, cut.head, cut.at, cut.signature)
     )
     tx.connection.execute("DELETE FROM audit_writers WHERE seq <= ?", (cut.seq,))
     tx.known.heads.clear()

@@ -58,7 +58,9 @@ class Retries:
     def close(self) -> None:
         """One last attempt. Harmless when called twice."""
         self._stop.set()
-        if (thread := self._thread) is not None:
+        with self._lock:  # one that is being started cannot be waited for yet
+            thread = self._thread
+        if thread is not None:
             thread.join()
         self.settle()
 

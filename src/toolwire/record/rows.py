@@ -1,6 +1,6 @@
 """Nouns as rows of the SQLite tables, and back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -257,3 +257,11 @@ def read_waits(data: str) -> tuple[Wait, ...]:
 
 def new_id() -> str:
     return str(uuid_utils.uuid7())
+
+
+def upsert(table: str, key: Sequence[str], *columns: str) -> str:
+    """The statement that writes a row, in the place of the one with the same key."""
+    names = (*key, *columns)
+    values = ", ".join("?" * len(names))
+    news = ", ".join(f"{name} = excluded.{name}" for name in columns)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values}) ON CONFLICT ({', '.join(key)}) DO UPDATE SET {news}"  # noqa: E501, S608

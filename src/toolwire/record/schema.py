@@ -688,11 +688,16 @@ def _version(connection: sqlite3.Connection, path: Path | str, newest: int, iden
     if tables and application != APPLICATION_ID:
         raise StoreUnavailable(f"{path} is another program's database; move it away, or choose another home")
     if version > newest:
-        raise StoreUnavailable(
-            f"{path} was made by a newer toolwire (store version {version}, known here: {newest}); "
-            "upgrade toolwire, or choose another home"
-        )
+        raise too_new(path, version, newest)
     return int(version)
+
+
+def too_new(path: Path | str, version: int, known: int | None = None) -> StoreUnavailable:
+    """What is said of a store that a later version made."""
+    return StoreUnavailable(
+        f"{path} was made by a newer toolwire (store version {version}, known here: {known or len(STEPS)}); "
+        "upgrade toolwire, or choose another home"
+    )
 
 
 class CopiedTable(NamedTuple):
@@ -714,3 +719,17 @@ def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
         places = ", ".join("?" * len(columns))
         read = f'SELECT * FROM "{name}" ORDER BY {keys} LIMIT {page} OFFSET ?'  # noqa: S608 -- names of this file
         yield CopiedTable(name, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608
+
+
+def newest() -> list[str]:
+    """The statements that make the tables of today at once, for a server that never had those of yesterday."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, "a new store")
+        made = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        out = []
+        for name, kind, sql in made.fetchall():
+            out.append(sql)
+            if kind == "table":
+                rows = connection.execute(f'SELECT * FROM "{name}"').fetchall()  # noqa: S608 -- names of this file
+                out += [f'INSERT INTO "{name}" VALUES ({", ".join(map(repr, row))})' for row in rows]  # noqa: S608
+    return out

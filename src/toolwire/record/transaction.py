@@ -33,14 +33,15 @@ _CARD = f"""
 """
 _CLAIMED = """
     INSERT INTO starts (project, turn_id, call_id, starts, owner, until, epoch, token) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (turn_id, project, call_id) DO UPDATE SET starts = starts + excluded.starts, owner = excluded.owner,
-        until = excluded.until, epoch = excluded.epoch, token = excluded.token
+    ON CONFLICT (turn_id, project, call_id) DO UPDATE SET
+        starts = starts.starts + excluded.starts, owner = excluded.owner, until = excluded.until,
+        epoch = excluded.epoch, token = excluded.token
 """
-LOOP_SUMS = """
-    SELECT turns, answered, iterations, total_ms, batches, max_concurrency, saved_ms, with_failures, recovered,
-           input_tokens, output_tokens, cost_usd
-    FROM loop_metrics WHERE project = ?
-"""
+LOOP_COLUMNS = (
+    "turns", "answered", "iterations", "total_ms", "batches", "max_concurrency", "saved_ms", "with_failures",
+    "recovered", "input_tokens", "output_tokens", "cost_usd",
+)  # fmt: skip
+LOOP_SUMS = f"SELECT {', '.join(LOOP_COLUMNS)} FROM loop_metrics WHERE project = ?"  # noqa: S608 -- our own names
 _ADD_RECORD = """
     INSERT INTO records (id, project, schema_name, title, context, created_by, created_at, turn_id, call_id)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -56,22 +57,22 @@ _ADD_WRITER = """
 # A call that waits for its result counts for the day; one that did not run is given back.
 _CHARGE = """
     INSERT INTO charges (project, turn_id, calls) VALUES (?, ?, ?)
-    ON CONFLICT (turn_id, project) DO UPDATE SET calls = calls + excluded.calls
+    ON CONFLICT (turn_id, project) DO UPDATE SET calls = charges.calls + excluded.calls
 """
 _ADD_METRICS = """
     INSERT INTO tool_metrics (project, tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
                               last_error_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (project, tool) DO UPDATE SET
-        calls = calls + excluded.calls,
-        success = success + excluded.success,
-        errors = errors + excluded.errors,
-        timeouts = timeouts + excluded.timeouts,
-        canceled = canceled + excluded.canceled,
-        total_ms = total_ms + excluded.total_ms,
-        max_ms = max(max_ms, excluded.max_ms),
-        last_error = iif(excluded.last_error_at IS NULL, last_error, excluded.last_error),
-        last_error_at = coalesce(excluded.last_error_at, last_error_at)
+        calls = tool_metrics.calls + excluded.calls,
+        success = tool_metrics.success + excluded.success,
+        errors = tool_metrics.errors + excluded.errors,
+        timeouts = tool_metrics.timeouts + excluded.timeouts,
+        canceled = tool_metrics.canceled + excluded.canceled,
+        total_ms = tool_metrics.total_ms + excluded.total_ms,
+        max_ms = max(tool_metrics.max_ms, excluded.max_ms),
+        last_error = iif(excluded.last_error_at IS NULL, tool_metrics.last_error, excluded.last_error),
+        last_error_at = coalesce(excluded.last_error_at, tool_metrics.last_error_at)
 """
 
 

@@ -97,9 +97,10 @@ def _store_url(url: str | None) -> str | None:
     if url is None:
         return None
     parts = urlsplit(url)
-    if parts.scheme not in {"libsql", "https", "http"} or not parts.hostname:
-        raise ValueError("must be the address of a libSQL server, such as libsql://host")
-    if parts.username is not None or parts.password is not None:
+    postgres = parts.scheme in {"postgresql", "postgres"}
+    if not (postgres or parts.scheme in {"libsql", "https", "http"}) or not parts.hostname:
+        raise ValueError("must be the address of a server, such as libsql://host or postgresql://user@host/database")
+    if parts.password is not None or (parts.username is not None and not postgres):
         raise ValueError("must not contain a user name or password; name a variable in token_env instead")
     return url
 
@@ -423,12 +424,13 @@ class ServiceSettings(Section):
 
 class StoreSettings(Section):
     home: str = Field(default=".toolwire", min_length=1, description="Folder that keeps turns, records and results.")
-    kind: Literal["sqlite", "memory", "libsql"] = Field(default="sqlite", description="What keeps them.")
+    kind: Literal["sqlite", "memory", "libsql", "postgres"] = Field(default="sqlite", description="What keeps them.")
     url: Annotated[str | None, AfterValidator(_store_url)] = Field(
-        default=None, description="Address of the libSQL server, such as libsql://host; kind = libsql needs one."
+        default=None,
+        description="Address of the server for libsql (libsql://host) and postgres (postgresql://user@host/database).",
     )
     token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
-        default=None, description="Name of the variable that holds its token."
+        default=None, description="Name of the variable that holds the server's token or password."
     )
     lease_s: float = Field(
         default=30.0,
@@ -441,6 +443,11 @@ class StoreSettings(Section):
     def lasts(self) -> bool:
         """Whether what is kept outlives the process."""
         return self.kind != "memory"
+
+    @property
+    def in_server(self) -> bool:
+        """Whether a database server keeps it, which machines may share."""
+        return self.kind in {"libsql", "postgres"}
 
 
 class RetentionSettings(Section):

@@ -1,0 +1,213 @@
+"""A PostgreSQL server, with as much of a SQLite connection as the store uses.
+
+The store asks from threads of its own, one statement after the other, so each connection has an event loop that runs
+while a statement does. Transactions that write take turns by a lock of the database, as they do in SQLite: what a rule
+reads inside one stays true until it commits, and rows are numbered in the order in which they become visible.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
+
+from toolwire.errors import SettingsError, StoreUnavailable
+from toolwire.record.hrana import Cursor
+from toolwire.record.pg_dialect import translated
+
+T = TypeVar("T")
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('toolwire:' || current_schema(), 0))"
+_VERSION = "SELECT last_value FROM commits"
+_COUNT = "SELECT nextval('commits')"
+_ESCAPE = "\ue000"  # a character for private use; PostgreSQL cannot keep the character 0
+_READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_UNREACHABLE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+
+_FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
+_LATER = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError,
+          asyncpg.TooManyConnectionsError)  # fmt: skip
+
+
+def address_of(url: str) -> str:
+    """Where a server is, for messages. Raises SettingsError for an address that holds a password, or is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres") or not parts.hostname:
+        raise SettingsError(f"a PostgreSQL store is at postgresql://user@host/database, not {url[:200]!r}")
+    if parts.password is not None:
+        raise SettingsError("the address of a store must not contain a password; name its variable in store.token_env")
+    return f"postgresql://{parts.netloc}{parts.path}"
+
+
+class PgConnection:
+    """One writer's or reader's way to the server. What it raises is sqlite3.Error or StoreUnavailable."""
+
+    def __init__(self, url: str, password: str = "", *, schema: str = "toolwire", patience_s: float = 10.0) -> None:
+        self._address = address_of(url)
+        self._schema = schema
+        self._patience_s = patience_s
+        self._loop = asyncio.new_event_loop()
+        self._writes = False
+        self._connecting = partial(
+            asyncpg.connect,
+            url,
+            password=password or None,
+            timeout=patience_s,
+            server_settings={"search_path": schema, "application_name": "toolwire", "jit": "off"},
+        )
+        try:
+            self._connect()
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def _connect(self) -> None:
+        self._connection: asyncpg.Connection[Any] = self._run(self._connecting())
+        self._prepared: dict[str, PreparedStatement[Any]] = {}
+        self._seen = self._own = -1
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
+        """One statement."""
+        if sql == "PRAGMA data_version":
+            return Cursor([(self._version(),)])
+        if sql.startswith("PRAGMA"):
+            return Cursor()
+        match sql.split(None, 1)[0].upper():
+            case "BEGIN":
+                return self._begun(writes=sql != "BEGIN")
+            case "COMMIT":
+                return self._committed()
+            case "ROLLBACK":
+                self.roll_back()
+                return Cursor()
+            case _:
+                return self._run(self._asked(sql, parameters))
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
+        """The same statement with each of these rows."""
+        given = [_values(row) for row in rows]
+        if given:
+            self._run(self._connection.executemany(translated(sql), given))
+        return Cursor((), len(given))
+
+    def make_schema(self) -> None:
+        """Make the schema that the store lives in, if there is none. Two who do it at once both succeed."""
+        try:
+            self._run(self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}"))
+        except sqlite3.IntegrityError:
+            return  # the other one was quicker
+
+    def run(self, script: str) -> None:
+        """Statements in PostgreSQL's own words."""
+        self._run(self._connection.execute(script))
+
+    def roll_back(self) -> None:
+        """End the transaction, if there is still one. A server that is gone has rolled it back already."""
+        with contextlib.suppress(StoreUnavailable):
+            if self._connection.is_in_transaction():
+                self._run(self._connection.execute("ROLLBACK"))
+
+    def close(self) -> None:
+        """Let go of the server. An open transaction is rolled back there."""
+        if not self._loop.is_closed():
+            self._connection.terminate()
+            self._loop.run_until_complete(asyncio.sleep(0))  # so that the socket is closed, too
+            self._loop.close()
+
+    def _begun(self, *, writes: bool) -> Cursor:
+        try:
+            return self._first(writes=writes)
+        except StoreUnavailable:  # the kept connection may have died meanwhile, and a BEGIN can be said again
+            self._connection.terminate()
+            self._connect()
+            return self._first(writes=writes)
+
+    def _first(self, *, writes: bool) -> Cursor:
+        self._writes = writes
+        if not writes:
+            self._run(self._connection.execute(_READS))
+            return Cursor()
+        self._run(self._connection.execute("BEGIN"))
+        self._run(self._connection.execute(_LOCK))
+        return Cursor()
+
+    def _committed(self) -> Cursor:
+        if self._writes and not self._connection.is_in_transaction():
+            raise sqlite3.OperationalError("cannot commit - no transaction is active")
+        counted = -1
+        if self._writes:
+            counted = self._run(self._connection.fetchval(_COUNT))
+        status = self._run(self._connection.execute("COMMIT"))
+        if status != "COMMIT":
+            raise sqlite3.OperationalError("the transaction was rolled back")
+        self._own = counted
+        return Cursor()
+
+    def _version(self) -> int:
+        """As SQLite's: another number once another connection has committed."""
+        last = int(self._run(self._connection.fetchval(_VERSION)))
+        if last != self._own:
+            self._seen = last
+        return self._seen
+
+    async def _asked(self, sql: str, parameters: Sequence[Any]) -> Cursor:
+        statement = self._prepared.get(sql)
+        if statement is None:
+            statement = self._prepared[sql] = await self._connection.prepare(translated(sql))
+        rows = await statement.fetch(*_values(parameters))
+        return Cursor(map(_read, rows), _count(statement.get_statusmsg() or ""))
+
+    def _run(self, work: Awaitable[T]) -> T:
+        try:
+            return self._loop.run_until_complete(asyncio.wait_for(work, self._patience_s))
+        except _FULL as error:
+            raise _refusal(error, sqlite3.SQLITE_FULL) from error
+        except asyncpg.IntegrityConstraintViolationError as error:
+            raise sqlite3.IntegrityError(str(error)) from error
+        except (*_LATER, asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as error:
+            raise StoreUnavailable(f"{self._address} refused the connection ({error}); check the server") from error
+        except _UNREACHABLE as lost:
+            raise StoreUnavailable(
+                f"{self._address} could not be reached ({type(lost).__name__}); check the address and the server"
+            ) from lost
+        except asyncpg.PostgresError as error:
+            raise sqlite3.OperationalError(str(error)) from error
+
+
+def _refusal(error: Exception, code: int) -> sqlite3.OperationalError:
+    refusal = sqlite3.OperationalError(str(error))
+    refusal.sqlite_errorcode = code
+    return refusal
+
+
+def _values(row: Sequence[Any]) -> list[Any]:
+    """SQLite takes truth for a number, and keeps any character; PostgreSQL does neither."""
+    return [_value(value) for value in row]
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str):
+        return _escaped(value) if "\x00" in value or _ESCAPE in value else value
+    return int(value) if isinstance(value, bool) else value
+
+
+def _escaped(text: str) -> str:
+    return text.replace(_ESCAPE, _ESCAPE + "1").replace("\x00", _ESCAPE + "0")
+
+
+def _read(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_unescaped(value) if isinstance(value, str) and _ESCAPE in value else value for value in row)
+
+
+def _unescaped(text: str) -> str:
+    return text.replace(_ESCAPE + "0", "\x00").replace(_ESCAPE + "1", _ESCAPE)
+
+
+def _count(status: str) -> int:
+    """How many rows a statement changed: the last word of `UPDATE 3`."""
+    last = status.rpartition(" ")[2]
+    return int(last) if last.isdigit() else 0

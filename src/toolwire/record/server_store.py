@@ -1,0 +1,89 @@
+"""What stores in a database server have in common: machines share them, so owners keep leases in the database."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from toolwire.protocol.checked import folder
+from toolwire.record import reads
+from toolwire.record.artifacts import Artifacts
+from toolwire.record.contract import BodyStore
+from toolwire.record.faults import translated
+from toolwire.record.lease_rows import LeaseRows, suspended_too
+from toolwire.record.owners import Owners
+from toolwire.record.ownership import prepare, writer_name
+from toolwire.record.reader import Reader
+from toolwire.record.sqlite import Clocks, SqliteStore
+from toolwire.record.warm import WarmLog
+from toolwire.record.writer import Writer
+
+Connect = Callable[[], sqlite3.Connection]
+"""Opens a connection that executes statements and reads rows as SQLite's does."""
+
+
+class ServerStore(SqliteStore):
+    """Keeps turns, calls, the audit log and metrics in a database server, and in a local folder what is this machine's.
+
+    Any number of machines may use one database. A turn belongs to the store that began or resumed it until it ends, is
+    released, or that store has not renewed its lease for `lease_s`. Large bodies and the warm log stay in the local
+    folder unless `bodies` keeps them elsewhere.
+    """
+
+    @classmethod
+    async def _on(
+        cls,
+        address: str,
+        connect: Connect,
+        migrate: Callable[[sqlite3.Connection], None],
+        home: Path | str,
+        clocks: Clocks,
+        lease_s: float,
+        bodies: BodyStore | None,
+    ) -> Self:
+        store = await asyncio.to_thread(cls._reach, address, connect, migrate, folder(home), clocks, lease_s)
+        store.bodies = bodies
+        return store
+
+    @classmethod
+    def _reach(
+        cls,
+        address: str,
+        connect: Connect,
+        migrate: Callable[[sqlite3.Connection], None],
+        home: Path,
+        clocks: Clocks,
+        lease_s: float,
+    ) -> Self:
+        try:
+            prepare(home)
+            files = Owners(home / "owners", lease_s=lease_s, monotonic=clocks[1])
+            artifacts = Artifacts(home / "artifacts")
+            name = writer_name(home)
+        except OSError as error:
+            raise translated(error, home) from error
+        elapsed = suspended_too if clocks[1] is time.monotonic else clocks[1]
+        owners = LeaseRows(connect, files, lease_s=lease_s, elapsed=elapsed)
+        try:
+            owners.sweep(_prepared(connect, migrate))
+        except BaseException as error:
+            owners.close()
+            if isinstance(error, sqlite3.Error):
+                raise translated(error, address) from error
+            raise
+        warm = WarmLog(home / "logs", clocks[0])
+        # A server may be far, and the loop must not wait for it.
+        writer = Writer(address, connect, warm.add, owners, near=False, name=name)
+        return cls(writer, Reader(address, connect), owners, artifacts, warm, *clocks)
+
+
+def _prepared(connect: Connect, migrate: Callable[[sqlite3.Connection], None]) -> frozenset[str]:
+    """Bring the tables up to date, and say which owners still own turns."""
+    connection = connect()
+    try:
+        migrate(connection)
+        return reads.owners_in_use(connection)
+    finally:
+        connection.close()

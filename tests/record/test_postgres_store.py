@@ -1,0 +1,148 @@
+"""What a PostgreSQL server can do to a store: refuse, be killed, or belong to another program."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.postgres_server import PostgresServer, new_schema, postgres_server
+from toolwire.errors import Fenced, SettingsError, StoreUnavailable
+from toolwire.record import schema as tables
+from toolwire.record.pg_connection import PgConnection, address_of
+from toolwire.record.pg_dialect import translated
+from toolwire.record.postgres import PostgresStore
+
+from .conftest import NOW
+from .samples import a_call, a_card, a_turn, success
+
+
+@asynccontextmanager
+async def opened(url: str, home: Path, schema: str, lease_s: float = 30.0) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.on(url, home, schema=schema, clock=lambda: NOW, lease_s=lease_s)
+    try:
+        yield store
+    finally:
+        await store.close_store()
+
+
+@pytest.fixture
+def mortal() -> Iterator[PostgresServer]:
+    """A server of the test's own, which it may kill."""
+    with postgres_server() as server:
+        yield server
+
+
+def test_parameters_and_hints_are_said_as_postgresql_does() -> None:
+    said = translated("SELECT '?', a FROM t INDEXED BY i WHERE b = ?2 AND (?1 IS NULL OR c = ?1) AND d = 'what?'")
+
+    assert said == "SELECT '?', a FROM t WHERE b = $2 AND (CAST($1 AS TEXT) IS NULL OR c = $1) AND d = 'what?'"
+    assert translated("UPDATE t SET a = ?, b = ?") == "UPDATE t SET a = $1, b = $2"
+
+
+@pytest.mark.parametrize("url", ["", "store.db", "http://host", "postgresql:///db", "postgresql://ada:secret@host/db"])
+def test_an_address_that_is_none_is_refused_without_its_secrets(url: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        address_of(url)
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # a port that refuses connections
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(StoreUnavailable, match="could not be reached"):
+            async with opened(f"postgresql://ada@127.0.0.1:{taken.getsockname()[1]}/db", tmp_path, new_schema()):
+                pass
+
+
+async def test_a_database_that_is_missing_is_said(postgres: PostgresServer, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match='"gone" does not exist'):
+        async with opened(postgres.url.replace("/postgres", "/gone"), tmp_path, new_schema()):
+            pass
+
+
+async def test_tables_of_another_program_stay_as_they_are(postgres: PostgresServer, tmp_path: Path) -> None:
+    schema = new_schema()
+    foreign = await asyncio.to_thread(PgConnection, postgres.url, schema=schema)
+    try:
+        await asyncio.to_thread(foreign.make_schema)
+        await asyncio.to_thread(foreign.run, "CREATE TABLE turns (mine text); INSERT INTO turns VALUES ('still here')")
+        with pytest.raises(StoreUnavailable, match="another program's tables"):
+            async with opened(postgres.url, tmp_path, schema):
+                pass
+        kept = await asyncio.to_thread(foreign.execute, "SELECT mine FROM turns")
+        assert kept.fetchall() == [("still here",)]
+    finally:
+        await asyncio.to_thread(foreign.close)
+
+
+async def test_a_store_of_a_later_version_is_not_touched(postgres: PostgresServer, tmp_path: Path) -> None:
+    schema = new_schema()
+    async with opened(postgres.url, tmp_path, schema) as store:
+        await store.begin(a_turn())
+    later = await asyncio.to_thread(PgConnection, postgres.url, schema=schema)
+    await asyncio.to_thread(later.execute, "UPDATE store_version SET version = ?", (len(tables.STEPS) + 1,))
+    await asyncio.to_thread(later.close)
+
+    with pytest.raises(StoreUnavailable, match="made by a newer toolwire"):
+        async with opened(postgres.url, tmp_path, schema):
+            pass
+
+
+async def test_many_who_make_a_new_store_at_once_make_one(postgres: PostgresServer, tmp_path: Path) -> None:
+    schema = new_schema()
+
+    async def begin(number: int) -> None:
+        async with opened(postgres.url, tmp_path / str(number), schema) as store:
+            await store.begin(a_turn(f"turn-{number}"))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(begin(number))
+
+    async with opened(postgres.url, tmp_path / "home", schema) as store:
+        assert {one.id for one in await store.turns()} == {f"turn-{number}" for number in range(4)}
+
+
+async def test_who_lost_a_turn_to_another_machine_is_fenced(postgres: PostgresServer, tmp_path: Path) -> None:
+    """What one connection has learned is not believed once another one has written."""
+    schema = new_schema()
+    async with opened(postgres.url, tmp_path / "here", schema) as here:
+        await here.begin(a_turn())
+        rows = await asyncio.to_thread(PgConnection, postgres.url, schema=schema)
+        await asyncio.to_thread(rows.execute, "UPDATE owner_leases SET until = 0")
+        await asyncio.to_thread(rows.close)
+        async with opened(postgres.url, tmp_path / "there", schema) as there:
+            await there.resume(a_turn().id)
+
+            with pytest.raises(Fenced):
+                await here.release(a_turn())
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\x00", "\ue000", "\ue0000\x001", "\\u0000", "��"])
+async def test_every_text_comes_back_as_it_was(postgres: PostgresServer, tmp_path: Path, text: str) -> None:
+    async with opened(postgres.url, tmp_path, new_schema()) as store:
+        turn = a_turn(f"turn {text}", text)
+        await store.begin(turn)
+
+        assert (await store.turn(turn.id)).opening.question == text
+        assert [one.id for one in await store.turns()] == [turn.id]
+
+
+async def test_what_was_kept_survives_the_death_of_the_server(mortal: PostgresServer, tmp_path: Path) -> None:
+    """A killed server is an outage with a sentence; the same store goes on once the server is back."""
+    schema, turn, call = new_schema(), a_turn(), a_call()
+    async with opened(mortal.url, tmp_path, schema) as store:
+        await store.begin(turn)
+        card = await store.open(a_card(call, turn), [])
+        await asyncio.to_thread(mortal.kill)
+        with pytest.raises(StoreUnavailable):
+            await store.begin(a_turn("meanwhile"))
+        await asyncio.to_thread(mortal.start)
+
+        await store.close(card, success(call), [])
+
+        assert [one.id for one in await store.turns()] == [turn.id]
+        assert (await store.calls(turn_id=turn.id))[0].result == success(call)
