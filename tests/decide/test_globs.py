@@ -6,7 +6,7 @@ from toolwire import Grant, Tier, Tool
 from toolwire.decide.fit import Fit
 from toolwire.decide.globs import ANY, ONE, STAR, fits, overlap
 from toolwire.decide.matching import meant, normal
-from toolwire.decide.paths import rule_forms, whole_spellings
+from toolwire.decide.paths import may_hold, rule_forms, spellings, whole_spellings
 from toolwire.decide.shell import LONGEST, read_shell
 from toolwire.decide.shell_words import is_wrapper
 from toolwire.protocol.policy import Rule
@@ -61,6 +61,30 @@ def test_a_path_is_spelled_from_the_workspace_and_from_the_root() -> None:
 @pytest.mark.parametrize("pattern", ["./a", ".//a", "././a", "a/", "*/a", "**/a"])
 def test_a_pattern_is_understood_from_the_workspace(pattern: str) -> None:
     assert "a" in rule_forms(pattern, ())
+
+
+def test_a_pattern_keeps_its_meaning_in_every_form() -> None:
+    assert rule_forms("/", ()) == ("/",)
+    assert "*b" in rule_forms("*b/", ())
+    assert "*a" in rule_forms("./*a", ())
+    assert "b" in rule_forms("a/../b", ())
+    assert "a/b" not in rule_forms("a/*/../b", ())
+
+
+def test_a_path_lies_in_all_folders_above_it() -> None:
+    assert {"a/b/c", "a/b", "a"} <= set(spellings("a/b/c", "x", ()))
+
+
+@pytest.mark.parametrize(
+    ("folder", "pattern", "held"),
+    [
+        ("secrets", "secrets", True), ("secrets", "secrets/*", True), ("src", "secrets/*", False), (".", "a/b", True),
+        ("a", "a/b/c", True), ("b", "a/b/c", False), ("/", "x", True), ("/w", "x", True), ("/etc", "/w/x", False),
+        ("a", "*.env", True),
+    ],
+)  # fmt: skip
+def test_a_folder_may_hold_what_a_pattern_means(folder: str, pattern: str, held: bool) -> None:
+    assert may_hold(folder, pattern, ("/w",)) is held
 
 
 def test_a_shell_text_may_be_so_long_and_no_longer() -> None:

@@ -13,10 +13,6 @@ _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edge
 TESTS: dict[str, Sequence[str]] = {
     "loop.step": ("tests/loop/test_step.py", "tests/loop/test_step_edges.py"),
     "decide": ("tests/decide", *_AGENT, "tests/loop/test_patterns.py"),
-    "decide.address_rules": ("tests/decide/test_rule_spellings.py", "tests/toolbox/test_address_rules.py"),
-    "decide.command_files": ("tests/toolbox/test_approved_files.py",),
-    "decide.loopback": ("tests/decide", "tests/egress/test_loopback.py"),
-    "decide.path_rules": ("tests/toolbox/test_path_rules.py",),
     "record.ledger": ("tests/record/test_ledger.py",),
     "record.lock_queue": ("tests/record/test_lock_queue.py",),
     "record.reserving": ("tests/record/test_reserving.py",),
