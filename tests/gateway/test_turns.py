@@ -492,6 +492,24 @@ def test_agents_that_could_not_be_guarded_kept_or_made_are_refused(
     assert (ran.code, told in ran.err) == (Exit.USAGE, True), ran.err
 
 
+def test_turns_are_read_backwards_page_by_page_and_each_once(stage: Stage) -> None:
+    with scripted(*["Hello."] * 6) as model, served(stage, model) as server:
+        begun = [server.begin(f"{number}") for number in range(5)]
+        first = server.get("/v1/turns?limit=2")
+        begun_later = server.begin("later")
+        second = server.get(f"/v1/turns?limit=2&before={first['next']}")
+        third = server.get(f"/v1/turns?limit=2&before={second['next']}")
+        whole = server.get("/v1/turns?limit=6")
+        wrong = [server.http.get(f"/v1/turns?{query}") for query in ("before=x", "before=-1", "before=1&after=0")]
+        nothing = server.get("/v1/turns?before=0")
+
+    pages = [[row["id"] for row in page["data"]] for page in (first, second, third)]
+    assert pages == [begun[4:2:-1], begun[2:0:-1], begun[:1]]
+    assert (third["next"], nothing) == (None, {"data": [], "next": None})
+    assert ([row["id"] for row in whole["data"]], whole["next"]) == ([begun_later, *reversed(begun)], None)
+    assert [answer.status_code for answer in wrong] == [400, 400, 400]
+
+
 def test_a_turn_that_was_just_begun_is_queued_and_waits_for_nothing(stage: Stage) -> None:
     """Four turns run at the same time; the fifth has only been begun."""
     with scripted(*["Hello."] * 5) as model, served(stage, model) as server:
@@ -617,3 +635,39 @@ def test_canceling_a_turn_stops_the_sub_agent_that_runs_for_it(stage: Stage) -> 
     assert states == {parent: ("ended", "canceled"), asked["turn_id"]: ("ended", "canceled")}
     assert (stage.folder / "painted").read_text() == "red\n"
     assert len(model.requests) == 3
+
+
+SHED = '[services.shed]\nsocket = "shed.sock"\ntools = ["paint"]\n'
+
+
+def started_worker(stage: Stage) -> Any:
+    worker = stage.start("worker", "shed")
+    assert "tools for callers at" in first_line(worker)
+    return worker
+
+
+def test_an_approved_call_of_a_turn_over_http_runs_in_a_worker_that_was_away(stage: Stage) -> None:
+    """While no worker is there, the approval is not spent: the turn says why it cannot go on, and is tried again."""
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model:
+        stage.settings(SETTINGS.format(url=model.url) + SHED)
+        worker = started_worker(stage)
+        with served(stage, model, after=SHED) as server:
+            turn = server.begin()
+            before = server.events(turn)
+            worker.send_signal(signal.SIGTERM)
+            worker.communicate(timeout=LIMIT_S)
+            [asked] = server.get("/v1/approvals")["data"]
+            server.post(f"/v1/approvals/{asked['id']}", {"granted": True, "digest": asked["digest"]})
+            with server.http.stream(
+                "GET", f"/v1/turns/{turn}/events", headers={"last-event-id": before[-1]["id"]}
+            ) as answer:
+                failed = next(line for line in answer.iter_lines() if '"turn_failed"' in line)
+            away = server.get(f"/v1/turns/{turn}")
+            started_worker(stage)
+            server.post(f"/v1/turns/{turn}/resume")
+            told = server.events(turn, before[-1]["id"])
+
+    assert "start it with: toolwire worker shed" in failed
+    assert (away["state"], "toolwire worker shed" in away["error"]) == ("waiting", True)
+    assert told[-1]["answer"] == "It is red."
+    assert (stage.folder / "painted").read_text() == "red\n"

@@ -117,17 +117,30 @@ async def test_a_slot_that_was_given_to_a_canceled_waiter_is_passed_on() -> None
     assert slots.take()
 
 
+async def test_a_slot_that_was_given_to_a_canceled_waiter_is_free_where_no_other_waits() -> None:
+    slots = Slots(1)
+    assert slots.take()
+    waiter = asyncio.create_task(slots.wait())
+    await asyncio.sleep(0)
+    slots.leave()
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+
+    assert not slots.busy
+    assert (slots.take(), slots.take()) == (True, False)
+
+
 async def test_a_canceled_waiter_leaves_the_queue_and_takes_nothing_with_it() -> None:
     slots = Slots(1)
     assert slots.take()
     waiter = asyncio.create_task(slots.wait())
     await asyncio.sleep(0)
-    assert slots.busy
+    before = slots.busy
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
     slots.leave()
 
-    assert not slots.busy
+    assert (before, slots.busy) == (True, False)
     assert (slots.take(), slots.take()) == (True, False)
 
 
@@ -147,19 +160,20 @@ def test_time_in_which_approvals_are_pending_counts_once() -> None:
 # Events
 
 
-async def test_a_hub_is_watched_while_a_stream_is_open_and_a_closed_one_ends() -> None:
+async def test_an_open_stream_waits_for_events_and_a_closed_one_ends() -> None:
     hub = EventHub()
-    before = hub.is_watched
+    before = hub.emitter(Turn("t"))
     with hub.stream() as stream:
-        during = hub.is_watched
+        during = hub.emitter(Turn("t"))
         reading = asyncio.create_task(anext(stream))
         await asyncio.sleep(0)
-        assert not reading.done(), "an open stream waits for events"
+        waits = not reading.done()
     async with asyncio.timeout(5):
         with pytest.raises(StopAsyncIteration):
             await reading
 
-    assert (before, during, hub.is_watched) == (False, True, False)
+    assert waits
+    assert (before, during is None, hub.emitter(Turn("t"))) == (None, False, None)
 
 
 # Ending turns from outside
@@ -227,7 +241,7 @@ async def test_what_a_canceled_turn_has_used_is_in_the_metrics(store: Store, own
     waiting = CallCard("r2", "t", 1, ToolCall("paint", {}, "c2"), "d")
     done = CallCard("r3", "t", 1, ToolCall("paint", {}, "c3"), "d", attempt=1, token="r3")
     await store.begin(turn)
-    reply = Reply("", (begun.call, waiting.call, done.call), usage=Usage(7, 5))
+    reply = Reply(calls=(begun.call, waiting.call, done.call), usage=Usage(7, 5))
     await store.append_reply(turn, reply, [begun, waiting, done], [])
     store.begins("t", "c1")
     result = ToolResult("c3", "paint", Status.SUCCESS, (Text("red"),))

@@ -139,3 +139,25 @@ async def test_the_newest_rows_of_the_log_come_without_a_cursor(store: Store) ->
     assert [row.event for row in await store.audit_log(limit=2, after=0)] == ["event-0", "event-1"]
     assert [row.event for row in await store.audit_log(limit=9, after=2)] == ["event-2", "event-3", "event-4"]
     assert await store.audit_log(after=5) == []
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 10])
+async def test_turns_are_read_backwards_each_once_and_of_one_project_only(store: Store, page: int) -> None:
+    """New turns that begin meanwhile are not among the older ones."""
+    for number in range(5):
+        await work(store, f"own-{number}", "garden")
+        await work(store, f"other-{number}", "shed")
+    own = of_project(store, "garden")
+    seen: list[str] = []
+    rows = await own.turns_before(limit=page)
+    while rows:
+        seen += [turn.id for _, turn in rows]
+        await work(store, f"late-{len(seen)}", "garden")
+        rows = await own.turns_before(rows[-1].cursor, limit=page)
+
+    assert seen == [f"own-{number}" for number in reversed(range(5))]
+    assert await own.turns_before(0, limit=page) == []
+    assert await own.turns_before(limit=0) == []
+    newest = [number for number, _ in await store.turns_before(limit=100)]
+    assert newest == sorted(newest, reverse=True)
+    assert newest == [number for number, _ in reversed(await store.turns_after(limit=100))]

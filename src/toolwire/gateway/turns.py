@@ -67,18 +67,27 @@ class Turns:
             return await self._answer(turn_id, 202, location=f"{PATH}/{turn_id}")
 
     async def listed(self, request: Request) -> Response:
-        """The newest turns first; with `after=N` those that began after that cursor, in the order in which they began.
+        """The newest turns first, with `before=N` those that began before that cursor; with `after=N` those that began
+        after it, in the order in which they began.
 
-        `next` is the cursor for the next request with `after`.
+        `next` is the cursor for the next request in the same direction; null where there is no older turn.
         """
         _require_caller(request)
+        if {"before", "after"} <= request.query_params.keys():
+            raise Rejected(_wrong("before and after are two directions; give one of them"))
         limit, after = _number(request, "limit", 50, MOST_LISTED), _number(request, "after", -1, 2**53)
         with _faults():
             if after < 0:
-                return _json({"data": [_row(turn) for turn in await self._service.store.turns(limit=limit)]})
+                before = _number(request, "before", -1, 2**53)
+                return _json(await self._older(None if before < 0 else before, limit))
             rows = await self._service.store.turns_after(after, limit=limit)
         body = {"data": [_row(row.value) for row in rows], "next": rows[-1].cursor if rows else after}
         return _json(body)
+
+    async def _older(self, before: int | None, limit: int) -> Json:
+        rows = await self._service.store.turns_before(before, limit=limit + 1)
+        page, has_more = rows[:limit], len(rows) > limit
+        return {"data": [_row(row.value) for row in page], "next": page[-1].cursor if has_more else None}
 
     async def one(self, request: Request) -> Response:
         """How a turn stands: its state, what it waits for, its answer, and what it used."""

@@ -211,6 +211,12 @@ class TurnStore(Protocol):
         """
         ...
 
+    async def turns_before(
+        self, cursor: int | None = None, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[TurnSummary]]:
+        """The turns that began before a cursor, the newest first, each as it is now; without one from the newest on."""
+        ...
+
     async def turns_after(
         self, cursor: int = 0, *, limit: int = 100, project: str | None = None
     ) -> list[Numbered[TurnSummary]]:

@@ -419,6 +419,13 @@ class MemoryStore(ClosingStore):
         wanted = AuditFilter(project, turn_id, tool)
         return self._audit.newest(wanted, limit) if after is None else self._audit.after(wanted, limit, after)
 
+    async def turns_before(
+        self, cursor: int | None = None, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[TurnSummary]]:
+        own = (kept for kept in reversed(self._turns.values()) if project in (None, kept.opening.project))
+        earlier = (kept for kept in own if cursor is None or kept.number < cursor)
+        return [Numbered(kept.number, self._summary(kept)) for kept in islice(earlier, max(limit, 0))]
+
     async def turns_after(
         self, cursor: int = 0, *, limit: int = 100, project: str | None = None
     ) -> list[Numbered[TurnSummary]]:

@@ -201,6 +201,15 @@ class ProjectStore:
     ) -> Doing[list[AuditRow]]:
         return self.whole.audit_log(turn_id=turn_id, tool=tool, limit=limit, after=after, project=self.project)
 
+    def turns_before(
+        self,
+        cursor: int | None = None,
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[TurnSummary]]]:
+        return self.whole.turns_before(cursor, limit=limit, project=self.project)
+
     def turns_after(
         self,
         cursor: int = 0,

@@ -139,6 +139,7 @@ _CALLS_AFTER = _cards(
     "ASC",
     f"{CARD_COLUMNS}, c.seq",
 )
+_TURNS_BEFORE = _scoped(f"{_SUMMARY}, seq FROM turns WHERE project = ?1 AND seq < ?3 ORDER BY seq DESC LIMIT ?4")
 _TURNS_AFTER = _scoped(f"{_SUMMARY}, seq FROM turns WHERE project = ?1 AND seq > ?3 ORDER BY seq LIMIT ?4")
 _AUDIT_OF_TURN = """
     SELECT * FROM audit WHERE project = ?1 AND turn_id = ?2 AND (?3 IS NULL OR tool = ?3) AND seq > ?4 ORDER BY seq
@@ -333,6 +334,15 @@ def audit_log(
     if after is not None:
         return [read_audit(row) for row in connection.execute(_NEXT_ROWS[wanted].of(project), given)]
     return [read_audit(row) for row in connection.execute(_NEWEST_ROWS[wanted].of(project), given)][::-1]
+
+
+def turns_before(
+    connection: sqlite3.Connection, cursor: int | None, limit: int, alive_on: AliveOn, project: str | None = None
+) -> list[Numbered[TurnSummary]]:
+    before = _NEWEST if cursor is None else cursor
+    given = (_maybe(project), _dead_owners(connection, project, alive_on), before, max(limit, 0))
+    rows = connection.execute(_TURNS_BEFORE.of(project), given)
+    return [Numbered(seq, _summary(*row)) for *row, seq in rows.fetchall()]
 
 
 def turns_after(

@@ -361,6 +361,11 @@ class SqliteStore(ClosingStore):
     ) -> list[AuditRow]:  # fmt: skip
         return await self._reader.read(reads.audit_log, turn_id, tool, limit, after, project)
 
+    async def turns_before(
+        self, cursor: int | None = None, *, limit: int = 100, project: str | None = None
+    ) -> list[Numbered[TurnSummary]]:
+        return await self._reader.read(reads.turns_before, cursor, limit, self._owners.alive_on, project)
+
     async def turns_after(
         self, cursor: int = 0, *, limit: int = 100, project: str | None = None
     ) -> list[Numbered[TurnSummary]]:
