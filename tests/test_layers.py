@@ -14,7 +14,7 @@ NOUNS = {"protocol", "errors", "lazy"}
 SHAPES = {"define", "wire", "plan"}
 JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
-ADAPTERS = {"execute", "record", "models"}
+ADAPTERS = {"execute", "record", "models", "bus"}
 HUB = {"hub", "agent", "settings", "toolbox", "testing"}
 ASSEMBLY = {"assemble"}
 

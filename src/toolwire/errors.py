@@ -14,6 +14,9 @@ ToolwireError
 │   ├── NotFound              no turn, call or artifact with that id
 │   └── Fenced               another process owns this turn or call now; stop all side effects
 │       └── CallHeld             another claim on the call still lasts; wait for its result
+├── BusError             a message could not be sent or received
+│   ├── BusUnavailable       the broker cannot be reached, or did not confirm in time; the message may have been kept
+│   └── MessageTooLarge      the bus does not carry messages of this size
 └── ToolFailure          raised by tool code to fail with a chosen code and sentence
     └── SandboxUnavailable   the sandbox that a command must run in is missing or does not hold
 """
@@ -118,6 +121,21 @@ class CallHeld(Fenced):
         super().__init__(sentence)
         self.owner = owner
         self.until = until
+
+
+class BusError(ToolwireError):
+    """A message could not be sent or received."""
+
+
+class BusUnavailable(BusError):
+    """The broker cannot be reached, or did not confirm in time. Whether it keeps the message is not known.
+
+    Sending it again with the same id does no harm.
+    """
+
+
+class MessageTooLarge(BusError):
+    """The bus does not carry messages of this size. What is that large belongs into the store."""
 
 
 class ToolFailure(ToolwireError):

@@ -204,6 +204,28 @@ class TargetSubject:
         return self.template.replace(PROJECT_MARK, "*").replace(CHANNEL_MARK, "*")
 
 
+def check_filter(text: object) -> str:
+    """The filter, if it is one: tokens, `*` for any token, `>` at the end for all that follow. Raises BadSubject."""
+    if not isinstance(text, str) or len(text) > LONGEST_SUBJECT:
+        raise BadSubject(f"a filter is text of at most {LONGEST_SUBJECT} characters, not {shown(text)}")
+    *front, last = text.split(".")
+    for token in (*front, *(() if last == ">" else (last,))):
+        if token != "*":
+            check_token(token, "a filter's token")
+    return text
+
+
+def filter_matches(pattern: str, subject: str) -> bool:
+    """Whether a subject is among those that a filter stands for."""
+    wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        if len(given) <= len(wanted):
+            return False
+        given = given[: len(wanted)]
+    return len(wanted) == len(given) and all(one in ("*", other) for one, other in zip(wanted, given, strict=True))
+
+
 def _member(kind: type[Choice], token: str) -> Choice:
     try:
         return kind(token)

@@ -1,0 +1,69 @@
+"""Real NATS servers on loopback, which tests may kill and start again."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+SERVER = Path(sys.executable).parent / "nats-server"
+START_S = 20.0
+
+
+class NatsServer:
+    """One server with JetStream, which keeps its streams in a folder of its own and always listens on the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        config = self.folder / "nats.conf"
+        store = self.folder / "jetstream"
+        config.write_text(
+            f'host: 127.0.0.1\nport: {self.port}\njetstream {{ store_dir: "{store}", sync_interval: always }}\n'
+        )
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([SERVER, "-c", config], stdout=log, stderr=log)
+        self._await_answer()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _await_answer(self) -> None:
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            assert self._process is not None
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as client:
+                if client.recv(4) == b"INFO":
+                    return
+            time.sleep(0.02)
+        raise AssertionError((self.folder / "log").read_text())
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[NatsServer]:
+    server = NatsServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
