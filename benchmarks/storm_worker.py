@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import ctypes
 import json
 import os
 import random
@@ -43,6 +44,8 @@ MOST_STEPS, MOST_CALLS = 5, 4
 CHANCE_AT_COMMIT = 0.002
 LATEST_S = 0.02
 BIG = "x" * 200_000
+_write = ctypes.PyDLL(None).write
+_write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
 SHARES = {"pure": 26, "big": 2, "idem": 18, "uns_s": 24, "uns_a": 20, "write": 9, "bash": 1}
 
 
@@ -56,7 +59,28 @@ class Ledger:
         os.write(self._fd, (json.dumps(words) + "\n").encode())
 
 
-class Forgetful(SqliteStore):
+class ToolLedger(Ledger):
+    """What the tools write, with the process and the time (of the machine's monotonic clock) of each line.
+
+    Like a note, a line is written without giving up the interpreter's lock: no other thread gets in between them.
+    """
+
+    def add(self, *words: str) -> None:
+        line = (json.dumps((*words, os.getpid(), time.monotonic())) + "\n").encode()
+        _write(self._fd, line, len(line))
+
+
+class Noted(SqliteStore):
+    """The store, which tells the ledger of the tools as soon as it is noted that a call begins."""
+
+    ledger: ToolLedger
+
+    def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
+        super().begins(turn_id, call_id, project=project)
+        self.ledger.add("noted", turn_id + call_id)
+
+
+class Forgetful(Noted):
     """A control: the start of a call is not believed, so that whatever was left is run again."""
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
@@ -76,7 +100,7 @@ def kill_at_commit(chance: random.Random, statement: str) -> None:
         threading.Timer(chance.random() * LATEST_S, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
-def opened(home: Path, control: str, chance: random.Random, *, dies: bool) -> Store:
+def opened(home: Path, control: str, chance: random.Random, ledger: ToolLedger, *, dies: bool) -> Store:
     if control == "memory":
         return MemoryStore()
     path = home / "store.db"
@@ -89,9 +113,11 @@ def opened(home: Path, control: str, chance: random.Random, *, dies: bool) -> St
 
     warm = WarmLog(home / "logs", time.time)
     owners = (Noteless if control == "noteless" else Owners)(home / "owners")
-    kind = Forgetful if control == "unmarked" else SqliteStore
-    writer, reader = Writer(path, connect, warm.add), Reader(path, connect)
-    return kind(writer, reader, owners, Artifacts(home / "artifacts"), warm, time.time)
+    kind = Forgetful if control == "unmarked" else Noted
+    writer, reader = Writer(path, connect, warm.add, owners), Reader(path, connect)
+    store = kind(writer, reader, owners, Artifacts(home / "artifacts"), warm, time.time)
+    store.ledger = ledger
+    return store
 
 
 def storm_tools(ledger: Ledger, chance: random.Random, workspace: Path) -> list[Tool]:
@@ -201,8 +227,9 @@ class Lane:
 async def main(folder: Path, seed: str, control: str, mode: str) -> None:
     chance = random.Random(seed)
     home, workspace = folder / "home", folder / "workspace"
-    store = opened(home, control, chance, dies=mode == "work")
-    tools = storm_tools(Ledger(folder / "ledger"), chance, workspace)
+    ledger = ToolLedger(folder / "ledger")
+    store = opened(home, control, chance, ledger, dies=mode == "work")
+    tools = storm_tools(ledger, chance, workspace)
     grant = Grant(
         Tier.RUN, frozenset({"file_write", "file_read", "shell"}), (str(workspace),), confirmed=frozenset({"*"}),
         max_calls=1000,
