@@ -124,6 +124,7 @@ Begun = Callable[[str], "Collection[bytes] | None"]
 """The keys of the calls that an owner had begun; None where that is not known."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Now:
     """When a change is made, and by which store."""
