@@ -1,7 +1,8 @@
 """A storm of `kill -9` over one store: nothing may be lost, nothing done twice, nothing left behind.
 
 `make storm` runs 5,000 calls; `python -m benchmarks.kill_storm --calls 100000` the figure of the documentation. With
-`--control NAME` one guard is taken away, and the storm must notice: memory, unmarked, noteless, ack-first.
+`--control NAME` one guard is taken away, and the storm must notice: memory, unmarked, noteless, ack-first,
+slow-begin.
 
 A call that was noted and has no result ends as `outcome_unknown`. The note comes right before the tool, and a kill can
 hit even there: then the outcome is called unknown of a call whose tool has not written its first line. Nobody can tell
@@ -35,7 +36,7 @@ from toolwire.record.sqlite import SqliteStore
 WORKERS = 3
 EARLY = 0.1
 SLICE_S = 0.1  # twenty of the interpreter's switch intervals
-CONTROLS = ("none", "memory", "unmarked", "noteless", "ack-first")
+CONTROLS = ("none", "memory", "unmarked", "noteless", "ack-first", "slow-begin")
 ONCE = ("uns_s", "uns_a", "write", "bash")
 _COUNT = "SELECT count(*) FROM records WHERE schema_name = 'tool.result'"
 

@@ -43,6 +43,7 @@ LANES = 4
 MOST_STEPS, MOST_CALLS = 5, 4
 CHANCE_AT_COMMIT = 0.002
 LATEST_S = 0.02
+PAUSE_S = 0.3
 BIG = "x" * 200_000
 _write = ctypes.PyDLL(None).write
 _write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
@@ -74,10 +75,13 @@ class Noted(SqliteStore):
     """The store, which tells the ledger of the tools as soon as it is noted that a call begins."""
 
     ledger: ToolLedger
+    pause_s = 0.0
 
     def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
         super().begins(turn_id, call_id, project=project)
         self.ledger.add("noted", turn_id + call_id)
+        if self.pause_s:  # a control: something takes time between the note and the tool
+            time.sleep(self.pause_s)
 
 
 class Forgetful(Noted):
@@ -116,7 +120,7 @@ def opened(home: Path, control: str, chance: random.Random, ledger: ToolLedger, 
     kind = Forgetful if control == "unmarked" else Noted
     writer, reader = Writer(path, connect, warm.add, owners), Reader(path, connect)
     store = kind(writer, reader, owners, Artifacts(home / "artifacts"), warm, time.time)
-    store.ledger = ledger
+    store.ledger, store.pause_s = ledger, PAUSE_S if control == "slow-begin" else 0.0
     return store
 
 
