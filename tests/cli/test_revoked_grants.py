@@ -188,3 +188,19 @@ def test_T136_control_with_the_same_folders_it_runs_in_the_first(
     assert folders("approve", asked).code == Exit.DONE
     assert folders("call", "--resume", turn, *(roots if again else [])).code == Exit.DONE
     assert [*tmp_path.rglob("made")] == [tmp_path / "one/made"]
+
+
+@pytest.mark.parametrize("verb", ["call", "ask"])
+def test_flags_of_a_resumed_turn_are_in_the_command_that_goes_on(painter: Inside, tmp_path: Path, verb: str) -> None:
+    """The record keeps the flags with which the turn began, so later ones have to be given again."""
+    with scripted([("paint", {"colour": "red"})], "It is red.") as model:
+        begin = ["call", "paint", "colour=red"] if verb == "call" else ["ask", "Paint", *model.flags]
+        assert painter(*begin).code == Exit.WAITING
+        turn, asked = waiting(painter)
+        (tmp_path / "toolwire.toml").write_text(LESS["tier"], encoding="utf-8")
+        line = f"toolwire {verb} --resume {turn} --tier run --allow brushes"
+        waits = painter(*line.split()[1:])
+        assert (waits.code, f"Then go on with: {line}\n" in waits.err) == (Exit.WAITING, True), waits.err
+        assert painter("approve", asked).code == Exit.DONE
+        assert painter(*line.split()[1:]).code == Exit.DONE
+    assert (tmp_path / "painted").read_text() == "red\n"

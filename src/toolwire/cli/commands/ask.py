@@ -167,16 +167,17 @@ def _run_turn(
     except KeyboardInterrupt:
         if not relay.turn_id:
             raise
-        line = flags.resume_line(relay.turn_id)
+        line = flags.resume_line(relay.turn_id, resumes=resume)
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
     except Suspended as waits:
         raise waits.saying(
-            f"{how_to_answer(waits, flags.project, flags.home)}\nThen go on with: {flags.resume_line(waits.turn_id)}"
+            f"{how_to_answer(waits, flags.project, flags.home)}\n"
+            f"Then go on with: {flags.resume_line(waits.turn_id, resumes=resume)}"
         ) from None
     except (ModelError, StoreUnavailable) as error:
         if not relay.turn_id or not place.settings.store.lasts:
             raise
-        line = flags.resume_line(relay.turn_id)
+        line = flags.resume_line(relay.turn_id, resumes=resume)
         raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error
 
 

@@ -34,7 +34,7 @@ from toolwire.cli.resolve.options import (
     complete_tool_or_call,
 )
 from toolwire.cli.resolve.project import current_project
-from toolwire.cli.resolve.resuming import named_project, require_still_granted, resume_command
+from toolwire.cli.resolve.resuming import granting_flags, named_project, require_still_granted, resume_command
 from toolwire.cli.resolve.tool_sources import where_to_find
 from toolwire.cli.terminal.input import read_bytes
 from toolwire.cli.terminal.json_output import plain, result_object
@@ -90,12 +90,13 @@ def call(
     set_by_flags = {"grant.tier": tier, "grant.roots": root, "store.home": home, "tools.groups": tools}
     place, granted = current_project(set_by_flags, project=project), granted_by(allow, confirms_all=yes)
     screen = Screen.of(place.settings.output.color, no_color=no_color)
-    said = {"--home": home, "--project": named_project(project)}
+    said: dict[str, Any] = {"--home": home, "--project": named_project(project)}
+    given = granting_flags(tools, tier, allow, root, yes=yes)
     with quiet_tools(as_json=as_json):
         try:
             result = run_sync(_run_call(place, screen, wanted, granted, set_by_flags))
         except Suspended as waits:
-            line = resume_command("call", waits.turn_id, said)
+            line = resume_command("call", waits.turn_id, said | given if resume else said)
             raise waits.saying(f"{how_to_answer(waits, project, home)}\nThen go on with: {line}") from None
     flags = {} if result.ok or resume else _missing(place, result, name or "", granted)
     if as_json:
@@ -103,9 +104,7 @@ def call(
     else:
         show_result(screen, result, is_cured=bool(flags))
         if flags:
-            given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
-            given |= said
-            screen.tell(missing_sentence(name or "", pairs or [], given, flags), "yellow")
+            screen.tell(missing_sentence(name or "", pairs or [], {"--args": args, **given, **said}, flags), "yellow")
     if result.ok:
         return Exit.DONE
     if result.error is None or result.error.detail != {"rule": "exists"}:
@@ -153,7 +152,7 @@ def preflight(
         screen.say(f"Nothing stands in the way of {name}.", "green")
     flags = missing_flags(place, case.toolbox, case.grant, name)
     if flags and not as_json:
-        given = {"--args": args, "--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+        given = {"--args": args, **granting_flags(tools, tier, allow, root, yes=yes)}
         screen.tell(missing_sentence(name, pairs or [], given, flags), "yellow")
     elif case.call.name not in case.toolbox:
         suggest_source(screen, place, name)

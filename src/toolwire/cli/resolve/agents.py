@@ -11,7 +11,13 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.specs import project_again, resumed_spec, spec_of
 from toolwire.assemble.state_ownership import STORE_FILE
 from toolwire.cli.resolve.project import current_project
-from toolwire.cli.resolve.resuming import named_project, project_words, require_still_granted, resume_command
+from toolwire.cli.resolve.resuming import (
+    granting_flags,
+    named_project,
+    project_words,
+    require_still_granted,
+    resume_command,
+)
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration, one_line
 from toolwire.cli.views.prompts import Person
@@ -92,10 +98,20 @@ class Flags:
         """Whether they say which model is asked."""
         return bool(self.model or self.profile or self.replay)
 
-    def resume_line(self, turn_id: str) -> str:
-        """The command that goes on with a turn: where its record is, and what the record does not keep."""
-        url = self.base_url if self.base_url and "@" in self.base_url else None
-        flags = {"--project": named_project(self.project), "--home": self.home, "--base-url": url}
+    def resume_line(self, turn_id: str, *, resumes: bool = False) -> str:
+        """The command that goes on with a turn: where its record is, and what the record does not keep.
+
+        The record keeps the flags with which a turn began, and not those with which it was resumed.
+        """
+        url = self.base_url if self.base_url and (resumes or "@" in self.base_url) else None
+        flags: dict[str, Any] = {
+            "--project": named_project(self.project), "--home": self.home, "--base-url": url,
+        }  # fmt: skip
+        if resumes:
+            flags |= {
+                "--model": self.model, "--profile": self.profile, "--replay": self.replay, "--key-env": self.key_env,
+                **granting_flags(self.tools, self.tier, self.allow, self.root, yes=self.yes),
+            }  # fmt: skip
         return resume_command("ask", turn_id, flags)
 
 

@@ -46,6 +46,13 @@ def project_words(project: str, home: str | None = None) -> str:
     return f" {words}" if words else ""
 
 
+def granting_flags(
+    tools: str | None, tier: str | None, allow: list[str] | None, root: list[str] | None, *, yes: bool
+) -> dict[str, Any]:
+    """The flags that give a turn more than the settings do, as far as they were given."""
+    return {"--tools": tools, "--tier": tier, "--allow": allow, "--root": root, "--yes": yes}
+
+
 def flag_words(flags: Mapping[str, Any]) -> Iterator[str]:
     """Flags as they are typed, as far as they have a value."""
     for flag, value in flags.items():
