@@ -67,7 +67,10 @@ async def test_each_project_of_a_store_of_version_21_goes_on_with_what_is_its_ow
         view = of_project(store, project)
         ended = await view.turn(f"{project}-ended")
         assert (ended.ending, len(await view.thread("main"))) == (Ending(EndReason.ANSWERED, "21."), 4)
-        assert ([one.model for one in await view.formats()], (await view.lent(f"{project}-waiting")).calls) == (
+        assert (
+            [one.model for one in await view.formats()],
+            (await view.reserved_shares(f"{project}-waiting")).calls,
+        ) == (
             ["m"],
             4,
         )

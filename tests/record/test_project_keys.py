@@ -10,7 +10,7 @@ import pytest
 
 from toolwire.errors import NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
-from toolwire.protocol.budgets import Purse
+from toolwire.protocol.budgets import Allotment
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
@@ -45,7 +45,7 @@ async def work(store: Store, project: str, turn_id: str = "turn-1", *, ends: boo
         )  # fmt: skip
         await view.request_approval(asked, [])
     await view.answer(f"pattern-{turn_id}", Approval(True, "ann", scope=Scope.PATTERN, pattern="git x", lasts_s=60))
-    await view.draw(turn_id, Purse(8), 4)
+    await view.reserve_share(turn_id, Allotment(8), 4)
     await view.mark_untrusted(project, [UntrustedMark(turn_id, ("web",), "1", "2", NOW)])
     if ends:
         held = await view.claim(card, [replace(row, event="started")], until=NOW + 60)
@@ -67,7 +67,7 @@ async def test_T62_the_same_ids_belong_to_each_project_for_itself(store: Store) 
         assert [card.project for card in await view.active_patterns()] == [project]
         assert {row.project for row in await view.audit_log(turn_id="turn-1")} == {project}
         assert [tally.model for tally in await view.formats()] == ["model of turn-1"]
-        assert (await view.lent("turn-1")).calls == 4
+        assert (await view.reserved_shares("turn-1")).calls == 4
 
 
 async def test_T62_an_id_of_two_projects_is_asked_for_with_its_project(store: Store) -> None:
@@ -152,7 +152,7 @@ READS: dict[str, Question] = {
     "metrics": lambda view: view.metrics(),
     "formats": lambda view: view.formats(),
     "spent": lambda view: view.spent("agent", NOW),
-    "lent": lambda view: view.lent("turn-1"),
+    "reserved_shares": lambda view: view.reserved_shares("turn-1"),
     "untrusted": lambda view: view.untrusted(ONE),
 }
 WRITES: dict[str, Question] = {
@@ -167,7 +167,7 @@ WRITES: dict[str, Question] = {
     ),
     "answer": lambda view: view.answer("ask-running", Approval(True, "ann")),
     "revoke": lambda view: view.revoke("pattern-running", "ann"),
-    "draw": lambda view: view.draw("running", Purse(8), 1),
+    "reserve_share": lambda view: view.reserve_share("running", Allotment(8), 1),
     "mark": lambda view: view.mark_untrusted(ONE, [UntrustedMark("file", ("web",), "1", "2", NOW)], ["other"]),
     "release": lambda view: view.release(turn_and_card(ONE, "running")[0]),
     "resume": lambda view: view.resume("running"),

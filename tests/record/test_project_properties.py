@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
-from toolwire.protocol.budgets import Purse, Spending
+from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.turns import Ending, EndReason, Turn
@@ -94,10 +94,10 @@ class Doing:
         await self.view.audit([self.row])
 
     async def draw(self) -> None:
-        await self.view.draw(self.turn.id, Purse(8), 4)
+        await self.view.reserve_share(self.turn.id, Allotment(8), 4)
 
     async def give_back(self) -> None:
-        await self.view.give_back(self.turn.id, Spending(1))
+        await self.view.release_unused(self.turn.id, Spending(1))
 
     async def mark(self) -> None:
         await self.view.mark_untrusted(self.turn.project, [UntrustedMark("file", ("web",), "1", "2", NOW)])
@@ -125,8 +125,8 @@ async def seen(view: ProjectStore) -> list[Any]:
     for turn_id in IDS:
         body = f"sha256:{turn_id}"
         reads: list[Coroutine[Any, Any, Any]] = [
-            view.turn(turn_id), view.approval(f"ask-{turn_id}"), view.lent(turn_id), view.calls(turn_id=turn_id),
-            view.approvals(turn_id=turn_id), view.fetch(body),
+            view.turn(turn_id), view.approval(f"ask-{turn_id}"), view.reserved_shares(turn_id),
+            view.calls(turn_id=turn_id), view.approvals(turn_id=turn_id), view.fetch(body),
         ]  # fmt: skip
         for read in reads:
             try:

@@ -226,7 +226,7 @@ async def test_projects_of_a_store_of_version_15_keep_what_is_theirs(of_version_
     acme, default = of_project(of_version_15, "acme"), of_project(of_version_15, "default")
 
     assert [turn.id for turn in await acme.turns()] == ["tenant"]
-    assert ((await acme.lent("tenant")).calls, (await default.lent("tenant")).calls) == (4, 0)
+    assert ((await acme.reserved_shares("tenant")).calls, (await default.reserved_shares("tenant")).calls) == (4, 0)
     assert (len(await acme.thread("main")), len(await default.thread("main"))) == (2, 3)
     assert ([one.model for one in await default.formats()], await acme.formats()) == (["m"], [])
     assert (await default.spent("agent", NOW)).tokens == 15

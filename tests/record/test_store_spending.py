@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolwire.protocol.budgets import Purse, Spending
+from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.chat import Note, Reply, Usage
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.record.contract import Store, TurnStats
@@ -126,22 +126,22 @@ async def test_of_a_killed_process_counts_what_is_on_record(tmp_path: Path, elap
 
 async def test_shares_are_taken_from_what_the_question_itself_leaves(kept: Kept) -> None:
     """Of 10 calls and 500 tokens the question has used 2 and 120; half of the rest goes to each who comes."""
-    turn, question = a_turn(), Purse(10, 500, 32, 1.25)
+    turn, question = a_turn(), Allotment(10, 500, 32, 1.25)
     await kept.store.begin(turn)
     await kept.say(turn)
 
-    first = await kept.store.draw(turn.id, Purse(10), 10, question=question)
-    second = await kept.store.draw(turn.id, Purse(10, 240), 10, question=question)
+    first = await kept.store.reserve_share(turn.id, Allotment(10), 10, question=question)
+    second = await kept.store.reserve_share(turn.id, Allotment(10, 240), 10, question=question)
 
-    assert (first, second) == (Purse(4, 190, 1, 0.5), Purse(2, 25, 1, 0.25))
-    assert await kept.store.lent(turn.id) == Spending(6, 215, 0.75)
-    await kept.store.give_back(turn.id, Spending(3, 200, 0.5))
-    assert await kept.store.lent(turn.id) == Spending(3, 15, 0.25)
+    assert (first, second) == (Allotment(4, 190, 1, 0.5), Allotment(2, 25, 1, 0.25))
+    assert await kept.store.reserved_shares(turn.id) == Spending(6, 215, 0.75)
+    await kept.store.release_unused(turn.id, Spending(3, 200, 0.5))
+    assert await kept.store.reserved_shares(turn.id) == Spending(3, 15, 0.25)
 
 
 async def test_a_purse_without_money_or_agents_left_gives_nothing(kept: Kept) -> None:
-    assert await kept.store.draw("root", Purse(10, None, 32, 0.0), 10) is None
-    assert await kept.store.draw("root", Purse(10, None, 1), 10) == Purse(5, None, 1)
-    assert await kept.store.draw("root", Purse(10, None, 1), 10) is None
-    await kept.store.give_back("nobody", Spending(3))
-    assert await kept.store.lent("nobody") == Spending()
+    assert await kept.store.reserve_share("root", Allotment(10, None, 32, 0.0), 10) is None
+    assert await kept.store.reserve_share("root", Allotment(10, None, 1), 10) == Allotment(5, None, 1)
+    assert await kept.store.reserve_share("root", Allotment(10, None, 1), 10) is None
+    await kept.store.release_unused("nobody", Spending(3))
+    assert await kept.store.reserved_shares("nobody") == Spending()

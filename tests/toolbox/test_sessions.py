@@ -11,7 +11,7 @@ import pytest
 from toolwire import Agent, Grant, MemoryStore, Tier, Tool, tool
 from toolwire.define.conformance import report
 from toolwire.errors import BudgetSpent, ToolFailure
-from toolwire.protocol.budgets import Budget, Purse, Spending
+from toolwire.protocol.budgets import Allotment, Budget, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Request, ResultsMessage, Usage
 from toolwire.protocol.context import Context
@@ -266,13 +266,13 @@ async def test_another_process_goes_on_with_what_is_left_of_the_purse(store: Sto
 
 
 async def test_those_who_work_at_the_same_time_share_calls_and_tokens(store: Store) -> None:
-    opening = Purse(8, 100, 3)
-    shares = await asyncio.gather(*(store.draw("root", opening, 6) for _ in range(4)))
+    opening = Allotment(8, 100, 3)
+    shares = await asyncio.gather(*(store.reserve_share("root", opening, 6) for _ in range(4)))
 
-    assert shares == [Purse(4, 50, 1), Purse(2, 25, 1), Purse(1, 13, 1), None]
-    await store.give_back("root", Spending(4, -10))
-    assert await store.lent("root") == Spending(3, 98)
-    assert await store.draw("other", Purse(8, None), 3) == Purse(3, None, 1)
+    assert shares == [Allotment(4, 50, 1), Allotment(2, 25, 1), Allotment(1, 13, 1), None]
+    await store.release_unused("root", Spending(4, -10))
+    assert await store.reserved_shares("root") == Spending(3, 98)
+    assert await store.reserve_share("other", Allotment(8, None), 3) == Allotment(3, None, 1)
 
 
 async def test_a_grant_of_few_calls_is_halved_for_each_who_starts(store: Store) -> None:

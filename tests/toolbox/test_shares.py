@@ -86,7 +86,7 @@ async def test_a_share_comes_back_less_what_was_used_of_it(store: Store) -> None
     async with asyncio.timeout(5):
         answer = await question.boss(call("task", prompt="Go."), "So.", limits=Limits(tokens=1000, cost_usd=4)).ask("?")
 
-    assert await store.lent(answer.turn_id) == Spending(1, 35, 0.25)
+    assert await store.reserved_shares(answer.turn_id) == Spending(1, 35, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_a_sub_agent_that_fails_gives_back_what_it_has_not_used(store: Sto
         answer = await boss.ask("?")
 
     assert [one.error and one.error.code for one in results(boss)] == [Code.UNAVAILABLE]
-    assert await store.lent(answer.turn_id) == (Spending(1, 30) if lines else Spending())
+    assert await store.reserved_shares(answer.turn_id) == (Spending(1, 30) if lines else Spending())
 
 
 async def test_a_sub_agent_that_is_stopped_gives_back_what_it_has_not_used(store: Store) -> None:
@@ -121,8 +121,8 @@ async def test_a_sub_agent_that_is_stopped_gives_back_what_it_has_not_used(store
                 "?"
             )
             await began.wait()
-            assert (await store.lent(answer.turn_id)).calls == 10
-    assert await store.lent(answer.turn_id) == Spending(1, 30)
+            assert (await store.reserved_shares(answer.turn_id)).calls == 10
+    assert await store.reserved_shares(answer.turn_id) == Spending(1, 30)
 
 
 async def test_what_sub_agents_hold_is_not_their_questions_own(store: Store) -> None:

@@ -97,7 +97,7 @@ class Allowance:
             return turn
         now = self._clock()
         self._spent = await self._by_others(now)
-        self._lent = await self._store.lent(turn.id) if self._lends else Spending()
+        self._lent = await self._store.reserved_shares(turn.id) if self._lends else Spending()
         turn = changed(turn, limits=self._left())
         reason, sentence = self._over(turn, now)
         return turn if reason is None else _ended(turn, reason, sentence)

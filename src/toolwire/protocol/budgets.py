@@ -47,7 +47,7 @@ class Spending:
 
 @quick
 @dataclass(frozen=True, slots=True)
-class Purse:
+class Allotment:
     """What a question, or all its sub-agents together, may use: calls, tokens, money, and how many agents may begin."""
 
     calls: int
@@ -55,25 +55,27 @@ class Purse:
     agents: int = 32
     cost_usd: float | None = None
 
-    def share(self, most: int) -> "Purse | None":
+    def share(self, most: int) -> "Allotment | None":
         """What the next one may use: half of what is left, since others may begin meanwhile; None if nothing is."""
         if self.agents < 1 or min(self.calls, most) < 1 or self._is_spent:
             return None
         tokens = None if self.tokens is None else (self.tokens + 1) // 2
-        return Purse(min((self.calls + 1) // 2, most), tokens, 1, None if self.cost_usd is None else self.cost_usd / 2)
+        return Allotment(
+            min((self.calls + 1) // 2, most), tokens, 1, None if self.cost_usd is None else self.cost_usd / 2
+        )
 
-    def without(self, used: Spending, agents: int = 0) -> "Purse":
+    def without(self, used: Spending, agents: int = 0) -> "Allotment":
         """What is left once so much was used or handed out, to so many agents."""
-        return Purse(
+        return Allotment(
             self.calls - used.calls,
             None if self.tokens is None else self.tokens - used.tokens,
             self.agents - agents,
             None if self.cost_usd is None else self.cost_usd - used.cost_usd,
         )
 
-    def at_most(self, other: "Purse") -> "Purse":
+    def at_most(self, other: "Allotment") -> "Allotment":
         """What both leave."""
-        return Purse(
+        return Allotment(
             min(self.calls, other.calls),
             least(self.tokens, other.tokens),
             min(self.agents, other.agents),
@@ -92,15 +94,15 @@ class Purse:
 
 @quick
 @dataclass(frozen=True, slots=True)
-class Lent:
-    """What the sub-agents of a question have used or still hold, and how many have begun."""
+class ReservedShares:
+    """The shares of a question's sub-agents: what these have used or still hold, and how many have begun."""
 
     used: Spending = Spending()
     agents: int = 0
 
-    def share(self, purse: Purse, question: Purse | None, asker: Spending, most: int) -> Purse | None:
-        """The next share: of what is left in the purse, and of what the question itself and its sub-agents leave."""
-        left = purse.without(self.used, self.agents)
+    def share(self, allotment: Allotment, question: Allotment | None, asker: Spending, most: int) -> Allotment | None:
+        """The next share: of what is left of the allotment, and of what question and sub-agents leave."""
+        left = allotment.without(self.used, self.agents)
         if question is not None:
             left = left.at_most(question.without(self.used, self.agents).without(asker))
         return left.share(most)

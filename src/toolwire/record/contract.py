@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
-from toolwire.protocol.budgets import Budget, Purse, Spending
+from toolwire.protocol.budgets import Allotment, Budget, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
@@ -423,21 +423,21 @@ class BudgetStore(Protocol):
         """Release what was reserved for a reply that does not come."""
         ...
 
-    async def draw(
-        self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
-    ) -> Purse | None:
-        """Take a share, of at most so many calls, for a sub-agent of a question; None when nothing is left.
+    async def reserve_share(
+        self, root: str, allotment: Allotment, most: int, *, question: Allotment | None = None, project: str = "default"
+    ) -> Allotment | None:
+        """Reserve a share, of at most so many calls, for a sub-agent of a question; None when nothing is left.
 
-        All sub-agents together get no more than is in the purse, and no more than their question leaves of what it may
+        All sub-agents together get no more than the allotment, and no more than their question leaves of what it may
         use itself.
         """
         ...
 
-    async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
-        """Put back what was not used of a share; what was used beyond it is less than nothing."""
+    async def release_unused(self, root: str, unused: Spending, *, project: str = "default") -> None:
+        """Release what was not used of a share; what was used beyond it is less than nothing."""
         ...
 
-    async def lent(self, root: str, *, project: str = "default") -> Spending:
+    async def reserved_shares(self, root: str, *, project: str = "default") -> Spending:
         """What the sub-agents of a question have used or hold."""
         ...
 

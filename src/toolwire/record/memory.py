@@ -15,7 +15,7 @@ from typing import TypeVar
 from toolwire.errors import StoreError
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
-from toolwire.protocol.budgets import Lent, Purse, Spending
+from toolwire.protocol.budgets import Allotment, ReservedShares, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
@@ -160,7 +160,7 @@ class MemoryStore(ClosingStore):
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
         self._lock_queue: dict[str, list[LockLine]] = {}
-        self._lent: dict[tuple[str, str], Lent] = {}
+        self._shares: dict[tuple[str, str], ReservedShares] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
         self._open: dict[_TurnKey, _MemoryTurn] = {}
         self._begun: set[tuple[_TurnKey, str]] = set()
@@ -477,7 +477,7 @@ class MemoryStore(ClosingStore):
             self._held(turn)
         day = day_of(self._clock())
         others = sum((self._day(turn.project, agent, day, turn.id) for agent in request.accounts), Spending())
-        lent = self._lent.get((turn.project, turn.id), Lent()).used
+        lent = self._shares.get((turn.project, turn.id), ReservedShares()).used
         share = granted(request, turn.used(), others, self._held_usage(turn, request.accounts), lent)
         if share is None:
             return False
@@ -509,24 +509,24 @@ class MemoryStore(ClosingStore):
     async def release_locks(self, token: str, *, project: str = "default") -> None:
         self._lock_queue[project] = [line for line in self._lock_queue.get(project, ()) if line.token != token]
 
-    async def draw(
-        self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
-    ) -> Purse | None:
-        lent, asker = self._lent.get((project, root), Lent()), self._turns.get((project, root))
+    async def reserve_share(
+        self, root: str, allotment: Allotment, most: int, *, question: Allotment | None = None, project: str = "default"
+    ) -> Allotment | None:
+        lent, asker = self._shares.get((project, root), ReservedShares()), self._turns.get((project, root))
         used = _used(asker) if asker else Spending()
         if (reserved_usage := self._reserved_usage.get((project, root))) is not None:
             used += reserved_usage[1]
-        share = lent.share(purse, question, used, most)
+        share = lent.share(allotment, question, used, most)
         if share is not None:
-            self._lent[project, root] = Lent(lent.used + share.held, lent.agents + 1)
+            self._shares[project, root] = ReservedShares(lent.used + share.held, lent.agents + 1)
         return share
 
-    async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
-        if (lent := self._lent.get((project, root))) is not None:
-            self._lent[project, root] = Lent(lent.used - unused, lent.agents)
+    async def release_unused(self, root: str, unused: Spending, *, project: str = "default") -> None:
+        if (lent := self._shares.get((project, root))) is not None:
+            self._shares[project, root] = ReservedShares(lent.used - unused, lent.agents)
 
-    async def lent(self, root: str, *, project: str = "default") -> Spending:
-        return self._lent.get((project, root), Lent()).used
+    async def reserved_shares(self, root: str, *, project: str = "default") -> Spending:
+        return self._shares.get((project, root), ReservedShares()).used
 
     async def keep(self, data: bytes) -> str:
         digest = await asyncio.to_thread(_digest, data) if len(data) > _LARGE_BYTES else _digest(data)
@@ -662,7 +662,7 @@ class MemoryStore(ClosingStore):
         if not cards:
             self._cards.pop(past.key, None)
             if self._turns.pop(past.key, None) is not None:
-                self._lent.pop(past.key, None)
+                self._shares.pop(past.key, None)
             self._approvals.drop_turn(past.key, self._clock())
 
     def _touch(self, kept: _MemoryTurn, state: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from toolwire.errors import StoreError
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
-from toolwire.protocol.budgets import Purse, Spending
+from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
@@ -266,22 +266,22 @@ class ProjectStore:
     def release_locks(self, token: str, *, project: str | None = None) -> Doing[None]:  # noqa: ARG002 -- its own
         return self.whole.release_locks(token, project=self.project)
 
-    def draw(
+    def reserve_share(
         self,
         root: str,
-        purse: Purse,
+        allotment: Allotment,
         most: int,
         *,
-        question: Purse | None = None,
+        question: Allotment | None = None,
         project: str | None = None,  # noqa: ARG002 -- its own
-    ) -> Doing[Purse | None]:
-        return self.whole.draw(root, purse, most, question=question, project=self.project)
+    ) -> Doing[Allotment | None]:
+        return self.whole.reserve_share(root, allotment, most, question=question, project=self.project)
 
-    def give_back(self, root: str, unused: Spending, *, project: str | None = None) -> Doing[None]:  # noqa: ARG002 -- its own
-        return self.whole.give_back(root, unused, project=self.project)
+    def release_unused(self, root: str, unused: Spending, *, project: str | None = None) -> Doing[None]:  # noqa: ARG002 -- its own
+        return self.whole.release_unused(root, unused, project=self.project)
 
-    def lent(self, root: str, *, project: str | None = None) -> Doing[Spending]:  # noqa: ARG002 -- its own
-        return self.whole.lent(root, project=self.project)
+    def reserved_shares(self, root: str, *, project: str | None = None) -> Doing[Spending]:  # noqa: ARG002 -- its own
+        return self.whole.reserved_shares(root, project=self.project)
 
     def mark_untrusted(self, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str] = ()) -> Doing[None]:
         return self.whole.mark_untrusted(self._only(project), marks, gone)

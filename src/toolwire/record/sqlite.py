@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
-from toolwire.protocol.budgets import Purse, Spending
+from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.record import changes, lock_rows, reads, refusals, reservations, reserved_usage, schema
+from toolwire.record import changes, lock_rows, reads, refusals, reserved_usage, schema, sub_agent_shares
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
@@ -418,17 +418,24 @@ class SqliteStore(ClosingStore):
     async def release_locks(self, token: str, *, project: str = "default") -> None:
         await self._now_or_later(partial(lock_rows.release, project=project, token=token))
 
-    async def draw(
-        self, root: str, purse: Purse, most: int, *, question: Purse | None = None, project: str = "default"
-    ) -> Purse | None:
-        draw = partial(reservations.draw, project=project, root=root, purse=purse, question=question, most=most)
-        return await self._writer.write(draw)
+    async def reserve_share(
+        self, root: str, allotment: Allotment, most: int, *, question: Allotment | None = None, project: str = "default"
+    ) -> Allotment | None:
+        reserve = partial(
+            sub_agent_shares.reserve_share,
+            project=project,
+            root=root,
+            allotment=allotment,
+            question=question,
+            most=most,
+        )
+        return await self._writer.write(reserve)
 
-    async def give_back(self, root: str, unused: Spending, *, project: str = "default") -> None:
-        await self._writer.write(partial(reservations.give_back, project=project, root=root, unused=unused))
+    async def release_unused(self, root: str, unused: Spending, *, project: str = "default") -> None:
+        await self._writer.write(partial(sub_agent_shares.release_unused, project=project, root=root, unused=unused))
 
-    async def lent(self, root: str, *, project: str = "default") -> Spending:
-        return await self._reader.read(reservations.lent, project, root)
+    async def reserved_shares(self, root: str, *, project: str = "default") -> Spending:
+        return await self._reader.read(sub_agent_shares.reserved_shares, project, root)
 
     async def keep(self, data: bytes) -> str:
         if self.bodies is not None:

@@ -1,4 +1,4 @@
-"""Setting other agents to work: never with more than both sides may do, and out of one purse.
+"""Setting other agents to work: never with more than both sides may do, and out of one allotment.
 
 Everything under one person's question shares what that turn may use, and what a sub-agent holds is not the turn's own
 any more until it is given back. Time is not handed out: all of it passes for all of them.
@@ -18,7 +18,7 @@ from toolwire.errors import Fenced, NotFound, StoreError, Suspended, ToolFailure
 from toolwire.hub.turn_loop import fold
 from toolwire.loop.step import was_tainted
 from toolwire.protocol.agents import ModelSpec
-from toolwire.protocol.budgets import Budget, Purse, Spending
+from toolwire.protocol.budgets import Allotment, Budget, Spending
 from toolwire.protocol.chat import Message, Reply
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import TAINTED, Rule, Verdict, inherits_taint
@@ -92,7 +92,7 @@ class Crew:
             raise ToolFailure(f"say which agent; {hint}", code=Code.NOT_FOUND)
         raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
 
-    async def run(self, errand: Errand, seconds: float, share: Purse | None = None) -> Answer:
+    async def run(self, errand: Errand, seconds: float, share: Allotment | None = None) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure.
 
         Where its turn waits, `Suspended` is raised, and the caller's call waits for it; made again, the call goes on
@@ -135,7 +135,7 @@ class Crew:
     async def _go_on(self, errand: Errand, begun: TurnSummary, seconds: float) -> Answer:
         """The answer of a turn that waited: it goes on here, or has ended elsewhere meanwhile."""
         kept = await self.store.turn(begun.id)
-        share = Purse(kept.opening.grant.max_calls)
+        share = Allotment(kept.opening.grant.max_calls)
         work = Work(errand, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
         agent = await self._agent(work, seconds)
         if begun.state == "ended":
@@ -147,7 +147,7 @@ class Crew:
             except Fenced:  # a runner goes on with it; the caller waits until it has ended
                 raise Suspended(begun.id, ()) from None
         # Of tokens and money, what was reserved stays so: how much that was is not on record.
-        await self.store.give_back(errand.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
+        await self.store.release_unused(errand.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
         return _told(errand, answer)
 
     async def start(self, errand: Errand) -> None:
@@ -169,7 +169,7 @@ class Crew:
         if task := self._background.get(thread):
             await asyncio.wait((task,))
 
-    async def _work(self, errand: Errand, share: Purse) -> None:
+    async def _work(self, errand: Errand, share: Allotment) -> None:
         try:
             await self.run(errand, LONGEST_S, share)
         except (ToolFailure, Suspended) as failure:
@@ -177,18 +177,20 @@ class Crew:
                 del self.failures[next(iter(self.failures))]
             self.failures[errand.thread] = str(failure)
 
-    async def _share(self, errand: Errand) -> Purse:
+    async def _share(self, errand: Errand) -> Allotment:
         """A share of what the question has left. Raises ToolFailure when that is nothing."""
         require_depth(errand)
         allowed = errand.context.grant.max_calls
         asker = await self._root(errand)
-        question = None if asker is None else _purse(asker.opening)
-        together = Purse(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
+        question = None if asker is None else _allotment(asker.opening)
+        together = Allotment(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
         most = min(allowed, errand.worker.grant.max_calls)
-        purse = await self.store.draw(errand.root, together, most, question=question, project=errand.context.project)
-        if purse is None:
+        allotment = await self.store.reserve_share(
+            errand.root, together, most, question=question, project=errand.context.project
+        )
+        if allotment is None:
             raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
-        return purse
+        return allotment
 
     async def _agent(self, work: Work, seconds: float) -> Agent:
         """A new agent, held to its grant, its limits and the day's budget whatever its maker has set."""
@@ -215,7 +217,7 @@ class Crew:
             return None
 
     async def _settle(self, work: Work, used: Spending) -> None:
-        await self.store.give_back(work.errand.root, work.share.held - used, project=work.errand.context.project)
+        await self.store.release_unused(work.errand.root, work.share.held - used, project=work.errand.context.project)
 
     async def _so_far(self, turn_id: str) -> Spending:
         """What a turn has used that came to no answer."""
@@ -256,9 +258,9 @@ def _nobody_watches(message: str, fraction: float | None) -> None:
     """The call that started a sub-agent in the background is over."""
 
 
-def _purse(turn: Turn) -> Purse:
+def _allotment(turn: Turn) -> Allotment:
     """What a question may use, itself and its sub-agents together."""
-    return Purse(turn.grant.max_calls, turn.limits.tokens, MOST_UNDER_ONE_ROOT, turn.limits.cost_usd)
+    return Allotment(turn.grant.max_calls, turn.limits.tokens, MOST_UNDER_ONE_ROOT, turn.limits.cost_usd)
 
 
 def _used(said: Message) -> Spending:

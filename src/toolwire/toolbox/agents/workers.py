@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import StoreError, Suspended, ToolFailure, ToolwireError
-from toolwire.protocol.budgets import Purse, least
+from toolwire.protocol.budgets import Allotment, least
 from toolwire.protocol.chat import Message, untrusted_sources
 from toolwire.protocol.context import Context
 from toolwire.protocol.events import CallStarted, Event, TurnStarted
@@ -55,7 +55,7 @@ class Work:
     """An errand with the share it may use, and the turn in which it is done, once that has begun."""
 
     errand: Errand
-    share: Purse
+    share: Allotment
     own_time: bool
     turn_id: str = ""
 

@@ -1,8 +1,8 @@
-"""What the sub-agents of a question have been lent, kept with the question: a new process goes on with what is left."""
+"""What is reserved for the sub-agents of a question, kept with it: a new process goes on with what is left."""
 
 import sqlite3
 
-from toolwire.protocol.budgets import Lent, Purse, Spending
+from toolwire.protocol.budgets import Allotment, ReservedShares, Spending
 from toolwire.record.rows import TurnKey, column
 from toolwire.record.transaction import Transaction
 
@@ -20,31 +20,33 @@ _KEEP = """
 """
 
 
-def draw(tx: Transaction, project: str, root: str, purse: Purse, question: Purse | None, most: int) -> Purse | None:
+def reserve_share(
+    tx: Transaction, project: str, root: str, allotment: Allotment, question: Allotment | None, most: int
+) -> Allotment | None:
     key = (column(project), column(root))
-    known = _kept(tx.connection, key) or Lent()
+    known = _kept(tx.connection, key) or ReservedShares()
     asker = tx.connection.execute(_ASKER, key).fetchone()
-    share = known.share(purse, question, Spending(*asker) if asker else Spending(), most)
+    share = known.share(allotment, question, Spending(*asker) if asker else Spending(), most)
     if share is not None:
-        _keep(tx, key, Lent(known.used + share.held, known.agents + 1))
+        _keep(tx, key, ReservedShares(known.used + share.held, known.agents + 1))
     return share
 
 
-def give_back(tx: Transaction, project: str, root: str, unused: Spending) -> None:
+def release_unused(tx: Transaction, project: str, root: str, unused: Spending) -> None:
     key = (column(project), column(root))
     if (known := _kept(tx.connection, key)) is not None:
-        _keep(tx, key, Lent(known.used - unused, known.agents))
+        _keep(tx, key, ReservedShares(known.used - unused, known.agents))
 
 
-def lent(connection: sqlite3.Connection, project: str, root: str) -> Spending:
-    return (_kept(connection, (column(project), column(root))) or Lent()).used
+def reserved_shares(connection: sqlite3.Connection, project: str, root: str) -> Spending:
+    return (_kept(connection, (column(project), column(root))) or ReservedShares()).used
 
 
-def _kept(connection: sqlite3.Connection, key: TurnKey) -> Lent | None:
+def _kept(connection: sqlite3.Connection, key: TurnKey) -> ReservedShares | None:
     row = connection.execute(_LENT, key).fetchone()
-    return None if row is None else Lent(Spending(*row[:3]), row[3])
+    return None if row is None else ReservedShares(Spending(*row[:3]), row[3])
 
 
-def _keep(tx: Transaction, key: TurnKey, known: Lent) -> None:
+def _keep(tx: Transaction, key: TurnKey, known: ReservedShares) -> None:
     used = known.used
     tx.connection.execute(_KEEP, (used.calls, used.tokens, used.cost_usd, known.agents, *key))
