@@ -105,7 +105,7 @@ def test_an_unknown_name_like_nothing_is_answered_with_what_there_is() -> None:
 
 
 @pytest.mark.feature("F064")
-def test_a_person_is_asked_where_the_tool_says_so_and_for_run_tools_that_change_things() -> None:
+def test_approval_is_needed_where_the_tool_says_so_and_for_run_tools_that_change_things() -> None:
     for name, arguments in (("ring", {"bell": "a"}), ("bash", {"command": "ls"})):
         decision = decide(case(name, arguments=arguments))
         assert isinstance(decision, NeedsApproval)
@@ -119,7 +119,7 @@ def test_a_grant_that_confirmed_a_tool_settles_the_question(confirmed: frozenset
 
 
 @pytest.mark.requirement("decide.no-ask-for-refused")
-def test_nobody_is_asked_about_a_call_that_would_be_refused_anyway() -> None:
+def test_no_approval_is_requested_for_a_call_that_would_be_refused_anyway() -> None:
     assert isinstance(decide(case("bash", arguments={})), Denied)
     assert isinstance(decide(case("bash", arguments={"command": "ls"}, place=99)), Denied)
 

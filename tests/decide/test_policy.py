@@ -159,7 +159,7 @@ def test_an_allowed_host_is_not_found_in_the_path_of_another() -> None:
         assert ruling(fetch, {"url": url}, grant).verdict is ASK
 
 
-def test_of_several_rules_that_ask_the_one_that_wants_the_most_people_counts() -> None:
+def test_of_several_rules_that_ask_the_one_with_the_highest_quorum_counts() -> None:
     rules = (
         Rule.parse("ask bash"),
         Rule.parse("ask bash by 2 where command is git push"),

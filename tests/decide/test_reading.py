@@ -196,7 +196,7 @@ def test_reading_is_free_within_the_grant_and_its_rules(grant: Grant, outcome: t
     assert judged("ls -la", grant) is outcome
 
 
-def test_reading_is_free_also_in_a_turn_that_has_read_what_strangers_wrote() -> None:
+def test_reading_needs_no_approval_in_a_turn_that_has_read_untrusted_content() -> None:
     assert judged("ls", tainted=True) is Allowed
     assert judged("touch x", tainted=True) is NeedsApproval
 

@@ -7,7 +7,7 @@ import pytest
 from toolwire import Effect, Grant, Tier, Tool
 from toolwire.decide.addresses import address_fits
 from toolwire.decide.globs import fits
-from toolwire.decide.policy import ruling
+from toolwire.decide.policy import Ruling, ruling
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import read_shell
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
@@ -20,6 +20,15 @@ BROWSER = replace(FETCH, name="browser", tier=Tier.RUN)
 WRITE = Tool("write", "", {"properties": {"path": TEXT, "content": TEXT}}, tier=Tier.RUN)
 ONLINE = Grant(Tier.RUN, frozenset({"shell", "network"}), ("/w",), network=("good.test:8099",), autonomy=Autonomy.FULL)
 ADMIN = "deny webfetch where url is http://good.test:8099/admin*"
+
+OFFLINE = replace(ONLINE, network=())
+
+
+def under_secrets(text: str) -> Ruling:
+    """What comes of a command where files in a folder may not be read."""
+    rule = Rule.parse("deny read where path is secrets/*")
+    return ruling(BASH, {"command": text}, replace(OFFLINE, rules=(rule,)))
+
 
 SAME = [
     *("http://good.test:8099/admin", "http://good.test:8099//admin/x", "http://good.test:8099/./admin"),
@@ -405,8 +414,7 @@ LISTS_OTHERS = [
 
 @pytest.mark.parametrize("text", LISTS_OTHERS)
 def test_patterns_that_list_no_denied_name_run_as_before(text: str) -> None:
-    rule = Rule.parse("deny read where path is secrets/*")
-    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    ruled = under_secrets(text)
     assert ruled.verdict is ALLOW, ruled.sentence
 
 
@@ -436,10 +444,8 @@ LISTS_BY_OTHER_NAMES = [
 
 @pytest.mark.parametrize("text", LISTS_BY_OTHER_NAMES)
 def test_T138_a_pattern_that_reaches_the_workspace_by_another_way_does_not_run_unasked(text: str) -> None:
-    offline = replace(ONLINE, network=())
-    rule = Rule.parse("deny read where path is secrets/*")
-    assert ruling(BASH, {"command": text}, replace(offline, rules=(rule,))).verdict is not ALLOW
-    assert ruling(BASH, {"command": text}, offline).verdict is ALLOW, "without the rule it runs"
+    assert under_secrets(text).verdict is not ALLOW
+    assert ruling(BASH, {"command": text}, OFFLINE).verdict is ALLOW, "without the rule it runs"
 
 
 @pytest.mark.parametrize(
@@ -450,8 +456,7 @@ def test_T138_a_pattern_that_reaches_the_workspace_by_another_way_does_not_run_u
     ],
 )
 def test_T138_control_patterns_that_find_other_names_run_as_before(text: str) -> None:
-    rule = Rule.parse("deny read where path is secrets/*")
-    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    ruled = under_secrets(text)
     assert ruled.verdict is ALLOW, ruled.sentence
 
 
@@ -468,10 +473,8 @@ READS_IN_ANOTHER_FOLDER = [
 
 @pytest.mark.parametrize("text", READS_IN_ANOTHER_FOLDER)
 def test_T137_a_folder_or_list_that_a_command_is_given_does_not_hide_a_denied_file(text: str) -> None:
-    offline = replace(ONLINE, network=())
-    rule = Rule.parse("deny read where path is secrets/*")
-    assert ruling(BASH, {"command": text}, replace(offline, rules=(rule,))).verdict is not ALLOW
-    assert ruling(BASH, {"command": text}, offline).verdict is ALLOW, "without the rule it runs"
+    assert under_secrets(text).verdict is not ALLOW
+    assert ruling(BASH, {"command": text}, OFFLINE).verdict is ALLOW, "without the rule it runs"
 
 
 @pytest.mark.parametrize(
@@ -483,8 +486,7 @@ def test_T137_a_folder_or_list_that_a_command_is_given_does_not_hide_a_denied_fi
     ],
 )
 def test_T137_control_the_same_commands_elsewhere_run_as_before(text: str) -> None:
-    rule = Rule.parse("deny read where path is secrets/*")
-    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    ruled = under_secrets(text)
     assert ruled.verdict is ALLOW, ruled.sentence
 
 
@@ -498,8 +500,7 @@ def test_T91_a_command_that_names_or_could_reach_a_denied_file_does_not_run_unas
 
 @pytest.mark.parametrize("text", READS_OTHERS)
 def test_a_command_that_cannot_reach_a_denied_file_runs_as_before(text: str) -> None:
-    rule = Rule.parse("deny read where path is secrets/*")
-    ruled = ruling(BASH, {"command": text}, replace(ONLINE, network=(), rules=(rule,)))
+    ruled = under_secrets(text)
     assert ruled.verdict is ALLOW, ruled.sentence
 
 

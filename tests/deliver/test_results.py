@@ -110,7 +110,7 @@ _DRAWN = set("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2
 _BLANK = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 
 
-def test_of_all_characters_those_that_nobody_sees_are_taken_out_and_all_others_stay() -> None:
+def test_of_all_characters_the_invisible_ones_are_removed_and_all_others_stay() -> None:
     every = [chr(code) for code in range(sys.maxunicode + 1)]
     hidden = {one for one in every if unicodedata.category(one) in _ACTS | {"Zl", "Zp"}} - _DRAWN - set("\t\n")
     drawn = [one for one in every if unicodedata.category(one) != "Cn" and one not in hidden]

@@ -26,7 +26,7 @@ def cleaned(text: str, structured: Any = None) -> ToolResult:
     return SECRETS.scrubbed(ToolResult("c", "login", Status.SUCCESS, (Text(text),), structured))
 
 
-async def test_T67_a_tool_gets_the_value_and_nobody_else_sees_it() -> None:
+async def test_T67_only_the_tool_gets_the_value() -> None:
     given: list[str] = []
     seen: list[object] = []
 

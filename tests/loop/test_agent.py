@@ -342,7 +342,7 @@ async def test_the_last_step_is_asked_with_tools_off(store: Store) -> None:
 
 
 @pytest.mark.feature("F064", "F040")
-async def test_a_person_is_asked_and_their_word_is_kept(store: Store) -> None:
+async def test_an_approval_is_requested_and_its_answer_recorded(store: Store) -> None:
     asked: list[NeedsApproval] = []
 
     async def approve(request: NeedsApproval) -> Approval:
@@ -369,7 +369,7 @@ async def test_a_person_is_asked_and_their_word_is_kept(store: Store) -> None:
     assert ("rejected", "dana") in rows
 
 
-async def test_with_nobody_to_ask_the_call_is_refused_with_advice(store: Store) -> None:
+async def test_without_an_approver_the_call_is_refused_with_advice(store: Store) -> None:
     @tool(requires_confirmation=True)
     async def launch() -> str:
         """Launch."""
@@ -381,7 +381,7 @@ async def test_with_nobody_to_ask_the_call_is_refused_with_advice(store: Store) 
 
 
 @pytest.mark.feature("F040")
-async def test_a_person_may_speak_to_the_model_or_stop_the_turn_before_each_step(store: Store) -> None:
+async def test_the_user_can_add_a_message_or_stop_the_turn_before_each_step(store: Store) -> None:
     async def steer(turn: Turn) -> str | Ending | None:
         if turn.iterations == 1:
             return "Hurry up."
@@ -686,7 +686,7 @@ async def test_approvals_cost_no_deadline(calls: int) -> None:
     assert given == [30.0] * calls
 
 
-async def test_time_in_which_nobody_ran_a_turn_is_not_its_own(store: Store) -> None:
+async def test_time_in_which_no_process_ran_a_turn_is_not_counted(store: Store) -> None:
     clock = FrozenClock()
     model = ScriptedModel(ModelUnavailable("gone"), "back")
     agent = Agent(model, [add], store=store, limits=Limits(deadline_s=60))
@@ -739,7 +739,7 @@ async def test_a_budget_holds_for_a_model_that_does_not_count(store: Store) -> N
     assert answer.usage.output_tokens >= 1000
 
 
-async def test_whoever_waits_for_a_call_that_its_caller_gives_up_still_gets_the_result(store: Store) -> None:
+async def test_a_second_waiter_gets_the_result_of_a_call_that_its_caller_gave_up(store: Store) -> None:
     began = asyncio.Event()
 
     @tool

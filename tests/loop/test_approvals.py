@@ -61,7 +61,7 @@ def agent(doors: Doors) -> Callable[..., Agent]:
     return make
 
 
-async def test_a_turn_waits_on_record_for_a_yes_and_goes_on_in_another_process(
+async def test_a_turn_waits_on_record_for_approval_and_continues_in_another_process(
     agent: Callable[..., Agent], doors: Doors, tmp_path: Path
 ) -> None:
     async with await SqliteStore.at(tmp_path) as store:
@@ -106,7 +106,7 @@ async def test_a_no_or_wrong_arguments_go_back_to_the_model(
     assert doors.opened == []
 
 
-async def test_a_person_may_change_the_arguments(agent: Callable[..., Agent], doors: Doors) -> None:
+async def test_an_approver_may_change_the_arguments(agent: Callable[..., Agent], doors: Doors) -> None:
     async def approve(request: NeedsApproval) -> Approval:
         return Approval(granted=True, arguments={"door": 2})
 
@@ -114,7 +114,7 @@ async def test_a_person_may_change_the_arguments(agent: Callable[..., Agent], do
     assert doors.opened == [2]
 
 
-async def test_a_yes_for_the_turn_is_asked_for_once(agent: Callable[..., Agent], doors: Doors) -> None:
+async def test_an_approval_for_the_turn_is_requested_once(agent: Callable[..., Agent], doors: Doors) -> None:
     asked: list[int] = []
 
     async def approve(request: NeedsApproval) -> Approval:
@@ -144,58 +144,56 @@ async def test_an_approval_past_its_time_is_a_no(doors: Doors) -> None:
     assert doors.opened == []
 
 
-async def test_what_the_policy_names_needs_several_people(agent: Callable[..., Agent], doors: Doors) -> None:
-    store = MemoryStore()
-    two = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
+TWO = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
+
+
+async def approved_by_one(agent: Callable[..., Agent], store: MemoryStore) -> tuple[str, str]:
+    """A turn whose call needs two approvers and has one, and the approval that it waits for."""
     with pytest.raises(Suspended) as waits:
-        await agent(store, call("unlock", door=1), grant=two).ask("Open")
+        await agent(store, call("unlock", door=1), grant=TWO).ask("Open")
     [asked] = waits.value.approvals
     await store.answer(asked, Approval(granted=True, by="ann"))
+    return waits.value.turn_id, asked
+
+
+async def test_what_the_policy_names_needs_several_approvers(agent: Callable[..., Agent], doors: Doors) -> None:
+    store = MemoryStore()
+    turn_id, asked = await approved_by_one(agent, store)
     with pytest.raises(Suspended):
-        await agent(store, grant=two).resume(waits.value.turn_id)
+        await agent(store, grant=TWO).resume(turn_id)
     await store.answer(asked, Approval(granted=True, by="bob"))
-    await agent(store, "Done.", grant=two).resume(waits.value.turn_id)
+    await agent(store, "Done.", grant=TWO).resume(turn_id)
     assert doors.opened == [1]
 
 
 @pytest.mark.threat("T65")
-async def test_several_people_agree_to_the_same_arguments_or_to_nothing(
+async def test_several_approvers_agree_to_the_same_arguments_or_to_nothing(
     agent: Callable[..., Agent], doors: Doors
 ) -> None:
     store = MemoryStore()
-    two = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
-    with pytest.raises(Suspended) as waits:
-        await agent(store, call("unlock", door=1), grant=two).ask("Open")
-    [asked] = waits.value.approvals
-    await store.answer(asked, Approval(granted=True, by="ann"))
+    turn_id, asked = await approved_by_one(agent, store)
     await store.answer(asked, Approval(granted=True, by="bob", arguments={"door": 99}))
     with pytest.raises(Suspended):
-        await agent(store, grant=two).resume(waits.value.turn_id)
+        await agent(store, grant=TWO).resume(turn_id)
     await store.answer(asked, Approval(granted=True, by="ann", arguments={"door": 99}))
-    await agent(store, "Done.", grant=two).resume(waits.value.turn_id)
+    await agent(store, "Done.", grant=TWO).resume(turn_id)
     assert doors.opened == [99]
 
 
 @pytest.mark.threat("T65")
-async def test_one_of_several_people_cannot_say_yes_to_the_whole_turn(
+async def test_one_of_several_approvers_cannot_approve_the_whole_turn(
     agent: Callable[..., Agent], doors: Doors
 ) -> None:
     store = MemoryStore()
-    two = Grant(tier=Tier.RUN, rules=(Rule(Verdict.ASK, frozenset({"unlock"}), quorum=2),))
-    with pytest.raises(Suspended) as waits:
-        await agent(store, call("unlock", door=1), grant=two).ask("Open")
-    [asked] = waits.value.approvals
-    await store.answer(asked, Approval(granted=True, by="ann"))
+    turn_id, asked = await approved_by_one(agent, store)
     await store.answer(asked, Approval(granted=True, by="bob", scope=Scope.TURN))
     with pytest.raises(Suspended):
-        await agent(store, call("unlock", door=2), "Done.", grant=two).resume(waits.value.turn_id)
+        await agent(store, call("unlock", door=2), "Done.", grant=TWO).resume(turn_id)
     assert doors.opened == [1]
 
 
 @pytest.mark.threat("T65")
-async def test_arguments_that_a_person_chose_want_as_many_people_as_any(
-    agent: Callable[..., Agent], doors: Doors
-) -> None:
+async def test_arguments_that_an_approver_chose_need_the_same_quorum(agent: Callable[..., Agent], doors: Doors) -> None:
     async def approve(request: NeedsApproval) -> Approval:
         return Approval(granted=True, arguments={"door": 99})
 
@@ -221,7 +219,7 @@ async def test_what_was_denied_since_does_not_run_when_a_turn_is_resumed(
 
 
 @pytest.mark.threat("T65")
-async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
+async def test_an_approval_holds_only_for_the_tool_it_was_requested_for(
     agent: Callable[..., Agent], doors: Doors
 ) -> None:
     store = MemoryStore()
@@ -236,7 +234,7 @@ async def test_an_approval_holds_only_for_the_tool_that_people_were_asked_about(
     assert doors.opened == []
 
 
-async def test_whoever_answers_first_decides(agent: Callable[..., Agent], doors: Doors) -> None:
+async def test_the_first_answer_decides(agent: Callable[..., Agent], doors: Doors) -> None:
     store = MemoryStore()
 
     async def approve(request: NeedsApproval) -> Approval:

@@ -139,7 +139,7 @@ async def test_seconds_of_the_day_are_used_up_like_anything_else(day: Day) -> No
         await day.agent().call("work", {"seconds": 1})
 
 
-async def test_time_in_which_people_are_waited_for_is_not_the_days(day: Day) -> None:
+async def test_time_spent_waiting_for_approval_is_not_counted_for_the_day(day: Day) -> None:
     async def slow(request: NeedsApproval) -> Approval:
         day.clock.advance(3600)
         return Approval(granted=True)
@@ -148,7 +148,7 @@ async def test_time_in_which_people_are_waited_for_is_not_the_days(day: Day) -> 
     assert (answer.text, (await day.store.spent("agent", day.clock())).wall_s) == ("done", 5)
 
 
-async def test_a_person_who_leaves_a_question_open_costs_the_turn_no_time(day: Day) -> None:
+async def test_a_pending_approval_costs_the_turn_no_time(day: Day) -> None:
     """The process is stopped while it asks: what it waited for is not what it ran."""
 
     async def leaves(request: NeedsApproval) -> Approval:

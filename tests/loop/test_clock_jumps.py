@@ -76,7 +76,9 @@ async def test_A7_a_jump_does_not_switch_a_deadline_off(clocks: Clocks, jump_s: 
 
 
 @JUMPS
-async def test_A7_a_jump_while_people_are_asked_costs_the_turn_nothing(clocks: Clocks, jump_s: float) -> None:
+async def test_A7_a_clock_jump_while_an_approval_is_pending_costs_the_turn_nothing(
+    clocks: Clocks, jump_s: float
+) -> None:
     async def slow(request: NeedsApproval) -> Approval:
         clocks.dates.advance(30 + jump_s)
         clocks.passing.advance(30)
@@ -105,7 +107,7 @@ async def test_A7_a_resumed_turn_goes_on_with_what_it_has_used_whatever_the_cloc
 
 
 @JUMPS
-async def test_A7_a_question_to_people_expires_when_its_time_has_passed_whatever_the_clock_says(
+async def test_A7_an_approval_expires_when_its_time_has_passed_whatever_the_clock_says(
     clocks: Clocks, jump_s: float
 ) -> None:
     waiting = clocks.agent(call("launch"), "done", jump_s=0, approval_s=60, suspends=True)

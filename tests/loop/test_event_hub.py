@@ -197,7 +197,7 @@ async def test_models_stream_only_for_a_watcher_that_wants_deltas(deltas: bool) 
     assert model.streamed is deltas
 
 
-async def test_the_question_to_people_is_an_event_without_anything_of_this_process() -> None:
+async def test_an_approval_request_is_an_event_without_anything_of_this_process() -> None:
     @tool(requires_confirmation=True)
     def oven(on: bool) -> str:
         """Switch the oven."""

@@ -177,7 +177,7 @@ async def test_A8_the_heartbeat_renews_a_lease_for_as_long_as_its_process_lives(
         assert not one.holds(a_turn().id)  # in the database it had run out for a moment, and its owner knows
 
 
-async def test_A8_a_lease_that_ran_out_while_the_tool_worked_loses_nothing_where_nobody_took_over(
+async def test_A8_a_lease_that_ran_out_while_the_tool_worked_loses_nothing_unless_taken_over(
     server: HranaServer,
 ) -> None:
     @tool

@@ -57,7 +57,7 @@ def commits(*texts: str) -> list[Any]:
     return [call("bash", command=text) for text in texts]
 
 
-async def test_a_yes_for_a_pattern_is_asked_for_once_and_survives_turns_and_processes(tmp_path: Path) -> None:
+async def test_an_approval_for_a_pattern_is_requested_once_and_survives_turns_and_processes(tmp_path: Path) -> None:
     shell = Shell()
     async with await SqliteStore.at(tmp_path) as store:
         await shell.agent(store, *commits("git commit -m a", "git commit -m b")).ask("Commit")
@@ -174,7 +174,7 @@ async def test_it_expires_and_can_be_taken_back() -> None:
     assert [row.detail["by"] for row in await store.audit_log() if row.event == "revoked"] == ["bob"]
 
 
-async def test_a_yes_from_before_strangers_spoke_is_not_for_what_comes_after() -> None:
+async def test_an_approval_from_before_untrusted_content_does_not_cover_what_comes_after() -> None:
     for scope in (Scope.PATTERN, Scope.TURN):
         shell = Shell(replace(for_pattern("git commit"), scope=scope))
         script = (*commits("git commit -m a"), call("page", url="x"), *commits("git commit -m b", "git commit -m c"))
@@ -183,7 +183,7 @@ async def test_a_yes_from_before_strangers_spoke_is_not_for_what_comes_after() -
         assert shell.asked == ["git commit -m a", "a page", "git commit -m b"]
 
 
-async def test_several_people_must_all_say_the_same_pattern() -> None:
+async def test_several_approvers_must_all_name_the_same_pattern() -> None:
     store, shell = MemoryStore(), Shell()
     two = replace(GRANT, rules=(Rule.parse("ask bash by 2"),))
 
@@ -207,7 +207,7 @@ async def test_several_people_must_all_say_the_same_pattern() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "* commit", "git push", "path is docs/*", "git commit -x"])
-async def test_a_pattern_that_does_not_fit_its_own_call_is_a_yes_for_that_call_alone(pattern: str) -> None:
+async def test_a_pattern_that_does_not_fit_its_own_call_approves_that_call_alone(pattern: str) -> None:
     shell, store = Shell(for_pattern(pattern)), MemoryStore()
     await shell.agent(store, *commits("git commit -m a", "git commit -m b")).ask("Commit")
 
@@ -216,7 +216,7 @@ async def test_a_pattern_that_does_not_fit_its_own_call_is_a_yes_for_that_call_a
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_T65_people_are_asked_only_so_often_in_a_turn(at_once: bool) -> None:
+async def test_T65_approvals_are_limited_in_a_turn(at_once: bool) -> None:
     shell = Shell(Approval(granted=False, by="ann"))
     calls = commits(*(f"rm {number}" for number in range(6)))
     script = [calls] if at_once else calls
@@ -227,7 +227,7 @@ async def test_T65_people_are_asked_only_so_often_in_a_turn(at_once: bool) -> No
     assert sum("its limit of 3 approval requests" in text for text in told) == (3 if at_once else 0)
 
 
-async def test_T65_control_without_a_limit_people_are_asked_as_often_as_the_model_likes() -> None:
+async def test_T65_control_without_a_limit_approvals_are_requested_as_often_as_the_model_likes() -> None:
     shell = Shell(Approval(granted=False, by="ann"))
     calls = commits(*(f"rm {number}" for number in range(30)))
     await shell.agent(MemoryStore(), calls, questions=1000).ask("Clean")

@@ -99,7 +99,7 @@ async def test_every_block_says_which_call_of_which_tool_gave_it_and_where_it_wa
     assert finished.detail["origins"] == [EVIL]
 
 
-async def test_whoever_is_asked_hears_what_the_turn_has_read(store: Store) -> None:
+async def test_an_approver_is_told_what_the_turn_has_read(store: Store) -> None:
     asked = Asked()
     model = ScriptedModel(call("look"), call("fetch", url=EVIL), call("send", what="1"), "done")
     answer = await Agent(model, [FETCH, send, look], grant=FREE, store=store, approve=asked).ask("go")
@@ -127,7 +127,7 @@ async def test_the_sources_are_known_to_the_next_turn_and_to_a_resumed_one(store
     assert [EVIL in reason for reason in resumed.reasons + later.reasons] == [True, True]
 
 
-async def test_a_yes_for_the_turn_holds_whatever_is_read_next(store: Store) -> None:
+async def test_an_approval_for_the_turn_holds_whatever_is_read_next(store: Store) -> None:
     """What was read is told, and is not part of what a person agrees to."""
     asked = Asked(Scope.TURN)
     calls = call("fetch", url=EVIL), call("send", what="1"), call("fetch", url=f"{EVIL}/2"), call("send", what="2")
@@ -146,7 +146,7 @@ async def test_a_tool_that_says_where_it_has_read_is_believed_only_to_its_harm()
 
 
 @pytest.mark.contrast("T45")
-async def test_what_nobody_else_has_written_has_a_source_and_no_stranger() -> None:
+async def test_own_content_has_a_source_and_is_not_untrusted() -> None:
     answer = await Agent(ScriptedModel(call("look"), "done"), [look], store=MemoryStore()).ask("go")
     [result] = results(answer)
     assert result.sources == (Source("tool", "look", result.call_id),)

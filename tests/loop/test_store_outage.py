@@ -112,7 +112,7 @@ async def test_A6_a_single_call_is_not_stranded_either(outage: Outage, elsewhere
     assert (result.text, outage.ran) == ("launched 1", 1)
 
 
-async def test_A6_a_turn_that_somebody_runs_in_this_process_cannot_be_taken_from_it(outage: Outage) -> None:
+async def test_A6_a_turn_that_runs_in_this_process_cannot_be_taken_over(outage: Outage) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -131,7 +131,7 @@ async def test_A6_a_turn_that_somebody_runs_in_this_process_cannot_be_taken_from
     assert (await task).text == "done"
 
 
-async def test_A6_a_watcher_that_raises_leaves_no_call_behind_that_nobody_can_resume(outage: Outage) -> None:
+async def test_A6_a_watcher_that_raises_leaves_no_call_that_cannot_be_resumed(outage: Outage) -> None:
     def watch(event: object) -> None:
         raise RuntimeError("the watcher is broken")
 

@@ -65,7 +65,7 @@ def doors() -> Doors:
 
 
 @pytest.mark.parametrize("single", [False, True], ids=["question", "call"])
-async def test_a_yes_is_enough_for_a_turn_to_continue(doors: Doors, single: bool) -> None:
+async def test_an_approval_is_enough_for_a_turn_to_continue(doors: Doors, single: bool) -> None:
     waits = await doors.wait_for(7, single=single)
     await doors.runner().run_until_idle()
     assert doors.ran == []
@@ -100,7 +100,7 @@ async def test_a_turn_that_waits_again_is_taken_up_again(doors: Doors) -> None:
     assert ([ran.state for ran in doors.ran], doors.opened) == (["waiting", "ended"], [7, 8])
 
 
-async def test_a_running_runner_hears_of_a_yes_when_it_is_woken(doors: Doors) -> None:
+async def test_a_running_runner_learns_of_an_approval_when_it_is_woken(doors: Doors) -> None:
     done = asyncio.Event()
     runner = TurnRunner(doors.store, doors.again, poll_s=BOUND_S, tell=lambda _: done.set())
     work = asyncio.create_task(runner.run_forever())
