@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwire.bus.in_flight import InFlight
@@ -59,6 +59,7 @@ async def test_a_subscriber_has_room_for_one_message_at_least() -> None:
 tokens = st.sampled_from(["a", "b", "c1"])
 
 
+@settings(deadline=None)
 @given(st.lists(tokens, min_size=1, max_size=5), st.data())
 def test_a_filter_made_from_a_subject_stands_for_it(subject: list[str], data: st.DataObject) -> None:
     wild = [data.draw(st.sampled_from([token, "*"])) for token in subject]
