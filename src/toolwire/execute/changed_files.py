@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 
 MOST_LOOKED_AT = 200_000
-"""Names that are looked at; beyond them nobody can say what has changed."""
+"""Names that are looked at; beyond them it is unknown what has changed."""
 
 _FILE_CLOCK = 5  # CLOCK_REALTIME_COARSE: the clock that ticks behind the times of files
 

@@ -58,8 +58,8 @@ class Dispatched:
 class Dispatcher(Executor, Protocol):
     """An executor that sends calls to processes which may outlive this one.
 
-    The hub does not claim such a call. Whoever runs it claims it from the store (with a lease that ends at a date, and
-    one attempt more), renews that while the tool works, and closes the call by the token of its claim. Until it is
+    The hub does not claim such a call. The process that runs it claims it from the store (one attempt more, and a lease
+    that ends at a date), renews that while the tool works, and closes the call by the token of its claim. Until it is
     claimed it has not begun. So this process can die at any moment, and a call may be sent any number of times.
     """
 

@@ -99,7 +99,7 @@ async def _asked(far: Far, command: Command, listener: Listener | None) -> Ran:
 
 
 async def _left(far: Far) -> None:
-    """Tell the far end that nobody waits any more, and wait for it to have ended the command."""
+    """Tell the far end that the result is not wanted any more, and wait for it to have ended the command."""
     with suppress(OSError, TimeoutError):
         far.sink.write_eof()
         async with asyncio.timeout(LEAVE_S):

@@ -1,7 +1,7 @@
 """The far end of `FarExec`: runs one command in the sandbox of the machine it runs on.
 
 `python -m toolwire.execute.far_exec_end ROOT…` reads a command from its standard input. Its workspace must be one of
-the roots. When the input ends before the command does, whoever wanted it is gone, and the command is ended.
+the roots. When the input ends before the command does, its caller is gone, and the command is ended.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _PIPE_LIMIT = 1024 * 1024
 
 
 async def serve(ops: ExecOps, roots: Sequence[str], source: ByteSource, send: Callable[[bytes], int]) -> None:
-    """Run the one command that comes, unless whoever sent it goes away. `send` gives how many bytes wait to be sent."""
+    """Run the one command that comes, unless its caller goes away. `send` gives how many bytes wait to be sent."""
     try:
         message = await receive(source)
         command, watched = read_command(message["command"]), message.get("watched") is True
@@ -51,7 +51,7 @@ def _listener(send: Callable[[bytes], int]) -> Listener:
     waiting = 0
 
     def listen(stream: str, piece: bytes) -> None:
-        """Pass a piece on, unless the way is full: whoever watches sees less, and the result has it all."""
+        """Pass a piece on, unless the way is full: a watcher sees less, and the result has it all."""
         nonlocal waiting
         waiting = send(b"") if waiting > MOST_WAITING else waiting
         if waiting <= MOST_WAITING:

@@ -154,7 +154,7 @@ def _cramped(command: Command, room: int) -> Command:
 
 
 def _free_bytes(folder: str) -> int:
-    """What is free on the disk of a folder, for whoever asks; 0 where that is not told."""
+    """What is free on the disk of a folder, for the calling user; 0 where that is not told."""
     try:
         facts = os.statvfs(folder)
     except OSError:

@@ -22,7 +22,7 @@ class Busy(Exception):
 class Ticket:
     """One call's place in the queues of everything it touches.
 
-    Whoever gives up a call whose work goes on says so in `until`: its claims are held until that is done.
+    A caller that gives up a call whose work goes on says so in `until`: its claims are held until that is done.
     """
 
     __slots__ = ("claims", "holder", "patience", "patience_s", "ready", "until")
@@ -53,7 +53,7 @@ class Locks(Protocol):
 class Resources:
     """First come, first served locks over named resources: many readers or one writer.
 
-    A ticket enters all its queues at once, so every queue has the same order and nobody can wait in a circle. Calls
+    A ticket enters all its queues at once, so every queue has the same order and there is no deadlock. Calls
     at work are waited for as long as it takes, since their time is bounded; work that was given up is not, so it is
     waited for with patience that ends.
     """
@@ -136,7 +136,7 @@ class Resources:
 
 
 def _on_this_loop(act: Callable[[], None]) -> Callable[[object], None]:
-    """Act on the loop that runs now, whichever thread calls; once that loop has ended nobody waits on it."""
+    """Act on the loop that runs now, whichever thread calls; once that loop has ended nothing waits on it."""
     loop = asyncio.get_running_loop()
 
     def call(_: object) -> None:

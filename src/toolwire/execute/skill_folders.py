@@ -30,7 +30,7 @@ NOT_PART = frozenset((".git", "__pycache__"))
 """Folders that are neither counted nor copied."""
 
 UNUSED_S = 86_400.0
-"""How long a copy that nobody needs is kept after it was last used; a call takes at most an hour."""
+"""How long an unused copy is kept after it was last used; a call takes at most an hour."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PIECE = 1 << 20
@@ -153,7 +153,7 @@ class Shelf:
         self._held = frozenset(held)
 
     def holding(self, digests: Iterable[str]) -> "Shelf":
-        """The same shelf for whoever needs the copies with these digests: they stay when others are swept."""
+        """The same shelf for users of the copies with these digests: they stay when others are swept."""
         return Shelf(self._base, digests)
 
     def place(self, folder: Path, digest: str) -> Path:
@@ -189,7 +189,7 @@ class Shelf:
             rmtree(draft, ignore_errors=True)
 
     def _sweep(self, newest: str) -> None:
-        """Remove copies that nobody here needs and nobody has used for a day. One that is missed is made again."""
+        """Remove copies that are not needed here and were not used for a day. One that is missed is made again."""
         oldest = time.time() - UNUSED_S
         for path in self._base.iterdir():
             if path.name == newest or path.name in self._held:
@@ -208,7 +208,7 @@ class Shelf:
 
 
 def _mark_as_used(kept: Path) -> None:
-    with suppress(OSError):  # somebody else's copy is used as well
+    with suppress(OSError):  # a copy of another user is used as well
         os.utime(kept)
 
 

@@ -29,7 +29,7 @@ _FLAG = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _SHOWN_ERRORS = 2_000
 _LONGEST_ERRORS = 65_536
 _LONGEST_OUTPUT = 10 * 1024 * 1024
-# Whoever calls must still be there to hear that time is up.
+# The caller must still be there to hear that time is up.
 _MARGIN_S, _MARGIN_PART = 2.0, 0.25
 
 

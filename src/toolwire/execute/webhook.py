@@ -31,7 +31,7 @@ def signature(key: bytes, timestamp: str, body: bytes) -> str:
 
 
 class Webhook:
-    """Posts messages to one address while its block lasts. Whoever sends neither waits nor hears of failures.
+    """Posts messages to one address while its block lasts. The sender neither waits nor hears of failures.
 
     Only public addresses are reached, except a host that `hosts` names. Raises SettingsError for an address or host
     that cannot be read.

@@ -119,7 +119,7 @@ class Chat:
             async with asyncio.timeout(self._bounds.whole_s + self._bounds.idle_s):
                 await while_connected(self._source.answer(exchange), receive, lambda: entry.answered)
         except TimeoutError:
-            raise Rejected(Fault(504, "timeout", "the answer took too long, or nobody read it")) from None
+            raise Rejected(Fault(504, "timeout", "the answer took too long, or was not read")) from None
 
 
 def _ids(asked: Asked) -> Ids:

@@ -1,4 +1,4 @@
-"""People's word over HTTP: `/v1/approvals` lists what calls wait for, shows what would run, and takes answers."""
+"""Approvals over HTTP: `/v1/approvals` lists what calls wait for, shows what would run, and takes answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -68,7 +68,7 @@ class Approvals:
     async def listed(self, request: Request) -> Response:
         """The open questions, newest first; `state=all` also the others, `turn=ID` one turn's, `limit=N` so many.
 
-        `state=standing` lists the yeses for a pattern that still count.
+        `state=standing` lists the approvals of patterns that are active.
         """
         self._require_person(request)
         state, limit = _state(request), _limit(request)
@@ -106,11 +106,11 @@ class Approvals:
         return JSONResponse(await self._asked(request.path_params["id"], None, "", revoked_by=by))
 
     async def _asked(self, approval_id: str, word: Approval | None, digest: str, revoked_by: str = "") -> QuestionJson:
-        """How a question stands, after this word about it if there is one. Raises Refused."""
+        """How a question stands, after this word about it if there is one. Raises Rejected."""
         try:
             async with self._desk.open_store() as store:
                 if store is None:
-                    raise Rejected(Fault(404, "approval_not_found", "nobody was asked anything here"))
+                    raise Rejected(Fault(404, "approval_not_found", "no approvals were requested here"))
                 card = await store.approval(approval_id)
                 if revoked_by:
                     card = await store.revoke(approval_id, revoked_by)
@@ -128,7 +128,7 @@ class Approvals:
             raise Rejected(_unavailable(lost)) from None
 
     def _require_person(self, request: Request) -> str:
-        """The name of whoever asks. Raises Refused where it is nobody who may answer."""
+        """The name of the caller. Raises Rejected for one who may not answer."""
         caller: str | None = request.scope.get("toolwire.caller")
         if not caller:
             why = "approvals are answered with a token of this gateway; start it with --token-env NAME"
@@ -139,7 +139,7 @@ class Approvals:
 
 
 def read_answer(body: bytes) -> dict[str, Any]:
-    """What somebody answered, every field checked and present. Raises Refused."""
+    """An answer, every field checked and present. Raises Rejected."""
     try:
         said = read_json(body.decode())
     except (ValueError, RecursionError):
@@ -152,7 +152,7 @@ def read_answer(body: bytes) -> dict[str, Any]:
     checked = {name: _field(said, name, kind) for name, kind in _TEXTS.items()}
     arguments, scope = said.get("arguments"), _scope(said.get("scope", "once"))
     if arguments is not None and not isinstance(arguments, dict):
-        raise Rejected(_wrong("arguments must be an object: all arguments that the call shall have"))
+        raise Rejected(_wrong("arguments must be an object: all arguments of the call"))
     if not said["granted"] and (arguments is not None or scope is not Scope.ONCE):
         raise Rejected(_wrong("a no is about the call as it is; leave out arguments and scope"))
     if (scope is Scope.PATTERN) != bool(checked["pattern"]) or (scope is Scope.PATTERN and arguments is not None):

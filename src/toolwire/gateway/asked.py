@@ -1,4 +1,4 @@
-"""What a client asked for, as far as the gateway must know it; the rest of the body is nobody's business."""
+"""What a client asked for, as far as the gateway must know it; the rest of the body is passed on unread."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ class ToolLists:
 
 
 def read_asked(body: bytes, dialect: str, lists: ToolLists) -> Asked:
-    """Read a client's request. Raises Refused when it is no JSON object that names a model."""
+    """Read a client's request. Raises Rejected when it is no JSON object that names a model."""
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as wrong:

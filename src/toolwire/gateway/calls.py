@@ -55,7 +55,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A call as the client will get it. `raw` is the upstream's own entry, `broken` are arguments nobody could read."""
+    """A call as the client will get it. `raw` is the upstream's own entry, `broken` are unreadable arguments."""
 
     id: str
     name: str
@@ -81,7 +81,7 @@ class Ready:
 
 
 def settled(reply: Reply, ids: Ids, tally: Tally, broken: Iterable[tuple[str, str]] = ()) -> list[Ready]:
-    """The calls of a reply, ready for a client. `broken` are names and arguments of calls that nobody could read."""
+    """The calls of a reply, ready for a client. `broken` are names and arguments of calls that could not be read."""
     if ids.single and len(reply.calls) > 1:
         told = Problem("too_many_calls", "the client takes one call at a time; the others were left out")
         problems = [one for one in reply.problems if not one.call]

@@ -61,7 +61,7 @@ class Register:
             oldest.end()
 
     def admit(self, connection: "GuardedProtocol", caller: str) -> None:
-        """Give a connection a place, which it keeps until it is closed. Raises Refused where its caller has enough."""
+        """Give a connection a place, which it keeps until it is closed. Raises Rejected where its caller has enough."""
         if connection in self._admitted:
             return
         callers = len(self._by_caller) + (caller not in self._by_caller)
@@ -106,7 +106,7 @@ class GuardedProtocol(H11Protocol):
         self._unread = 0
 
     def admit(self, caller: str) -> None:
-        """Take a place for this caller, or for the peer where callers have no names. Raises Refused."""
+        """Take a place for this caller, or for the peer where callers have no names. Raises Rejected."""
         self.register.admit(self, caller or f"peer {self.peer}")
 
     def end(self) -> None:

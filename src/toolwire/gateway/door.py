@@ -88,7 +88,7 @@ class Door:
 
 
 def _admitting(receive: Receive, connection: GuardedProtocol) -> Receive:
-    """Where anyone may ask, a request counts once all of it is there. Raises Refused where all places are taken."""
+    """Where anyone may ask, a request counts once all of it is there. Raises Rejected where all places are taken."""
 
     async def admitted() -> MutableMapping[str, Any]:
         message = await receive()

@@ -86,7 +86,7 @@ class ByUpstream:
         self._missing: set[str] = set()
 
     async def answer(self, exchange: Exchange) -> None:
-        """Ask, and send the answer. Raises Refused while nothing has been sent."""
+        """Ask, and send the answer. Raises Rejected while nothing has been sent."""
         if not exchange.asked.stream:
             await self._ask(exchange)
             return
@@ -235,7 +235,7 @@ class ByModel:
         self._bounds = bounds
 
     async def answer(self, exchange: Exchange) -> None:
-        """Ask, and send the answer. Raises Refused while nothing has been sent."""
+        """Ask, and send the answer. Raises Rejected while nothing has been sent."""
         found = decoded(exchange.asked)
         losses = getattr(self.model, "losses", None)
         untold = losses(found.request.tools) if losses else ()

@@ -21,7 +21,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 async def follow(
     incoming: Incoming, stream: Stream, api: Api, place: ProviderSite, dialect: str, bounds: Bounds
 ) -> AsyncGenerator[bytes, None]:
-    """The frames of a streamed answer up to its end. Raises Refused where the upstream fails."""
+    """The frames of a streamed answer up to its end. Raises Rejected where the upstream fails."""
     payloads = api.payloads(bounds.line_bytes)
     async with aclosing(_pieces(incoming, stream, place, bounds)) as pieces:
         async for piece in pieces:
@@ -50,7 +50,7 @@ async def follow(
 async def _pieces(
     incoming: Incoming, stream: Stream, place: ProviderSite, bounds: Bounds
 ) -> AsyncGenerator[bytes | None, None]:
-    """What the upstream sends; None for every silence. Ends with empty bytes. Raises Refused."""
+    """What the upstream sends; None for every silence. Ends with empty bytes. Raises Rejected."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + bounds.whole_s
     while True:
@@ -91,7 +91,7 @@ def _taken(stream: Stream, payload: bytes, place: ProviderSite, dialect: str) ->
 
 
 def checked(body: bytes, place: ProviderSite, dialect: str) -> Json:
-    """The JSON object of an answer or of a part of one. Raises Refused when it is none, or an error."""
+    """The JSON object of an answer or of a part of one. Raises Rejected when it is none, or an error."""
     try:
         data = read_json(body)
     except ValueError:
@@ -166,7 +166,7 @@ async def kept_alive(sender: EventSender, every_s: float) -> AsyncIterator[None]
 async def send_stream(
     sender: EventSender, frames: AsyncIterator[bytes], stream: Any, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> str:
-    """Send frames as they come. Raises Refused when nothing was sent yet; later, the stream ends with the fault.
+    """Send frames as they come. Raises Rejected when nothing was sent yet; later, the stream ends with the fault.
 
     Gives the code of the fault that ended the stream, if one did.
     """
@@ -180,7 +180,7 @@ async def send_stream(
 
 
 async def send_fault(sender: EventSender, stream: Any, refused: Rejected) -> str:
-    """End a stream that has begun with the fault, and give its code. Raises Refused when nothing was sent yet."""
+    """End a stream that has begun with the fault, and give its code. Raises Rejected when nothing was sent yet."""
     if not sender.begun:
         raise refused
     await sender.frame(b"".join(stream.fail(refused.fault)))
@@ -189,7 +189,7 @@ async def send_fault(sender: EventSender, stream: Any, refused: Rejected) -> str
 
 
 async def while_connected(work: Coroutine[Any, Any, None], receive: Receive, is_answered: Callable[[], bool]) -> None:
-    """Do this work as long as somebody waits for it. Raises ClientGone when nobody does.
+    """Do this work while its client is connected. Raises ClientGone once it is not.
 
     Servers report a client that has its whole answer as gone; what is left to do then is done in peace.
     """
@@ -216,4 +216,4 @@ async def stopped(task: "asyncio.Future[Any]") -> None:
         task.cancel()
         await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # looked at, so that nobody complains about it later
+        task.exception()  # looked at, so that asyncio does not log it later

@@ -20,7 +20,7 @@ class ClientGone(Exception):
 
 
 def check_origin(access: Access, headers: Mapping[str, str]) -> None:
-    """Refuse what a web page of another site could send. Raises Refused.
+    """Refuse what a web page of another site could send. Raises Rejected.
 
     A page can make a browser call this machine, under any name that its owner lets point here (DNS rebinding);
     the browser then says so in `Host` or `Origin`.
@@ -34,7 +34,7 @@ def check_origin(access: Access, headers: Mapping[str, str]) -> None:
 
 
 def check_token(access: Access, headers: Mapping[str, str]) -> str:
-    """Whose token a client shows; empty where the gateway has none. Raises Refused for a client without one."""
+    """Whose token a client shows; empty where the gateway has none. Raises Rejected for a client without one."""
     if not access.tokens:
         return ""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -58,7 +58,7 @@ def request_id(headers: Mapping[str, str], mint: Callable[[], str]) -> str:
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], bounds: Bounds) -> bytes:
-    """The whole body, if it is not too large and comes in time. Raises Refused and ClientGone."""
+    """The whole body, if it is not too large and comes in time. Raises Rejected and ClientGone."""
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Rejected(Fault(415, "encoded_body", "send the body without a content-encoding"))
     length = headers.get("content-length", "")

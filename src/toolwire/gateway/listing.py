@@ -29,11 +29,11 @@ class Listing:
         self._trouble = ""
 
     async def models(self, request: Request) -> Response:
-        """The models, in a form that OpenAI's and Anthropic's clients both read. Raises Refused."""
+        """The models, in a form that OpenAI's and Anthropic's clients both read. Raises Rejected."""
         return JSONResponse(await self._list(request))
 
     async def model(self, request: Request) -> Response:
-        """One model of the list. Raises Refused."""
+        """One model of the list. Raises Rejected."""
         name = request.path_params["name"]
         listed = (await self._list(request)).get("data")
         for model in listed if isinstance(listed, list) else ():

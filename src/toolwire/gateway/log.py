@@ -78,4 +78,4 @@ Log = Callable[[RequestEntry], None]
 
 
 def silent(entry: RequestEntry) -> None:
-    """Nobody reads."""
+    """Nothing is kept."""

@@ -49,7 +49,7 @@ class AnswerHead:
 
 
 def decoded(asked: Asked) -> DecodedRequest:
-    """The client's request in our nouns. Raises Refused."""
+    """The client's request in our nouns. Raises Rejected."""
     kept = next((name for name in _STATEFUL if asked.data.get(name)), None)
     if kept is not None:
         raise Rejected(Fault(400, "stateless", f"{kept} needs an upstream that keeps responses; send the whole input"))
@@ -69,7 +69,7 @@ def left_out(
 ) -> str:
     """What of a request could not be translated, as the value of a header; empty when nothing was lost.
 
-    `blind` says that nobody on the other side can see the pictures of a conversation; `untold` is what its tools lose.
+    `blind` says that the upstream cannot see the pictures of a conversation; `untold` is what its tools lose.
     """
     known = _HARMLESS | understood | {"tools"}
     ignored = [

@@ -198,7 +198,7 @@ class _EventsResponse(Response):
 
 
 def read_new_turn(body: bytes) -> NewTurn:
-    """What a turn is begun with, every field checked. Raises Refused."""
+    """What a turn is begun with, every field checked. Raises Rejected."""
     try:
         said = read_json(body.decode())
     except (ValueError, RecursionError):

@@ -65,7 +65,7 @@ class UpstreamClient:
         body: bytes | None = None,
         page: Mapping[str, str] = NO_PAGE,
     ) -> AsyncIterator[Incoming]:
-        """Send once and give the answer, to be read inside the block. Raises Refused."""
+        """Send once and give the answer, to be read inside the block. Raises Rejected."""
         client = self._connected()
         try:
             url = self._url(path).copy_merge_params(dict(page)) if page else self._url(path)

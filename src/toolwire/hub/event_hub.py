@@ -1,6 +1,6 @@
 """One place that sees the events of all turns: metrics, tracing, a console and HTTP streams attach here.
 
-Agents that share an `EventHub` tell it everything that happens in their turns. While nobody watches, no event is even
+Agents that share an `EventHub` tell it everything that happens in their turns. Without a watcher, no event is even
 made. A watcher cannot do harm: one that raises is logged and stays, and a stream that is not read forgets its oldest
 events instead of holding all of them.
 """
@@ -51,11 +51,11 @@ class EventHub:
         return stop
 
     def stream(self, *, turn_id: str = "", deltas: bool = False, most: int = MOST_BEHIND) -> "EventStream":
-        """The events, of one turn or of all, for whoever reads them at their own pace. Use it in a `with` block."""
+        """The events, of one turn or of all, for a reader that has its own pace. Use it in a `with` block."""
         return EventStream(self, turn_id, deltas, most)
 
     def emitter(self, turn: Turn, own: Emit | None = None) -> Emit | None:
-        """What tells the watchers, and one of the turn's `own`, of its events; None where nobody watches."""
+        """What tells the watchers, and one of the turn's `own`, of its events; None without watchers."""
         if not self._watchers or isinstance(own, _Emitter):
             return own
         return _Emitter(self, turn, own)

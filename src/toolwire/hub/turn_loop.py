@@ -303,6 +303,6 @@ class Runner:
 
 @dataclass(slots=True)
 class _Held:
-    """The newest value of the turn, for whoever must release it."""
+    """The newest value of the turn, for the code that must release it."""
 
     turn: Turn

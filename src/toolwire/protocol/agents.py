@@ -2,7 +2,7 @@
 
 Settings and flags become an `AgentSpec`, and that becomes a store, tools and an agent. It holds names and digests,
 never a secret: a key is named by the variable that has it. What a turn may do (`Turn.grant`, `Turn.limits`,
-`Turn.system`) stands in the turn itself; whoever resumes it takes the lesser of that and what policy allows by then.
+`Turn.system`) stands in the turn itself; resuming takes the lesser of that and what policy allows by then.
 """
 
 from toolwire.protocol.budgets import Budget
@@ -64,7 +64,7 @@ class ToolsSpec:
 @quick
 @dataclass(frozen=True, slots=True)
 class GrantedByUser:
-    """What whoever began the turn granted beyond the settings: by flags, or in a request.
+    """What was granted beyond the settings when the turn began: by flags, or in a request.
 
     `tier` is the name of one; empty, the settings' own applies, as it does without `roots` and tool `groups`. With
     `confirms_all` no call asks for approval.

@@ -34,11 +34,11 @@ LONGEST_PATTERN_S = 30 * 86_400.0
 @quick
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's word about one call. With `arguments` the call runs with those instead, if they pass every check.
+    """An answer to one approval request. With `arguments` the call runs with those instead, if they pass every check.
 
     A yes for a `pattern` (`path is docs/*`, or the words with which a command begins) stands for `lasts_s`. A word that
     follows from an earlier yes names the question of that one in `under`. `by` is who answers; `on_behalf_of` is a
-    comment of theirs and makes nobody a second person.
+    comment of theirs and does not make a second person.
     """
 
     granted: bool
@@ -53,7 +53,7 @@ class Approval:
 
     @property
     def voice(self) -> str:
-        """Who answers, in one spelling: case, blanks, and letters that cannot be seen make nobody another person."""
+        """Who answers, in one spelling: case, blanks, and invisible letters do not make another person."""
         whole = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", self.by).casefold())
         return " ".join("".join(char for char in whole if unicodedata.category(char) not in _UNSEEN).split())
 

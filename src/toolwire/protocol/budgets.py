@@ -14,7 +14,7 @@ Number = TypeVar("Number", int, float)
 class Budget:
     """What an agent may use in one day (UTC), over all its turns. A part that is None does not apply.
 
-    `wall_s` are seconds in which its turns run; waiting for people's word costs none.
+    `wall_s` are seconds in which its turns run; waiting for approvals costs none.
     """
 
     calls: int | None = None
@@ -84,7 +84,7 @@ class Allotment:
 
     @property
     def held(self) -> Spending:
-        """What a share keeps from others for as long as somebody has it."""
+        """What a share keeps from others for as long as it is in use."""
         return Spending(self.calls, self.tokens or 0, self.cost_usd or 0.0)
 
     @property

@@ -79,7 +79,7 @@ Block = Text | Image | Resource | ErrorText
 class Source:
     """Where a block comes from, as the runtime knows it: `kind` is user, operator, model or tool.
 
-    `uris` are the places where it was read, other agents among them. Strangers may have written what is `untrusted`.
+    `uris` are the places where it was read, other agents among them. Anyone may have written what is `untrusted`.
     """
 
     kind: str
@@ -237,7 +237,7 @@ class NeedsApproval:
 
     `policy` is the digest of the policy alone, and of why it asks: a yes for a pattern is bound to that. A call that
     `tries` is first run where it changes and reaches nothing, and asked about only if that was not enough for it; where
-    nobody may be asked, `refusal` is what is said instead.
+    no approval can be requested, `refusal` is what is said instead.
     """
 
     allowed: Allowed

@@ -41,7 +41,7 @@ NO_USAGE = Usage()
 class Reply:
     """One answer of a model: the text people see, its reasoning, the calls it asks for, and what was wrong with it.
 
-    `carry` holds items that the provider wants back unchanged (signatures, reasoning items); nobody else reads it.
+    `carry` holds items that the provider wants back unchanged (signatures, reasoning items); nothing else reads it.
     `left_out` counts calls beyond the most that are read at all.
     """
 

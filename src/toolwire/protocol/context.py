@@ -13,7 +13,7 @@ from toolwire.protocol.values import dataclass, quick
 
 
 def _no_report(message: str, fraction: float | None) -> None:
-    """Nobody watches."""
+    """There is no watcher."""
 
 
 class Recorder(Protocol):
@@ -135,7 +135,7 @@ class Context:
         return f"{self.turn_id}/{self.call_id}"
 
     def progress(self, message: str, fraction: float | None = None) -> None:
-        """Tell whoever watches the turn how far the work is; `fraction` runs from 0 to 1."""
+        """Tell the watchers of the turn how far the work is; `fraction` runs from 0 to 1."""
         self.report(message, fraction)
 
     def ran_in(self, engine: str, profile: str, traffic: Traffic = NO_TRAFFIC) -> None:
@@ -164,6 +164,6 @@ class Context:
     def read_from(self, place: str) -> None:
         """Say where something was read that is untrusted, such as a URL; the result will name it.
 
-        A result that was read somewhere is untrusted whatever its tool is: nobody becomes trusted by saying so.
+        A result that was read somewhere is untrusted whatever its tool is: a tool cannot make itself trusted.
         """
         self.told.append(place)

@@ -62,7 +62,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What shall become of one file: this content, or with None its removal.
+    """What a file is to become: this content, or with None its removal.
 
     `before` is the SHA-256 that the file must have when the change happens, "" if it must not exist, None if
     anything may be there. A new file gets mode 0644; `keep_mode` keeps the permissions of the one it replaces.

@@ -190,6 +190,6 @@ class WebOps(Protocol):
         """Ask, follow redirects, and give the answer, whatever its status; `network` are the rules of a grant.
 
         Raises ToolFailure: permission_denied for a place that no rule allows or that is not public, invalid_params for
-        what is no http(s) URL, unavailable when nobody answers, timeout when that takes too long.
+        what is not an http(s) URL, unavailable when the host does not answer, timeout when that takes too long.
         """
         ...

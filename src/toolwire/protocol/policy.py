@@ -12,7 +12,7 @@ _TAINTED_BEFORE = "Whoever asks for this has read what strangers may have writte
 
 
 class Autonomy(IntEnum):
-    """How much is done without a person's word: nothing that changes anything, what is harmless, or everything."""
+    """How much is done without approval: nothing that changes anything, what is harmless, or everything."""
 
     READONLY = 0
     SUPERVISED = 1
@@ -38,7 +38,7 @@ class Rule:
     `tools` are exact names. With `argument`, only calls whose argument fits `pattern` are meant: a glob over the whole
     value, in which `*` stands for anything; for the command of a shell tool, words that a command begins with.
     Where a rule asks, so many different people must agree as `quorum` says.
-    A rule gives nothing that the grant's tier and permissions do not: allowing means that nobody is asked.
+    A rule gives nothing that the grant's tier and permissions do not: allowing means that no approval is requested.
     """
 
     verdict: Verdict

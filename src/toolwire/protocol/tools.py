@@ -35,7 +35,7 @@ class Tier(IntEnum):
 
 
 class Effect(StrEnum):
-    """What may be done again when nobody knows whether a call took effect."""
+    """What may be done again when it is unknown whether a call took effect."""
 
     PURE = "pure"
     IDEMPOTENT = "idempotent"
@@ -136,7 +136,7 @@ class Tool:
 
     A `journaled` transactional tool keeps a journal by `Context.idempotency_key`: run again after a crash, it does
     nothing that it has done before and gives the same answer. A shell tool with a `reading_box` runs a command that
-    only reads where nothing can be written and nothing reached, so that nobody need be asked about it. One with a
+    only reads where nothing can be written and nothing reached, so that it needs no approval. One with a
     `trial_box` can run any command so that it changes and reaches nothing, where its context has a `trial`.
     At most `in_flight` calls of it run at once, over all processes that share the store.
     `must_ask(arguments, roots)` says why a call needs approval whatever is confirmed; "" where it does not.

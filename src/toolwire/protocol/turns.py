@@ -54,7 +54,7 @@ class Limits:
     """Where a turn stops by itself. A limit of None does not apply.
 
     The model is shown `result_chars` of each result; with `envelope`, what commands give comes in a Tool Envelope.
-    A sub-agent that somebody waits for has no `own_time`: its seconds are those of whoever waits.
+    A sub-agent whose caller waits has no `own_time`: its seconds are those of the caller.
     A thread that fills `compact_at` of the model's window of `window_tokens` is told by a summary from then on; None
     is what the model says about itself.
     """
@@ -96,7 +96,7 @@ class Turn:
     `waited_s` is time spent on people's approvals; it does not count against the deadline.
     `spec` says how to build its agent again, in any process; turns of before it was kept have None, and some of them
     `flags`: those of the command that began it, for the command that goes on with it.
-    `waits` says what it waits for while no process runs it; empty where it was interrupted and somebody must resume it.
+    `waits` says what it waits for while no process runs it; empty where it was interrupted and must be resumed by hand.
     """
 
     id: str
@@ -146,5 +146,5 @@ class Turn:
         return Spending(self.calls + len(self.pending), usage.total_tokens, usage.cost_usd or 0.0)
 
     def own_s(self, now: float) -> float:
-        """Seconds in which it has run so far and nobody waited for people; none if they are somebody else's."""
+        """Seconds in which it has run so far, without those of pending approvals; none if they count for its caller."""
         return max(0.0, now - self.running_since - self.waited_s) if self.limits.own_time else 0.0

@@ -7,7 +7,7 @@ the rest is shared. Keyword-only fields are not supported.
 
 A frozen dataclass fills its slots through `object.__setattr__`, which takes three to five times as long as a plain
 assignment, and the journey of one call makes about twenty values. `quick` gives such a class a `__new__` that fills
-the slots of a mutable twin with the same layout and then turns it into what it is. Nobody else ever sees the twin;
+the slots of a mutable twin with the same layout and then turns it into what it is. The twin is never seen outside;
 equality, hashing, repr and frozenness are the dataclass's own. The twin is a subclass without slots of its own: that
 its layout is the same is then seen at a glance, where two separate classes are compared slot by slot for each value.
 """

@@ -55,7 +55,7 @@ Audit = Callable[[TrafficEvent], None]
 
 
 def no_audit(noted: TrafficEvent) -> None:
-    """Nobody keeps it."""
+    """It is not kept."""
 
 
 class Meter:

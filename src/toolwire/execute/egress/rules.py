@@ -22,7 +22,7 @@ _METHODS = frozenset("GET HEAD OPTIONS POST PUT PATCH DELETE TRACE".split())
 
 
 class BadRule(ValueError):
-    """A network rule cannot be read. Whoever meets one must refuse everything."""
+    """A network rule cannot be read. A reader that meets one must refuse everything."""
 
 
 @dataclass(frozen=True, slots=True)
