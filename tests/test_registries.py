@@ -18,10 +18,10 @@ from toolwire.protocol.engines import ENGINES
 from toolwire.protocol.providers import CHAT_APIS, PROVIDERS, Provider
 from toolwire.settings.keys import known_keys
 from toolwire.toolbox.registry import BUILT_IN, GROUPS, TOOLS, tool_names
-from toolwire.wire.formats.coach import able_formats
+from toolwire.wire.formats.coach import possible_formats
 from toolwire.wire.formats.costs import format_costs
 from toolwire.wire.formats.negotiation import negotiate
-from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.preference import FormatChoice
 from toolwire.wire.formats.registry import DIALECTS
 from toolwire.wire.native.detect import READERS
 
@@ -95,11 +95,11 @@ def test_a_row_makes_a_format_known_to_settings_and_commands(tmp_path: Path) -> 
 def test_a_row_makes_a_format_one_that_can_be_chosen_and_priced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DIALECTS, "acme_form", replace(DIALECTS["hermes"], name="acme_form"))
 
-    assert "acme_form" in able_formats("vllm", "m")
-    assert "acme_form" not in able_formats("anthropic", "m")
+    assert "acme_form" in possible_formats("vllm", "m")
+    assert "acme_form" not in possible_formats("anthropic", "m")
     assert "acme_form" in {cost.format for cost in format_costs()}
     with pytest.raises(SettingsError, match="acme_form"):
-        negotiate("vllm", "m", Wished("acne_form"))
+        negotiate("vllm", "m", FormatChoice("acne_form"))
 
 
 def test_a_row_makes_a_group_known_to_commands(tmp_path: Path) -> None:

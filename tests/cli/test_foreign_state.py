@@ -32,7 +32,7 @@ from toolwire.te.kept import Kept, fetch, keep
 from toolwire.testing import ScriptedModel
 from toolwire.toolbox import LocalFiles, read_tool, write_tool
 from toolwire.toolbox.disk.beneath import exchange
-from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.client import RemoteFiles
 from toolwire.toolbox.remote_files.transports import OverProcess
 from toolwire.toolbox.user.canvas import canvas_tool
 from toolwire.toolbox.user.todos import FileTodos
@@ -568,7 +568,7 @@ def test_T74_the_far_end_on_another_machine_refuses_it_too(victim: Victim) -> No
     before, root = victim.outside(), str(victim.project)
     send = OverProcess((sys.executable, "-m", "toolwire.toolbox.remote_files.server", root))
     try:
-        files = FarFiles(send)
+        files = RemoteFiles(send)
         with files.open(root, "README.md") as file:
             assert file.read() == b"A project.\n"
         with pytest.raises(UntrustedState, match="toolwire trust"):

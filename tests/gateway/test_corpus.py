@@ -11,7 +11,7 @@ from tests.wire.cases import CASES
 from toolwire.gateway.apis import SPOKEN
 from toolwire.gateway.calls import Ids, Tally
 from toolwire.models.payloads import DONE, EventData
-from toolwire.wire.replies.unsent import squeezed
+from toolwire.wire.replies.unsent import collapse_space
 
 TEXTS = [case for case in CASES if isinstance(case.get("response"), str) and case["provider"] == "text"]
 SEVERAL = 5
@@ -93,6 +93,6 @@ def test_a_stream_brings_the_same_calls_and_the_same_text_as_a_whole_answer(kind
         expected, said = calls_and_text(kind, whole(kind, text, case["tools"]))
         pieces = [text[at : at + SEVERAL] for at in range(0, len(text), SEVERAL)]
         calls, shown = calls_and_text(kind, streamed(kind, pieces, case["tools"]))
-        if calls != expected or squeezed(said) not in squeezed(shown):
+        if calls != expected or collapse_space(said) not in collapse_space(shown):
             wrong.append(case["id"])
     assert wrong == []

@@ -14,7 +14,7 @@ from tests.gateway.test_faults import ended, refusal
 from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
 from toolwire.models.registry import open_model
-from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.preference import FormatChoice
 
 USAGE = {"prompt_eval_count": 20, "eval_count": 7}
 
@@ -293,7 +293,9 @@ async def test_what_cannot_cross_is_named(stand: Stand, upstream: Provider) -> N
 
 async def test_what_strict_mode_cannot_say_of_a_tool_is_named(stand: Stand, upstream: Provider) -> None:
     upstream.will(speaks("openai", "Warm.", stream=False))
-    model = open_model("vllm:m", base_url=f"{upstream.url}/v1", api_key="k", environ={}, wish=Wished("openai_strict"))
+    model = open_model(
+        "vllm:m", base_url=f"{upstream.url}/v1", api_key="k", environ={}, preference=FormatChoice("openai_strict")
+    )
     schema = {"type": "object", "properties": {"room": {"type": "string", "maxLength": 9}}}
     tools = [{"type": "function", "function": {"name": NAME, "parameters": schema}}]
     body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": tools}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.models.local_mending import mended
+from toolwire.models.local_repair import repair_text
 from toolwire.protocol.calls import ToolCall
 
 SCHEMA = {
@@ -20,7 +20,7 @@ SCHEMA = {
 
 
 def put_right(heard: str, **arguments: object) -> dict[str, object]:
-    return dict(mended(ToolCall("t", arguments), SCHEMA, heard).arguments)
+    return dict(repair_text(ToolCall("t", arguments), SCHEMA, heard).arguments)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_an_amount_copied_in_another_unit_becomes_the_unit_that_the_input_asks_f
     heard: str, name: str, written: int, meant: float
 ) -> None:
     schema = {"properties": {name: {"type": "number", "description": "in seconds" if name == "delay" else ""}}}
-    assert mended(ToolCall("t", {name: written}), schema, heard).arguments == {name: meant}
+    assert repair_text(ToolCall("t", {name: written}), schema, heard).arguments == {name: meant}
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_an_amount_copied_in_another_unit_becomes_the_unit_that_the_input_asks_f
 )
 def test_a_number_that_may_mean_what_it_says_stays(heard: str, name: str, written: int) -> None:
     schema = {"properties": {name: {"type": "integer"}}}
-    assert mended(ToolCall("t", {name: written}), schema, heard).arguments == {name: written}
+    assert repair_text(ToolCall("t", {name: written}), schema, heard).arguments == {name: written}
 
 
 @given(st.floats(0, 1e6) | st.integers(0, 10**6), st.text(), st.text())
 def test_a_number_that_nobody_said_stays(value: float, name: str, before: str) -> None:
     schema = {"properties": {name: {"type": "number", "description": "in seconds"}}}
     heard = "".join(char for char in before if not char.isdigit())
-    assert mended(ToolCall("t", {name: value}), schema, heard).arguments == {name: value}
+    assert repair_text(ToolCall("t", {name: value}), schema, heard).arguments == {name: value}

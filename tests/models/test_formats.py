@@ -13,7 +13,7 @@ from toolwire.models.registry import open_model
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import TurnStarted
 from toolwire.protocol.tools import Tool
-from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.preference import FormatChoice
 from toolwire.wire.formats.tally import FormatTally
 
 from .conftest import KEY, QUESTION
@@ -35,7 +35,7 @@ async def asked(provider: Provider, message: dict[str, Any], **more: Any) -> Rep
 @pytest.mark.feature("F075", "F083")
 async def test_a_profile_may_have_its_model_told_about_tools_in_the_prompt(provider: Provider) -> None:
     reply = await asked(
-        provider, {"content": LEAKED}, wish=Wished("hermes"), request=replace(QUESTION, tools_off=False)
+        provider, {"content": LEAKED}, preference=FormatChoice("hermes"), request=replace(QUESTION, tools_off=False)
     )
 
     (sent,) = [one.body for one in provider.asked]
@@ -83,17 +83,19 @@ def test_a_model_says_which_formats_it_is_spoken_to_in_and_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wish"),
+    ("name", "preference"),
     [
-        ("anthropic:claude", Wished("hermes")),
-        ("anthropic:claude", Wished("openai_strict")),
-        ("mistral:mistral-large", Wished("openai_strict")),
-        ("openai:gpt-4o", Wished("openai_responses")),
+        ("anthropic:claude", FormatChoice("hermes")),
+        ("anthropic:claude", FormatChoice("openai_strict")),
+        ("mistral:mistral-large", FormatChoice("openai_strict")),
+        ("openai:gpt-4o", FormatChoice("openai_responses")),
     ],
 )
-def test_a_form_that_the_api_cannot_carry_is_refused_before_anything_is_sent(name: str, wish: Wished) -> None:
+def test_a_form_that_the_api_cannot_carry_is_refused_before_anything_is_sent(
+    name: str, preference: FormatChoice
+) -> None:
     with pytest.raises(SettingsError, match=r"cannot (be sent there|carry)"):
-        open_model(name, api_key=KEY, environ={}, wish=wish)
+        open_model(name, api_key=KEY, environ={}, preference=preference)
 
 
 def drawer(**more: Any) -> Tool:
@@ -110,7 +112,7 @@ async def test_a_profile_may_have_the_provider_hold_its_model_to_the_schema(prov
     reply = await asked(
         provider,
         {"content": None, "tool_calls": [call]},
-        wish=Wished("openai_strict"),
+        preference=FormatChoice("openai_strict"),
         request=replace(QUESTION, tools=(drawer(),), conversation=""),
     )
 
@@ -125,7 +127,11 @@ async def test_a_profile_may_have_the_provider_hold_its_model_to_the_schema(prov
 async def test_whoever_watches_a_turn_hears_what_strict_mode_cannot_say(provider: Provider) -> None:
     provider.will(says({"choices": [{"message": {"content": "Done."}, "finish_reason": "stop"}]}))
     model = open_model(
-        "vllm:some-model", base_url=f"{provider.url}/v1", api_key=KEY, environ={}, wish=Wished("openai_strict")
+        "vllm:some-model",
+        base_url=f"{provider.url}/v1",
+        api_key=KEY,
+        environ={},
+        preference=FormatChoice("openai_strict"),
     )
     agent = Agent(model, tools=[drawer()])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolwire.define.arguments import Checker
 from toolwire.define.skill_pages import skill_from_page
 from toolwire.define.skills import LONGEST_TIMEOUT_MS, TOOL_KEYS, skill_from_toml
-from toolwire.define.versions import meant, newness
+from toolwire.define.versions import meant, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import Passing, Skill, SkillTool
 from toolwire.protocol.tools import Effect, Tier
@@ -335,4 +335,10 @@ def test_a_pin_means_the_very_version_or_the_newest_that_begins_with_it(pin: str
 
 
 def test_versions_are_compared_by_their_numbers() -> None:
-    assert sorted(["1.10", "2.0", "1.9", "2.0-rc1", "1.9.1"], key=newness) == ["1.9", "1.9.1", "1.10", "2.0-rc1", "2.0"]
+    assert sorted(["1.10", "2.0", "1.9", "2.0-rc1", "1.9.1"], key=version_key) == [
+        "1.9",
+        "1.9.1",
+        "1.10",
+        "2.0-rc1",
+        "2.0",
+    ]

@@ -13,7 +13,7 @@ from toolwire.execute.sandbox.engines import local_sandbox
 from toolwire.execute.skill_folders import UNUSED_S, Shelf
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.testing import Line, ScriptedModel, call
-from toolwire.toolbox.skills.active import LivingSkills
+from toolwire.toolbox.skills.active import ActiveSkills
 from toolwire.toolbox.skills.catalog import Trusted
 from toolwire.toolbox.skills.watch import SkillsFolder
 
@@ -27,19 +27,19 @@ def kettle() -> str:
 
 
 @pytest.fixture
-def living(skills: Path, shelf: Shelf) -> Callable[..., LivingSkills]:
-    def made(trusted: Trusted = always) -> LivingSkills:
-        return LivingSkills(SkillsFolder(skills, trusted), local_sandbox, shelf=shelf)
+def living(skills: Path, shelf: Shelf) -> Callable[..., ActiveSkills]:
+    def made(trusted: Trusted = always) -> ActiveSkills:
+        return ActiveSkills(SkillsFolder(skills, trusted), local_sandbox, shelf=shelf)
 
     return made
 
 
-def agent_with(living: LivingSkills, *lines: Line) -> Agent:
+def agent_with(living: ActiveSkills, *lines: Line) -> Agent:
     return Agent(ScriptedModel(*lines), [kettle], news=living.news, grant=Grant(Tier.RUN, confirmed=frozenset({"*"})))
 
 
 async def test_an_agent_has_skills_that_came_after_it_was_made(
-    skills: Path, living: Callable[..., LivingSkills]
+    skills: Path, living: Callable[..., ActiveSkills]
 ) -> None:
     agent = agent_with(living(), "Nothing to do.", call("greet", name="Ada"), "Done.")
     await agent.ask("Anything?")
@@ -51,7 +51,7 @@ async def test_an_agent_has_skills_that_came_after_it_was_made(
 
 
 async def test_a_changed_skill_is_gone_until_it_is_trusted_again(
-    skills: Path, living: Callable[..., LivingSkills]
+    skills: Path, living: Callable[..., ActiveSkills]
 ) -> None:
     greeter(skills / "greeter")
     trusted: set[str] = set()
@@ -65,7 +65,7 @@ async def test_a_changed_skill_is_gone_until_it_is_trusted_again(
     assert "Hallo" in (await agent.call("greet", {"name": "Ada"})).text
 
 
-async def test_instructions_are_read_as_they_are_now(skills: Path, living: Callable[..., LivingSkills]) -> None:
+async def test_instructions_are_read_as_they_are_now(skills: Path, living: Callable[..., ActiveSkills]) -> None:
     agent = agent_with(living())
     write(skills / "brew" / "SKILL.md", PAGE)
     assert "Boil the water first." in (await agent.call("skill", {"name": "brew"})).text
@@ -73,7 +73,7 @@ async def test_instructions_are_read_as_they_are_now(skills: Path, living: Calla
     assert "Boil the water twice." in (await agent.call("skill", {"name": "brew"})).text
 
 
-def test_nothing_is_news_where_nothing_changed(skills: Path, living: Callable[..., LivingSkills]) -> None:
+def test_nothing_is_news_where_nothing_changed(skills: Path, living: Callable[..., ActiveSkills]) -> None:
     greeter(skills / "greeter")
     watched = living()
     toolbox = agent_with(watched).toolbox
@@ -86,7 +86,7 @@ def test_nothing_is_news_where_nothing_changed(skills: Path, living: Callable[..
 def test_a_copy_that_nobody_needs_goes_when_a_new_one_comes(skills: Path, tmp_path: Path) -> None:
     base = tmp_path / "copies"
     folders = [greeter(skills / name, version) for name, version in (("a", "1"), ("b", "2"), ("c", "3"), ("d", "4"))]
-    old, pinned, used, new = LivingSkills(SkillsFolder(skills, always), local_sandbox).now().found
+    old, pinned, used, new = ActiveSkills(SkillsFolder(skills, always), local_sandbox).now().found
     digests = [each.folder.digest for each in (old, pinned, used, new)]
     shelf = Shelf(base, held=[pinned.folder.digest])
     for folder, digest in zip(folders[:3], digests[:3], strict=True):

@@ -17,7 +17,7 @@ from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
 from toolwire.testing import ScriptedModel
 from toolwire.testing import call as calling
-from toolwire.toolbox.agents.model_tools import Configured, ModelSpending, asking_tool, configure
+from toolwire.toolbox.agents.model_tools import Configured, ModelSpending, ask_model_tool, configure
 
 KEY = "sk-secret-0123456789"
 QUESTION = [{"role": "user", "content": "Name a tea."}]
@@ -70,7 +70,7 @@ async def test_each_of_the_three_names_asks_its_provider_and_gives_the_same_fiel
 ) -> None:
     provider.will(says(said))
 
-    output = await call(asking_tool(name, named(name, provider)), messages=QUESTION)
+    output = await call(ask_model_tool(name, named(name, provider)), messages=QUESTION)
 
     assert output == {
         "content": "Assam.",
@@ -90,7 +90,7 @@ async def test_the_conversation_and_its_settings_reach_the_model(call: Call, pro
         *QUESTION,
     ]
 
-    tool = asking_tool("openrouter", named("openrouter", provider))
+    tool = ask_model_tool("openrouter", named("openrouter", provider))
     await call(tool, messages=messages, temperature=0.5, max_tokens=100)
 
     (body,) = provider.bodies
@@ -101,7 +101,7 @@ async def test_the_conversation_and_its_settings_reach_the_model(call: Call, pro
 
 async def test_one_of_the_configured_models_can_be_chosen_and_no_other(call: Call, provider: Provider) -> None:
     provider.will(says(OPENAI))
-    tool = asking_tool("openrouter", named("openrouter", provider, "cheap/one"))
+    tool = ask_model_tool("openrouter", named("openrouter", provider, "cheap/one"))
 
     await call(tool, messages=QUESTION, model="cheap/one")
     with pytest.raises(ToolFailure, match="there is meta/llama-3, cheap/one") as failed:
@@ -115,8 +115,8 @@ async def test_one_of_the_configured_models_can_be_chosen_and_no_other(call: Cal
 async def test_what_tools_spend_on_models_is_added_up(call: Call, provider: Provider) -> None:
     provider.will(says(PRICED), says(PRICED), says(OPENAI))
     spending = ModelSpending()
-    dear = asking_tool("openrouter", named("openrouter", provider), spent=spending)
-    other = asking_tool("venice", named("venice", provider), spent=spending)
+    dear = ask_model_tool("openrouter", named("openrouter", provider), spent=spending)
+    other = ask_model_tool("venice", named("venice", provider), spent=spending)
 
     for each in (dear, dear, other):
         await call(each, Context(agent="ada", turn_id="t1"), messages=QUESTION)
@@ -139,7 +139,7 @@ async def test_a_provider_that_refuses_is_a_failure_without_the_key(
 ) -> None:
     provider.will(answer)
     with pytest.raises(ToolFailure) as failed:
-        await call(asking_tool("openrouter", named("openrouter", provider)), messages=QUESTION)
+        await call(ask_model_tool("openrouter", named("openrouter", provider)), messages=QUESTION)
 
     assert failed.value.code is code
     assert KEY not in str(failed.value)
@@ -151,14 +151,14 @@ async def test_a_missing_key_is_said_with_the_variable_to_set(call: Call) -> Non
 
     with pytest.raises(ToolFailure, match="set OPENROUTER_API_KEY"):
         await call(
-            asking_tool("openrouter", configure("openrouter", "m"), open_model=without_variables), messages=QUESTION
+            ask_model_tool("openrouter", configure("openrouter", "m"), open_model=without_variables), messages=QUESTION
         )
 
 
 async def test_a_conversation_needs_a_question(call: Call, provider: Provider) -> None:
     with pytest.raises(ToolFailure, match="role user"):
         await call(
-            asking_tool("venice", named("venice", provider)), messages=[{"role": "system", "content": "Be brief."}]
+            ask_model_tool("venice", named("venice", provider)), messages=[{"role": "system", "content": "Be brief."}]
         )
     assert provider.asked == []
 
@@ -175,7 +175,9 @@ async def test_T56_a_call_cannot_choose_the_address_the_key_or_a_configuration(
         evil.will(says(OPENAI))
         given = {name: evil.url if value == "{evil}" else value for name, value in steering.items()}
         model = ScriptedModel(calling("openrouter", messages=QUESTION, **given), "done")
-        async with Agent(model, [asking_tool("openrouter", named("openrouter", provider))], grant=NETWORKED) as agent:
+        async with Agent(
+            model, [ask_model_tool("openrouter", named("openrouter", provider))], grant=NETWORKED
+        ) as agent:
             answer = await agent.ask("Ask it.")
 
     assert evil.connections == 0
@@ -187,7 +189,7 @@ async def test_T56_a_model_name_that_looks_like_an_address_stays_a_name(call: Ca
     async with provider_on_loopback() as evil:
         with pytest.raises(ToolFailure, match="not configured"):
             await call(
-                asking_tool("openrouter", named("openrouter", provider)), messages=QUESTION, model=f"{evil.url}/v1:m"
+                ask_model_tool("openrouter", named("openrouter", provider)), messages=QUESTION, model=f"{evil.url}/v1:m"
             )
         assert evil.connections == 0
 
@@ -213,7 +215,7 @@ async def test_T56_the_control_a_tool_that_takes_an_address_sends_its_key_there(
 
 async def test_T56_an_agent_has_its_own_configuration_or_none(call: Call, provider: Provider) -> None:
     provider.will(says(OPENAI))
-    tool = asking_tool("openrouter", {"ada": named("openrouter", provider)})
+    tool = ask_model_tool("openrouter", {"ada": named("openrouter", provider)})
 
     await call(tool, Context(agent="ada"), messages=QUESTION)
     with pytest.raises(ToolFailure, match="not configured for this agent") as failed:
@@ -228,8 +230,8 @@ async def test_T55_each_provider_sees_its_own_key_only(call: Call, provider: Pro
     async with provider_on_loopback() as other:
         other.will(says(OLLAMA))
         local = Configured("ollama", "llama3", base_url=other.url, api_key="local-key-123456")
-        await call(asking_tool("openrouter", named("openrouter", provider)), messages=QUESTION)
-        await call(asking_tool("ollama_local", local), messages=QUESTION)
+        await call(ask_model_tool("openrouter", named("openrouter", provider)), messages=QUESTION)
+        await call(ask_model_tool("ollama_local", local), messages=QUESTION)
 
     assert (KEY in str(provider.asked), "local-key" in str(provider.asked)) == (True, False)
     assert KEY not in str(other.asked)
@@ -241,7 +243,7 @@ def test_a_configuration_does_not_show_its_key() -> None:
 
 def test_the_tools_conform() -> None:
     tools: list[Tool] = [
-        asking_tool(name, configure("ollama_local", "m")) for name in ("openrouter", "venice", "ollama_local")
+        ask_model_tool(name, configure("ollama_local", "m")) for name in ("openrouter", "venice", "ollama_local")
     ]
 
     assert [report(tool) for tool in tools] == [[], [], []]
@@ -256,7 +258,7 @@ async def test_a_model_is_closed_after_it_was_asked(call: Call) -> None:
             closed.append("yes")
 
     await call(
-        asking_tool("venice", configure("venice", "m"), open_model=lambda *_, **__: Closing(Reply("Assam."))),
+        ask_model_tool("venice", configure("venice", "m"), open_model=lambda *_, **__: Closing(Reply("Assam."))),
         messages=QUESTION,
     )
     assert closed == ["yes"]

@@ -22,7 +22,7 @@ from toolwire.protocol.outcomes import Code
 from toolwire.protocol.tools import Grant
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles, coding, remote, write_tool
-from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.client import RemoteFiles
 from toolwire.toolbox.remote_files.server import answer
 from toolwire.toolbox.remote_files.transports import OverHttp, OverProcess, ssh
 
@@ -50,10 +50,10 @@ def everyday_work(call: Call, files: Any, root: str) -> None:
 
 
 @contextmanager
-def over_process(argv: tuple[str, ...]) -> Iterator[FarFiles]:
+def over_process(argv: tuple[str, ...]) -> Iterator[RemoteFiles]:
     way = OverProcess(argv)
     try:
-        yield FarFiles(way)
+        yield RemoteFiles(way)
     finally:
         way.close()
 
@@ -138,20 +138,20 @@ def test_the_same_tools_work_over_http(call: Call, workspace: Path) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     way, lost = (OverHttp(f"http://127.0.0.1:{server.server_port}/{path}") for path in ("files", "elsewhere"))
     try:
-        everyday_work(call, FarFiles(way), str(workspace))
+        everyday_work(call, RemoteFiles(way), str(workspace))
         with pytest.raises(OSError, match="HTTP 404"):
-            FarFiles(lost).stat(str(workspace), "b.md")
+            RemoteFiles(lost).stat(str(workspace), "b.md")
     finally:
         way.close()
         lost.close()
         server.shutdown()
         server.server_close()
     with pytest.raises(OSError, match="cannot be reached"):
-        FarFiles(OverHttp(f"http://127.0.0.1:{server.server_port}/files")).stat(str(workspace), "b.md")
+        RemoteFiles(OverHttp(f"http://127.0.0.1:{server.server_port}/files")).stat(str(workspace), "b.md")
 
 
 def test_a_folder_that_is_not_offered_cannot_be_asked_for(workspace: Path) -> None:
-    files = FarFiles(lambda message: answer(LocalFiles(), [str(workspace)], message))
+    files = RemoteFiles(lambda message: answer(LocalFiles(), [str(workspace)], message))
     for root in ("/", "/etc", str(workspace.parent), str(workspace) + "/"):
         with pytest.raises(PermissionError):
             files.entries(root, ".", 10)
@@ -183,7 +183,7 @@ NONSENSE = [
 
 @pytest.mark.parametrize("said", NONSENSE)
 def test_nonsense_from_the_far_end_is_an_error_like_any_other(said: bytes) -> None:
-    files = FarFiles(lambda _: said)
+    files = RemoteFiles(lambda _: said)
     with pytest.raises(OSError):
         files.stat("R", "a")
     for attempt in (
@@ -205,7 +205,7 @@ def test_a_file_that_grows_or_lies_about_its_size_is_read_in_bounds() -> None:
         return json.dumps({"is": base64.b64encode(b"x" * (asked["length"] + 1)).decode()}).encode()
 
     with pytest.raises(OSError, match="makes no sense"):
-        FarFiles(lying).open("R", "a").read()
+        RemoteFiles(lying).open("R", "a").read()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_program_that_does_not_answer_is_ended_and_said(program: str, number: 
     way = OverProcess((sys.executable, "-c", program), timeout_s=2.0)
     try:
         with pytest.raises(OSError) as raised:
-            FarFiles(way).stat("R", "a")
+            RemoteFiles(way).stat("R", "a")
         assert raised.value.errno == number or isinstance(raised.value, BrokenPipeError)
     finally:
         way.close()
@@ -264,7 +264,7 @@ def test_a_write_without_an_answer_is_looked_up_and_only_then_called_unknown(
         raise TimeoutError(errno.ETIMEDOUT, "no answer")
 
     context = Context("call", "turn", grant=Grant(roots=("/workspace",)))
-    tool = write_tool(FarFiles(send))
+    tool = write_tool(RemoteFiles(send))
     if code is None:
         assert call(tool, context, path="a.txt", content="x")["created"]
     else:
@@ -285,7 +285,7 @@ def test_ssh_takes_no_option_for_a_host() -> None:
 
 
 def test_what_is_protected_far_away_is_protected_by_name(workspace: Path) -> None:
-    files = FarFiles(lambda message: answer(LocalFiles(), [str(workspace)], message))
+    files = RemoteFiles(lambda message: answer(LocalFiles(), [str(workspace)], message))
     with pytest.raises(Protected) as raised:
         files.change(str(workspace), [Change(".git/config", b"x")])
     assert raised.value.name == ".git"

@@ -16,7 +16,7 @@ from tests import forked
 from toolwire.protocol.files import Change, FileOps, NotAFile, Protected, Stale
 from toolwire.testing import MemoryFiles
 from toolwire.toolbox import LocalFiles
-from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.client import RemoteFiles
 from toolwire.toolbox.remote_files.server import answer
 
 Make = Callable[[dict[str, str]], tuple[FileOps, str]]
@@ -35,7 +35,7 @@ def make(request: pytest.FixtureRequest, workspace: Path) -> Make:
 
     def far_away(files: dict[str, str]) -> tuple[FileOps, str]:
         near, root = on_disk(files)
-        return FarFiles(partial(answer, near, [root])), root
+        return RemoteFiles(partial(answer, near, [root])), root
 
     return {"disk": on_disk, "memory": in_memory, "far": far_away}[request.param]
 
@@ -165,7 +165,7 @@ import os, sys
 from toolwire.protocol.files import Change
 from toolwire.toolbox import LocalFiles
 from toolwire.toolbox.remote_files.server import answer
-from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.client import RemoteFiles
 
 left = int(sys.argv[2])
 

@@ -15,7 +15,7 @@ from toolwire.testing import ScriptedModel
 from toolwire.toolbox.disk.local_files import LocalFiles
 from toolwire.toolbox.files.reading import read_tool
 from toolwire.toolbox.registry import ToolDependencies, tools_of
-from toolwire.toolbox.remote_files.client import FarFiles
+from toolwire.toolbox.remote_files.client import RemoteFiles
 from toolwire.toolbox.remote_files.server import answer
 
 MARK = "TOP-SECRET-MARK"
@@ -336,7 +336,7 @@ async def test_T91_a_hard_link_is_another_name_of_the_same_file(project: Path, p
 
 
 async def test_T91_a_link_on_another_machine_is_followed_there(project: Path) -> None:
-    far = FarFiles(lambda message: answer(LocalFiles(), [str(project)], message))
+    far = RemoteFiles(lambda message: answer(LocalFiles(), [str(project)], message))
     rules = (Rule.parse(READ),)
     grant = Grant(Tier.RUN, PERMISSIONS, roots=(str(project),), rules=rules)
     async with Agent(ScriptedModel(), [read_tool(far)], grant=grant) as agent:

@@ -24,7 +24,7 @@ from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import Line, ScriptedModel, call, says
 from toolwire.toolbox.agents.delegation import Crew
 from toolwire.toolbox.agents.delegation_tools import teamwork
-from toolwire.toolbox.agents.workers import DEEPEST, Errand, Worker
+from toolwire.toolbox.agents.workers import DEEPEST, Delegation, Worker
 
 MAY = frozenset({"session", "file_read", "shell"})
 WIDE = Grant(Tier.RUN, MAY, ("/work",), confirmed=frozenset({"*"}), autonomy=Autonomy.FULL)
@@ -254,7 +254,7 @@ async def test_another_process_goes_on_with_what_is_left_of_the_purse(store: Sto
         worker = office.worker("reader")
         crew = Crew(store, [worker], tokens=100)
         try:
-            await crew.run(Errand(worker, "Go.", f"sub/turn-1/1/{number}", asking), 5)
+            await crew.run(Delegation(worker, "Go.", f"sub/turn-1/1/{number}", asking), 5)
         except ToolFailure as failure:
             ended.append(str(failure))
         else:

@@ -13,7 +13,7 @@ from toolwire.models.openai import OpenAIChat
 from toolwire.protocol.chat import Delta, Request, TextDelta, UserMessage
 from toolwire.protocol.tools import Tool
 from toolwire.wire.replies.reply import StreamParser, parse_reply
-from toolwire.wire.replies.unsent import squeezed, unsent
+from toolwire.wire.replies.unsent import collapse_space, unsent
 
 from .cases import CASES, text_of
 from .leaks import all_calls, tool
@@ -70,8 +70,8 @@ def cut(text: str, how: str) -> list[str]:
 def wrong(shown: str, final: str, text: str) -> bool:
     """Whether a watcher saw something else than the final text. White space may move where a call was."""
     if any(end in text for end in LATE) and "<think>" not in text:
-        return not squeezed(shown).endswith(squeezed(final))
-    return squeezed(shown) != squeezed(final)
+        return not collapse_space(shown).endswith(collapse_space(final))
+    return collapse_space(shown) != collapse_space(final)
 
 
 def said(deltas: list[Delta]) -> str:

@@ -11,7 +11,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.settings.schema import WireFormats
 from toolwire.wire.encode.request import encode_request
 from toolwire.wire.formats.negotiation import Formats, negotiate
-from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.preference import FormatChoice
 from toolwire.wire.formats.registry import DIALECTS
 
 CLOCK = Tool("clock", "Tell the time.")
@@ -79,17 +79,17 @@ def test_a_name_is_read_by_its_first_words_and_never_by_a_part_of_them(
 
 @pytest.mark.feature("F079", "F083")
 def test_the_settings_of_a_profile_come_first() -> None:
-    wish = WireFormats(definition_format="hermes", call_parser="text", result_format="hermes")
+    preference = WireFormats(definition_format="hermes", call_parser="text", result_format="hermes")
 
-    found = negotiate("ollama", "qwen3:8b", wish)
+    found = negotiate("ollama", "qwen3:8b", preference)
 
     assert found == Formats("hermes", "text", "hermes", "the settings ask for hermes")
     assert found.dialect() is DIALECTS["hermes"]
 
 
 def test_the_same_question_is_answered_once() -> None:
-    """A settings file and a program that wish for the same get the very same answer."""
-    first = negotiate("vllm", "qwen3-coder", Wished("hermes"))
+    """A settings file and a program that preference for the same get the very same answer."""
+    first = negotiate("vllm", "qwen3-coder", FormatChoice("hermes"))
 
     assert negotiate("vLLM ", "qwen3-coder", WireFormats(definition_format="hermes")) is first
     assert negotiate("vllm", "qwen3-coder") is negotiate("vllm", "qwen3-coder")
@@ -99,28 +99,30 @@ def test_the_same_question_is_answered_once() -> None:
 @pytest.mark.feature("F082")
 def test_left_to_itself_a_prompted_form_is_read_with_every_text_form_known() -> None:
     assert negotiate("text", "qwen3-coder").provider == "text"
-    assert negotiate("openai", "gpt-4o", Wished(call_parser="auto")).provider == "openai"
-    assert negotiate("openai", "gpt-4o", Wished(call_parser="anthropic_xml")).provider == "text"
+    assert negotiate("openai", "gpt-4o", FormatChoice(call_parser="auto")).provider == "openai"
+    assert negotiate("openai", "gpt-4o", FormatChoice(call_parser="anthropic_xml")).provider == "text"
 
 
 @pytest.mark.parametrize(
-    ("provider", "wish", "sentence"),
+    ("provider", "preference", "sentence"),
     [
-        ("anthropic", Wished("openai"), "anthropic takes tools as 'anthropic'"),
-        ("google", Wished("hermes"), "google takes tools as 'gemini'"),
-        ("openai", Wished("xml"), "no format is called 'xml'"),
-        ("openai", Wished(result_format="anthropic"), "result_format 'anthropic' cannot follow"),
-        ("anthropic", Wished(result_format="hermes"), "result_format 'hermes' cannot follow"),
+        ("anthropic", FormatChoice("openai"), "anthropic takes tools as 'anthropic'"),
+        ("google", FormatChoice("hermes"), "google takes tools as 'gemini'"),
+        ("openai", FormatChoice("xml"), "no format is called 'xml'"),
+        ("openai", FormatChoice(result_format="anthropic"), "result_format 'anthropic' cannot follow"),
+        ("anthropic", FormatChoice(result_format="hermes"), "result_format 'hermes' cannot follow"),
     ],
 )
-def test_a_wish_that_the_api_cannot_carry_is_refused_in_words(provider: str, wish: Wished, sentence: str) -> None:
+def test_a_preference_that_the_api_cannot_carry_is_refused_in_words(
+    provider: str, preference: FormatChoice, sentence: str
+) -> None:
     with pytest.raises(SettingsError, match=sentence):
-        negotiate(provider, "m", wish)
+        negotiate(provider, "m", preference)
 
 
 @pytest.mark.feature("F083")
 def test_definitions_can_be_native_while_calls_and_results_are_told_in_text() -> None:
-    dialect = negotiate("openai", "m", Wished(result_format="hermes")).dialect("m")
+    dialect = negotiate("openai", "m", FormatChoice(result_format="hermes")).dialect("m")
     call = ToolCall("clock", {}, id="c1")
     answer = ToolResult("c1", "clock", Status.SUCCESS, (Text("noon"),))
     request = Request((UserMessage("go"), Reply(calls=(call,)), ResultsMessage((answer,))), (CLOCK,))

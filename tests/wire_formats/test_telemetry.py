@@ -6,9 +6,9 @@ import pytest
 
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.tools import Tool
-from toolwire.wire.formats.coach import able_formats, advise, coached
+from toolwire.wire.formats.coach import choose_formats, possible_formats, recommend_format
 from toolwire.wire.formats.costs import format_costs
-from toolwire.wire.formats.preference import Wished
+from toolwire.wire.formats.preference import FormatChoice
 from toolwire.wire.formats.registry import DIALECTS
 from toolwire.wire.formats.tally import FormatTally, merged, read_tally, tally, write_tally
 from toolwire.wire.replies.reply import parse_reply
@@ -102,7 +102,7 @@ def counted(offered: str, clean: int, calls: int) -> FormatTally:
 def test_the_coach_picks_the_format_that_has_worked_better_and_says_so() -> None:
     tallies = [counted("ollama", 60, 100), counted("hermes", 97, 100)]
 
-    found = coached(tallies, "ollama", "qwen3:8b")
+    found = choose_formats(tallies, "ollama", "qwen3:8b")
 
     assert found.definition_format == "hermes"
     assert found.why == (
@@ -126,7 +126,7 @@ def test_the_coach_picks_the_format_that_has_worked_better_and_says_so() -> None
 def test_the_coach_stays_with_the_usual_format_until_another_is_surely_better(
     tallies: list[FormatTally], why: str
 ) -> None:
-    found = coached(tallies, "ollama", "qwen3:8b")
+    found = choose_formats(tallies, "ollama", "qwen3:8b")
 
     assert found.definition_format == "ollama"
     assert why in found.why
@@ -136,14 +136,17 @@ def test_the_coach_stays_with_the_usual_format_until_another_is_surely_better(
 def test_the_coach_can_be_sent_away_and_a_pinned_format_stands() -> None:
     tallies = [counted("ollama", 60, 100), counted("hermes", 97, 100)]
 
-    assert coached(tallies, "ollama", "qwen3:8b", Wished(coach=False)).definition_format == "ollama"
-    assert coached(tallies, "ollama", "qwen3:8b", Wished("qwen_xml")).definition_format == "qwen_xml"
+    assert choose_formats(tallies, "ollama", "qwen3:8b", FormatChoice(coach=False)).definition_format == "ollama"
+    assert choose_formats(tallies, "ollama", "qwen3:8b", FormatChoice("qwen_xml")).definition_format == "qwen_xml"
 
 
 def test_the_coach_only_knows_formats_that_the_api_can_carry() -> None:
-    assert able_formats("anthropic", "claude") == ("anthropic",)
-    assert set(able_formats("ollama", "m")) == {"ollama", "hermes", "qwen_xml", "rcrt", "grammar"}
-    assert advise([counted("hermes", 99, 99)], "ollama:qwen3:8b", "openai", ("openai",)).definition_format == "openai"
+    assert possible_formats("anthropic", "claude") == ("anthropic",)
+    assert set(possible_formats("ollama", "m")) == {"ollama", "hermes", "qwen_xml", "rcrt", "grammar"}
+    assert (
+        recommend_format([counted("hermes", 99, 99)], "ollama:qwen3:8b", "openai", ("openai",)).definition_format
+        == "openai"
+    )
 
 
 @pytest.mark.feature("F085")

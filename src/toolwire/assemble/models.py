@@ -48,7 +48,7 @@ def model_of(
     model = open_model(
         spec.name, base_url=spec.base_url or choice.url,
         key_variable=_key_variable(project, spec.key_env) or choice.api_key_env,
-        environ=project.environ, wish=spec.formats, tallies=tallies,
+        environ=project.environ, preference=spec.formats, tallies=tallies,
     )  # fmt: skip
     return RecordingModel(model, Path(record)) if record else model
 

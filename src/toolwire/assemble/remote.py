@@ -63,7 +63,7 @@ def on_remote(settings: Settings, given: ToolDependencies) -> ToolDependencies:
     if given.closing is not None:
         given.closing.callback(send.close)
     commands = RemoteCommands(lambda: _connect(settings, folder), given.closing)
-    return replace(given, files=client.FarFiles(send), commands=commands)
+    return replace(given, files=client.RemoteFiles(send), commands=commands)
 
 
 def _options(settings: Settings, folder: RemoteFolder) -> tuple[str, ...]:

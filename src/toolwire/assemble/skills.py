@@ -9,7 +9,7 @@ from toolwire.protocol.operations import ExecOps
 from toolwire.protocol.tools import Tool
 from toolwire.settings import Settings, is_trusted, state_folder, user_folder
 from toolwire.toolbox.registry import reads_skills, sandbox_of
-from toolwire.toolbox.skills.active import LivingSkills
+from toolwire.toolbox.skills.active import ActiveSkills
 from toolwire.toolbox.skills.catalog import Skills
 from toolwire.toolbox.skills.choice import Chosen
 from toolwire.toolbox.skills.watch import SkillsFolder
@@ -25,7 +25,7 @@ class ProjectSkills:
         self._environ = environ
         chosen = settings.tools
         folder = cwd / chosen.skills_path if chosen.skills_path else user_folder() / FOLDER
-        self._living = LivingSkills(
+        self._living = ActiveSkills(
             SkillsFolder(folder, self.trusted), self.sandbox, pins=chosen.versions, wanted=self._wanted,
             reads=reads_skills(chosen.groups),
         )  # fmt: skip

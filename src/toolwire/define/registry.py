@@ -13,7 +13,7 @@ from toolwire.define.registry_files import read_tables
 from toolwire.define.schemas import compile_parameters, compile_schema, object_schema, plain_copy
 from toolwire.define.service_arguments import has_marks, refuse_hidden, visible_schema
 from toolwire.define.tables import Table
-from toolwire.define.versions import is_version, meant, newness, read_pin
+from toolwire.define.versions import is_version, meant, read_pin, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.subjects import PROJECT_MARK, BadSubject, TargetSubject, check_token
@@ -248,8 +248,9 @@ def _refuse_twins(rows: tuple[RegisteredTool, ...]) -> None:
 def _chosen(name: str, known: Mapping[str, Tool], pin: str | None) -> Tool | None:
     if pin is None:
         finished = [version for version in known if "-" not in version]
-        return known[max(finished, key=newness)] if finished else None
+        return known[max(finished, key=version_key)] if finished else None
     version = meant(pin, known)
     if version is None:
-        raise DefinitionError(f"{name}@{pin} is not registered; there are {', '.join(sorted(known, key=newness))}")
+        there = ", ".join(sorted(known, key=version_key))
+        raise DefinitionError(f"{name}@{pin} is not registered; there are {there}")
     return known[version]

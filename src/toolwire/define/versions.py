@@ -14,7 +14,7 @@ def is_version(text: str) -> bool:
     return _VERSION.fullmatch(text) is not None
 
 
-def newness(version: str) -> tuple[tuple[int, ...], bool, str]:
+def version_key(version: str) -> tuple[tuple[int, ...], bool, str]:
     """What versions are sorted by: 1.10 after 1.9, and 2.0-rc1 before 2.0."""
     numbers, _, draft = version.partition("-")
     parts = [int(part) for part in numbers.split(".")]
@@ -31,7 +31,7 @@ def read_pin(text: str) -> tuple[str, str]:
 
 def meant(pin: str, versions: Iterable[str]) -> str | None:
     """The version that a pin means: the very one, or else the newest that begins with it, so 1.2 means 1.2.9."""
-    known = sorted(versions, key=newness)
+    known = sorted(versions, key=version_key)
     if pin in known:
         return pin
     return next((each for each in reversed(known) if each.startswith(f"{pin}.") and "-" not in each), None)

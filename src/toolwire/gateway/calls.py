@@ -12,7 +12,7 @@ from toolwire.wire.encode.tool_names import NameMap
 from toolwire.wire.lenient.arguments import NotRead, Read, read_arguments
 from toolwire.wire.replies.draft import CUT_REASONS
 from toolwire.wire.replies.reply import StreamParser
-from toolwire.wire.replies.unsent import after, squeezed, unsent
+from toolwire.wire.replies.unsent import after, collapse_space, unsent
 
 _MOST_PIECES = 64
 SAME_NAMES = NameMap((), {})
@@ -161,7 +161,7 @@ class Following:
         reply = self._own.restore(self._parser.finish())
         shown = "".join(self._text)
         thought = unsent("".join(self._thought), reply.reasoning)
-        if thought and squeezed(thought) in squeezed(shown):
+        if thought and collapse_space(thought) in collapse_space(shown):
             thought = ""  # it turned out to be reasoning only after it had been shown as text
         return Closing(unsent(shown, reply.content), thought, settled(reply, ids, tally, self._broken()), reply)
 
@@ -184,12 +184,12 @@ def shared_out(pieces: Sequence[str], kept: str) -> list[str]:
         return [kept, *("" for _ in pieces[1:])]
     shares: list[str] = []
     for at, piece in enumerate(pieces):
-        bare, left = squeezed(piece), squeezed(kept)
+        bare, left = collapse_space(piece), collapse_space(kept)
         if left.startswith(bare):
             shares.append(piece)
             kept = after(kept, len(bare))
             continue
-        following = next((words for later in pieces[at + 1 :] if (words := squeezed(later))), "")
+        following = next((words for later in pieces[at + 1 :] if (words := collapse_space(later))), "")
         size = left.find(following) if following else -1
         rest = after(kept, size) if size >= 0 else ""
         shares.append(kept[: len(kept) - len(rest)].strip())

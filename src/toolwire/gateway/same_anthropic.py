@@ -11,7 +11,7 @@ from toolwire.protocol.chat import Reply
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.replies.draft import CUT_REASONS
 from toolwire.wire.replies.reply import parse_reply
-from toolwire.wire.replies.unsent import squeezed
+from toolwire.wire.replies.unsent import collapse_space
 
 _READ = ("text", "tool_use")
 
@@ -27,7 +27,7 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     reply = parse_reply(answer | {"content": read}, tools, "anthropic")
     calls = settled(reply, ids, tally)
     said = [_words(block) for block in content if _kind(block) == "text"]
-    leaked = squeezed(reply.content) != squeezed("".join(said))
+    leaked = collapse_space(reply.content) != collapse_space("".join(said))
     why = str(answer.get("stop_reason") or "")
     reason = _reason(why, calls, reply)
     if not leaked and _as_they_were(read, calls):

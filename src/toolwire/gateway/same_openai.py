@@ -8,7 +8,7 @@ from toolwire.gateway.calls import Closing, Following, Ids, Ready, Tally, ending
 from toolwire.gateway.faults import Fault, error_body
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.replies.reply import parse_reply
-from toolwire.wire.replies.unsent import squeezed
+from toolwire.wire.replies.unsent import collapse_space
 
 _READ = ("content", "tool_calls")
 
@@ -33,7 +33,7 @@ def _mended(choice: Any, tools: Sequence[Any], ids: Ids, tally: Tally) -> Any:
     given = _reason(choice)
     reason = reason_of(ending(given, calls, reply)) or "stop"
     ended = choice if reason == given or (given and not calls) else choice | {"finish_reason": reason}
-    same_text = squeezed(reply.content) == squeezed(_words(message.get("content"))) and not reply.reasoning
+    same_text = collapse_space(reply.content) == collapse_space(_words(message.get("content"))) and not reply.reasoning
     if same_text and _as_they_were(message.get("tool_calls"), calls):
         return ended
     content = message.get("content") if same_text else _content(message.get("content"), reply.content)

@@ -10,7 +10,7 @@ from toolwire.gateway.render_responses import Items, call_item, ended, envelope,
 from toolwire.protocol.chat import Reply
 from toolwire.wire.encode.outbound import Json
 from toolwire.wire.replies.reply import parse_reply
-from toolwire.wire.replies.unsent import squeezed
+from toolwire.wire.replies.unsent import collapse_space
 
 _CALLS = ("function_call", "custom_tool_call")
 _PROVIDER = "openai_responses"
@@ -26,7 +26,7 @@ def repair(answer: Json, tools: Sequence[Any], ids: Ids, tally: Tally) -> Json:
     reply = parse_reply(_readable(answer), tools, _PROVIDER)
     calls = settled(reply, ids, tally)
     said = [_text(item) for item in output if _kind(item) == "message"]
-    leaked = squeezed(reply.content) != squeezed("".join(said))
+    leaked = collapse_space(reply.content) != collapse_space("".join(said))
     if not leaked and _as_they_were(output, calls):
         return answer
     word = ending("", calls, reply)

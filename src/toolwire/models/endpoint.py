@@ -14,8 +14,8 @@ import httpx2
 from toolwire.models.failures import (
     FOREIGN,
     LARGEST_ERROR,
+    ProviderFailure,
     ProviderSite,
-    Trouble,
     of_exception,
     of_status,
     too_large,
@@ -68,15 +68,15 @@ REAL_WORLD = World()
 class HttpAnswer(ResponseBody):
     """A response with status 200 whose body is being read. Reading raises Trouble, and nothing else."""
 
-    def _too_large(self) -> Trouble:
+    def _too_large(self) -> ProviderFailure:
         return too_large(self._place, self._largest)
 
-    def _lost(self, error: Exception) -> Trouble:
+    def _lost(self, error: Exception) -> ProviderFailure:
         return of_exception(self._place, error)
 
     async def last_piece(self, within_s: float) -> bytes:
         """The next bytes after all that matters has come; also empty when they are late or the connection broke."""
-        with contextlib.suppress(TimeoutError, Trouble):
+        with contextlib.suppress(TimeoutError, ProviderFailure):
             async with asyncio.timeout(within_s):
                 return await self.piece()
         return b""
@@ -110,7 +110,7 @@ class Endpoint:
         while True:
             try:
                 return await once()
-            except Trouble as trouble:
+            except ProviderFailure as trouble:
                 if not trouble.again or attempt >= self._patience.tries or not may_repeat():
                     raise
                 self._require_time(trouble)
@@ -119,7 +119,7 @@ class Endpoint:
             await self._world.sleep(wait_s)
             attempt += 1
 
-    def _require_time(self, trouble: Trouble) -> None:
+    def _require_time(self, trouble: ProviderFailure) -> None:
         """Raise the trouble at once where its provider asks for a longer wait than there is time for."""
         left_s = time_to_wait_s()
         limit_s = self._patience.longest_wait_s if left_s is None else left_s
@@ -172,10 +172,10 @@ class Endpoint:
             with contextlib.suppress(*FOREIGN):
                 await response.aclose()
 
-    async def _refusal(self, response: httpx2.Response, answer: HttpAnswer) -> Trouble:
+    async def _refusal(self, response: httpx2.Response, answer: HttpAnswer) -> ProviderFailure:
         try:
             body = await answer.whole()
-        except Trouble:
+        except ProviderFailure:
             body = b""  # the status says enough
         return of_status(self.place, response.status_code, response.headers, body, self._world.now())
 

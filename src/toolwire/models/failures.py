@@ -26,7 +26,7 @@ _PASSING_TYPES = frozenset({"overloaded_error", "api_error", "rate_limit_error",
 _MISSING_MODEL = ("not found", "not exist", "not a valid model", "unknown model", "model:", "invalid model")
 
 
-class Trouble(Exception):
+class ProviderFailure(Exception):
     """One try that failed: the error to raise when it was the last one, and whether another try may help."""
 
     def __init__(
@@ -71,7 +71,7 @@ def _redaction_of(secret: str) -> Redaction:
     return Redaction({"key": secret}, "***")
 
 
-def of_exception(place: ProviderSite, lost: BaseException) -> Trouble:
+def of_exception(place: ProviderSite, lost: BaseException) -> ProviderFailure:
     """Translate what the HTTP client raised."""
     at = f"{place.provider} at {place.url}"
     match lost:
@@ -79,12 +79,12 @@ def of_exception(place: ProviderSite, lost: BaseException) -> Trouble:
             return _passing(f"no connection to {at} in time; check the network and the address")
         case httpx2.ConnectError():
             hint = place.start_hint or "check the network and the address"
-            return Trouble(ModelUnavailable(f"no connection to {at}: {hint}"), again=not place.is_here)
+            return ProviderFailure(ModelUnavailable(f"no connection to {at}: {hint}"), again=not place.is_here)
         case httpx2.TimeoutException() | TimeoutError():
             # The provider may still be at work on it, and bill it: asking again is the caller's choice.
-            return Trouble(ModelUnavailable(f"{at} went silent; try again, or allow more time"))
+            return ProviderFailure(ModelUnavailable(f"{at} went silent; try again, or allow more time"))
         case httpx2.UnsupportedProtocol() | httpx2.InvalidURL() | httpx2.LocalProtocolError():
-            return Trouble(
+            return ProviderFailure(
                 ModelRefused(f"{at} cannot be asked: {place.quote(str(lost))}; check the address and the key")
             )
         case httpx2.ProxyError():
@@ -92,34 +92,36 @@ def of_exception(place: ProviderSite, lost: BaseException) -> Trouble:
         case httpx2.DecodingError():
             return _passing(f"{at} sent a body whose compression is broken")
         case httpx2.StreamError() | httpx2.CookieConflict() | httpx2.TooManyRedirects() | httpx2.HTTPStatusError():
-            return Trouble(ModelUnavailable(f"the answer of {at} could not be read: {place.quote(str(lost))}"))
+            return ProviderFailure(ModelUnavailable(f"the answer of {at} could not be read: {place.quote(str(lost))}"))
         case _:
             return cut_off(place)
 
 
-def of_status(place: ProviderSite, status: int, headers: Mapping[str, str], body: bytes, now: float) -> Trouble:
+def of_status(place: ProviderSite, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderFailure:
     """Translate an HTTP status that is not 200, with what the provider said about it."""
     said = place.quote(_said(body))
     because = f": {said}" if said else ""
     if status in (401, 403):
-        return Trouble(ModelRefused(_about_key(place, status, because)))
+        return ProviderFailure(ModelRefused(_about_key(place, status, because)))
     if status == 429 and "insufficient_quota" in said + _error_type(body):
-        return Trouble(ModelRefused(f"{place.provider} says that the account has no quota left{because}"))
+        return ProviderFailure(ModelRefused(f"{place.provider} says that the account has no quota left{because}"))
     if status in _PASSING_STATUSES or status >= 500:
         state = "is over its rate limit" if status == 429 else "is failing or overloaded"
         wait_s = retry_after(headers, now)
         sentence = f"{place.provider} {state} ({status}){because}{_LATER}"
-        return Trouble(ModelUnavailable(sentence, status=status, retry_after_s=wait_s), again=True, wait_s=wait_s)
+        return ProviderFailure(
+            ModelUnavailable(sentence, status=status, retry_after_s=wait_s), again=True, wait_s=wait_s
+        )
     if 300 <= status < 400:
-        return Trouble(ModelRefused(f"{place.url} sends us elsewhere ({status}); check the base URL"))
+        return ProviderFailure(ModelRefused(f"{place.url} sends us elsewhere ({status}); check the base URL"))
     if _is_missing_model(status, said, body):
-        return Trouble(ModelRefused(said), missing_model=True)
+        return ProviderFailure(ModelRefused(said), missing_model=True)
     if status == 404:
-        return Trouble(ModelRefused(f"nothing is served at {place.url} (404){because}; check the base URL"))
-    return Trouble(ModelRefused(f"{place.provider} refused the request ({status}){because}"))
+        return ProviderFailure(ModelRefused(f"nothing is served at {place.url} (404){because}; check the base URL"))
+    return ProviderFailure(ModelRefused(f"{place.provider} refused the request ({status}){because}"))
 
 
-def of_error_body(place: ProviderSite, data: Mapping[str, Any]) -> Trouble:
+def of_error_body(place: ProviderSite, data: Mapping[str, Any]) -> ProviderFailure:
     """Translate an error that came with status 200, or in the middle of a stream."""
     body = to_json(data)
     said = place.quote(_said(body)) or "no reason given"
@@ -130,27 +132,29 @@ def of_error_body(place: ProviderSite, data: Mapping[str, Any]) -> Trouble:
     if _error_type(body) in _PASSING_TYPES:
         return _passing(f"{place.provider} is failing or overloaded: {said}; try again later")
     if _is_missing_model(404, said, body):
-        return Trouble(ModelRefused(said), missing_model=True)
-    return Trouble(ModelRefused(f"{place.provider} refused the request: {said}"))
+        return ProviderFailure(ModelRefused(said), missing_model=True)
+    return ProviderFailure(ModelRefused(f"{place.provider} refused the request: {said}"))
 
 
-def not_a_reply(place: ProviderSite, body: bytes) -> Trouble:
+def not_a_reply(place: ProviderSite, body: bytes) -> ProviderFailure:
     """The body is something else than a chat reply in JSON."""
     start = body[:LARGEST_ERROR].lstrip()
     if not start:
         return _passing(f"{place.provider} at {place.url} answered with nothing; try again later")
     if start.startswith(b"<"):
         said = f"{place.url} answered with a web page instead of JSON; check the base URL"
-        return Trouble(ModelUnavailable(said))
+        return ProviderFailure(ModelUnavailable(said))
     said = place.quote(start.decode(errors="replace"))[:80]
-    return Trouble(ModelUnavailable(f"{place.url} answered with something that is no chat reply: {said}"))
+    return ProviderFailure(ModelUnavailable(f"{place.url} answered with something that is no chat reply: {said}"))
 
 
-def too_large(place: ProviderSite, limit: int) -> Trouble:
-    return Trouble(ModelUnavailable(f"{place.provider} at {place.url} sent more than {limit} bytes; reading stopped"))
+def too_large(place: ProviderSite, limit: int) -> ProviderFailure:
+    return ProviderFailure(
+        ModelUnavailable(f"{place.provider} at {place.url} sent more than {limit} bytes; reading stopped")
+    )
 
 
-def cut_off(place: ProviderSite) -> Trouble:
+def cut_off(place: ProviderSite) -> ProviderFailure:
     return _passing(f"{place.provider} at {place.url} closed the connection half-way; try again")
 
 
@@ -165,7 +169,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     return None
 
 
-def wait_too_long(trouble: Trouble, asked_s: float, left_s: float | None, now: float) -> Trouble:
+def wait_too_long(trouble: ProviderFailure, asked_s: float, left_s: float | None, now: float) -> ProviderFailure:
     """The trouble of a provider that wants to be asked again only when it is too late to wait for it."""
     reason = str(trouble.error).removesuffix(_LATER)
     soon = asked_s < _DATED_S
@@ -173,7 +177,7 @@ def wait_too_long(trouble: Trouble, asked_s: float, left_s: float | None, now: f
     limit = "longer than is waited without a deadline" if left_s is None else f"and the deadline leaves {left_s:.0f} s"
     sentence = f"{reason}; it asks to wait {asked_s:.0f} s, {limit}. Try again after {after}."
     status = trouble.error.status if isinstance(trouble.error, ModelUnavailable) else None
-    return Trouble(ModelUnavailable(sentence, status=status, retry_after_s=asked_s))
+    return ProviderFailure(ModelUnavailable(sentence, status=status, retry_after_s=asked_s))
 
 
 def _until(text: str, now: float) -> float | None:
@@ -184,8 +188,8 @@ def _until(text: str, now: float) -> float | None:
         return None
 
 
-def _passing(sentence: str) -> Trouble:
-    return Trouble(ModelUnavailable(sentence), again=True)
+def _passing(sentence: str) -> ProviderFailure:
+    return ProviderFailure(ModelUnavailable(sentence), again=True)
 
 
 _NAME_THE_KEY = "name the variable that holds it with --key-env NAME, or with api_key_env in a profile"

@@ -9,7 +9,7 @@ import httpx2
 
 from toolwire.errors import ModelError, ModelRefused, SettingsError
 from toolwire.models.endpoint import Endpoint, HttpAnswer, Patience, World
-from toolwire.models.failures import ProviderSite, Trouble, cut_off, not_a_reply, of_error_body, too_large
+from toolwire.models.failures import ProviderFailure, ProviderSite, cut_off, not_a_reply, of_error_body, too_large
 from toolwire.models.payloads import DONE, EventData, JsonLines, LineTooLong, read_json
 from toolwire.models.prices import cost_usd, with_cost
 from toolwire.protocol.chat import Delta, Reply, Request, TextDelta, Usage
@@ -120,7 +120,7 @@ class HttpChat:
             reply = await self._endpoint.persist(
                 lambda: self._once(request, body, watcher), may_repeat=lambda: not watcher.shown
             )
-        except Trouble as trouble:
+        except ProviderFailure as trouble:
             raise await self._final(trouble) from None
         return await with_cost(replace(reply, model=reply.model or self.model), self.site.price_list)
 
@@ -141,7 +141,7 @@ class HttpChat:
         try:
             async with self._endpoint.ask("GET", self.api.models_path) as answer:
                 return self.api.list_models(self._object(await answer.whole()))
-        except Trouble as trouble:
+        except ProviderFailure as trouble:
             raise trouble.error from None
 
     def _frame(self, request: Request, *, stream: bool) -> Json:
@@ -231,7 +231,7 @@ class HttpChat:
             raise of_error_body(self._endpoint.place, data)
         return data
 
-    async def _final(self, trouble: Trouble) -> ModelError:
+    async def _final(self, trouble: ProviderFailure) -> ModelError:
         """The error to raise; for a model that is not there, it names those that are."""
         if not trouble.missing_model:
             return trouble.error

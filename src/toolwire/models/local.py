@@ -16,7 +16,7 @@ from toolwire.models import local_dialogue as dialogue
 from toolwire.models.local_answers import outcome, untold
 from toolwire.models.local_engine import CONTEXT_TOKENS, GeneratedText, LocalEngine, TooLong, shared_engine
 from toolwire.models.local_grammar import dialogue_grammar
-from toolwire.models.local_mending import mended
+from toolwire.models.local_repair import repair_text
 from toolwire.models.weights import weights_of
 from toolwire.protocol.calls import Problem, ToolCall
 from toolwire.protocol.chat import (
@@ -166,7 +166,7 @@ class _Calls:
     def read(self, line: str) -> tuple[ToolCall, ...]:
         found = []
         for call in dialogue.calls_in(line):
-            meant = mended(call, self._schemas.get(call.name, {}), self._heard)
+            meant = repair_text(call, self._schemas.get(call.name, {}), self._heard)
             if (key := _key(meant)) not in self._made:
                 self._made.add(key)
                 found.append(meant)

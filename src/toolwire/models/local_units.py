@@ -50,7 +50,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _SAID = re.compile(r"(?<![\w.,:-])(\d{1,9}(?:\.\d{1,4})?)(?: ?(?:degrees |° ?)?([a-z]{1,12}))?(?![\w])", re.IGNORECASE)
 
 
-def converted(value: float, name: str, schema: Mapping[str, Any], heard: str) -> float:
+def convert_units(value: float, name: str, schema: Mapping[str, Any], heard: str) -> float:
     """The number in the input's unit, if it was said in another one; otherwise as it is."""
     own = _unit_of(name, schema)
     said = {_UNITS.get(after.lower()) for number, after in _spoken(heard) if float(number) == value}

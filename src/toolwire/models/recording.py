@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolwire.errors import ModelError, ModelRefused, ModelUnavailable, SettingsError
-from toolwire.models.prints import differences, print_of
+from toolwire.models.fingerprints import differences, fingerprint
 from toolwire.protocol.chat import CallDelta, ChatModel, Delta, ReasoningDelta, Reply, Request, TextDelta
 from toolwire.protocol.tools import Tool
 from toolwire.wire.codecs.faithful import dump, load
@@ -61,7 +61,7 @@ class RecordingModel:
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """Answer as the other model does. Raises what it raises, and ModelError when it cannot be written down."""
         shown: list[Delta] = []
-        line: Json = {"model": self.name, "most_tools": self.most_tools, "request": print_of(request)}
+        line: Json = {"model": self.name, "most_tools": self.most_tools, "request": fingerprint(request)}
         try:
             reply = await self._inner.ask(request, None if on_delta is None else _both(shown.append, on_delta))
         except ModelError as error:
@@ -100,7 +100,7 @@ class ReplayModel:
 
     async def ask(self, request: Request, on_delta: Callable[[Delta], None] | None = None) -> Reply:
         """The recorded answer to this request, pieces included. Raises ModelRefused when there is none."""
-        line = self._take(print_of(request))
+        line = self._take(fingerprint(request))
         if on_delta is not None:
             for delta in line["deltas"] or _at_once(line.get("reply")):
                 on_delta(delta)

@@ -10,7 +10,7 @@ from toolwire.lazy import lazy_module
 from toolwire.models.model_names import split_name
 from toolwire.protocol.chat import ChatModel
 from toolwire.protocol.providers import PROVIDERS, Provider, openable
-from toolwire.wire.formats.preference import NO_WISH, Wish
+from toolwire.wire.formats.preference import NO_PREFERENCE, FormatPreference
 from toolwire.wire.formats.tally import FormatTally
 
 # Loaded when a model of that kind is opened: the HTTP client takes time to import, the local engine is an extra, and
@@ -33,14 +33,14 @@ def open_model(
     api_key: str | None = None,
     key_variable: str | None = None,
     environ: Mapping[str, str] = os.environ,
-    wish: Wish = NO_WISH,
+    preference: FormatPreference = NO_PREFERENCE,
     tallies: Iterable[FormatTally] = (),
 ) -> ChatModel:
     """The model that a string such as `anthropic:claude-sonnet-4-5` names. Nothing is sent yet.
 
-    What is given here wins over the provider's own variables, and those over its defaults. Formats follow the `wish`
-    and, where it leaves them open, what the `tallies` say has worked. Raises SettingsError for a name, address or wish
-    that is wrong, ModelRefused where a key is missing.
+    What is given here wins over the provider's own variables, and those over its defaults. Formats follow the
+    `preference` and, where it leaves them open, what the `tallies` say has worked. Raises SettingsError for a name,
+    address or preference that is wrong, ModelRefused where a key is missing.
     """
     provider_name, model = split_name(name)
     provider = PROVIDERS.get(provider_name)
@@ -55,7 +55,7 @@ def open_model(
     key = api_key if api_key is not None else environ.get(variable, "")
     if not key and provider.needs_key and address == provider.base_url:
         raise ModelRefused(f"no key for {provider.name}: set {variable}")
-    formats = coach.coached(tallies, provider.name, model, wish)
+    formats = coach.choose_formats(tallies, provider.name, model, preference)
     return _open_http(provider, model, address, key, variable, formats)
 
 

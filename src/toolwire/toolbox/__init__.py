@@ -13,7 +13,7 @@ from toolwire.protocol.tools import Tool
 from toolwire.toolbox import modules
 
 _HOMES = {
-    "FarFiles": "toolwire.toolbox.remote_files.client",
+    "RemoteFiles": "toolwire.toolbox.remote_files.client",
     "calculator_tool": "toolwire.toolbox.everyday",
     "echo_tool": "toolwire.toolbox.everyday",
     "random_tool": "toolwire.toolbox.everyday",
@@ -53,11 +53,11 @@ _HOMES = {
 
 __all__ = [
     "GROUPS",
-    "FarFiles",
     "FileOps",
     "FileTodos",
     "LocalFiles",
     "MemoryTodos",
+    "RemoteFiles",
     "ToolDependencies",
     "apply_patch_tool",
     "calculator_tool",
@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     from toolwire.toolbox.registry import ToolDependencies as ToolDependencies
     from toolwire.toolbox.registry import named as named
     from toolwire.toolbox.registry import tools_of as tools_of
-    from toolwire.toolbox.remote_files.client import FarFiles as FarFiles
+    from toolwire.toolbox.remote_files.client import RemoteFiles as RemoteFiles
     from toolwire.toolbox.user.question import question_tool as question_tool
     from toolwire.toolbox.user.todos import FileTodos as FileTodos
     from toolwire.toolbox.user.todos import MemoryTodos as MemoryTodos

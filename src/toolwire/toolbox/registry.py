@@ -172,7 +172,7 @@ def _session(name: str, parts: Parts) -> Tool:
 
 
 def _model(name: str, parts: Parts) -> Tool:
-    return modules.model_tools.asking_tool(name, modules.model_tools.named(name, parts.given.models))
+    return modules.model_tools.ask_model_tool(name, modules.model_tools.configured_by_lines(name, parts.given.models))
 
 
 JOB_TOOLS = ("job_start", "job_poll", "job_tail", "job_stop", "job_list")

@@ -147,7 +147,7 @@ def _open_chosen_model(place: ProjectFolder, model: str, key: str) -> ChatModel:
     """The model, at the address and in the formats that its profile gives it."""
     choice = choice_for(place, model)
     return open_model(
-        choice.model, base_url=choice.url, api_key=key or None, key_variable=choice.api_key_env, wish=choice.tools
+        choice.model, base_url=choice.url, api_key=key or None, key_variable=choice.api_key_env, preference=choice.tools
     )
 
 

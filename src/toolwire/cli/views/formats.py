@@ -8,7 +8,7 @@ from rich.text import Text
 
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import clean
-from toolwire.wire.formats.coach import able_formats, advise
+from toolwire.wire.formats.coach import possible_formats, recommend_format
 from toolwire.wire.formats.costs import FormatCost, format_costs
 from toolwire.wire.formats.negotiation import negotiate
 from toolwire.wire.formats.tally import FormatTally, write_tally
@@ -68,4 +68,4 @@ def _costs(one: FormatCost) -> list[str | Text]:
 def _advice(name: str, tallies: Sequence[FormatTally]) -> Any:
     provider, _, model = name.partition(":")
     usual = negotiate(provider, model).definition_format
-    return advise(tallies, name, usual, able_formats(provider, model)).why
+    return recommend_format(tallies, name, usual, possible_formats(provider, model)).why

@@ -28,8 +28,8 @@ from toolwire.protocol.values import changed
 from toolwire.record.contract import KeptTurn, Store, TurnSummary
 from toolwire.record.projects import of_project
 from toolwire.toolbox.agents.workers import (
-    Errand,
-    Work,
+    DelegatedWork,
+    Delegation,
     Worker,
     answered,
     pass_on,
@@ -92,17 +92,17 @@ class Crew:
             raise ToolFailure(f"say which agent; {hint}", code=Code.NOT_FOUND)
         raise ToolFailure(f"there is no agent {name!r}; {hint}", code=Code.NOT_FOUND)
 
-    async def run(self, errand: Errand, seconds: float, share: Allotment | None = None) -> Answer:
+    async def run(self, delegation: Delegation, seconds: float, share: Allotment | None = None) -> Answer:
         """Let a worker answer, under what both it and the caller may do. Raises ToolFailure.
 
         Where its turn waits, `Suspended` is raised, and the caller's call waits for it; made again, the call goes on
         with that turn instead of beginning another.
         """
-        if (begun := await self._begun_before(errand)) is not None:
-            return await self._go_on(errand, begun, seconds)
-        work = Work(errand, share or await self._share(errand), own_time=share is not None)
+        if (begun := await self._begun_before(delegation)) is not None:
+            return await self._go_on(delegation, begun, seconds)
+        work = DelegatedWork(delegation, share or await self._share(delegation), own_time=share is not None)
         try:
-            tainted = await self._tainted(errand)
+            tainted = await self._tainted(delegation)
             agent = await self._agent(work, seconds)
             if agent.grant.wary and tainted:
                 agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
@@ -114,11 +114,11 @@ class Crew:
                 await asyncio.shield(self._settle(work, await self._so_far(work.turn_id)))
             raise
         await self._settle(work, answer.turn.used())
-        return _told(errand, answer)
+        return _told(delegation, answer)
 
-    async def _begun_before(self, errand: Errand) -> TurnSummary | None:
+    async def _begun_before(self, delegation: Delegation) -> TurnSummary | None:
         """The turn that this very call began before it had to wait."""
-        context = errand.context
+        context = delegation.context
         store = of_project(self.store, context.project)
         try:
             if (await store.turn(context.turn_id)).opening.epoch == 1:
@@ -130,13 +130,13 @@ class Crew:
         if asked_at is None:
             return None
         turns = await store.turns(limit=_MOST_KEPT)
-        return next((turn for turn in turns if _is_its_turn(turn, errand, asked_at)), None)
+        return next((turn for turn in turns if _is_its_turn(turn, delegation, asked_at)), None)
 
-    async def _go_on(self, errand: Errand, begun: TurnSummary, seconds: float) -> Answer:
+    async def _go_on(self, delegation: Delegation, begun: TurnSummary, seconds: float) -> Answer:
         """The answer of a turn that waited: it goes on here, or has ended elsewhere meanwhile."""
         kept = await self.store.turn(begun.id)
         share = Allotment(kept.opening.grant.max_calls)
-        work = Work(errand, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
+        work = DelegatedWork(delegation, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
         agent = await self._agent(work, seconds)
         if begun.state == "ended":
             answer = Answer(begun.answer, EndReason(begun.reason), fold(kept, agent.runtime))
@@ -147,18 +147,18 @@ class Crew:
             except Fenced:  # a runner goes on with it; the caller waits until it has ended
                 raise Suspended(begun.id, ()) from None
         # Of tokens and money, what was reserved stays so: how much that was is not on record.
-        await self.store.release_unused(errand.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
-        return _told(errand, answer)
+        await self.store.release_unused(delegation.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
+        return _told(delegation, answer)
 
-    async def start(self, errand: Errand) -> None:
+    async def start(self, delegation: Delegation) -> None:
         """Let a worker answer in the background. Raises ToolFailure when too many do already, or nothing is left."""
         if len(self._background) >= MOST_AT_ONCE:
             raise ToolFailure(f"{MOST_AT_ONCE} agents are at work already; wait for one", code=Code.UNAVAILABLE)
-        share = await self._share(errand)
-        unwatched = replace(errand, context=changed(errand.context, report=_nobody_watches))
+        share = await self._share(delegation)
+        unwatched = replace(delegation, context=changed(delegation.context, report=_ignore_progress))
         task = asyncio.create_task(self._work(unwatched, share), name="toolwire-sub-agent")
-        self._background[errand.thread] = task
-        task.add_done_callback(lambda _: self._background.pop(errand.thread, None))
+        self._background[delegation.thread] = task
+        task.add_done_callback(lambda _: self._background.pop(delegation.thread, None))
 
     def is_working(self, thread: str) -> bool:
         """Whether someone works on a thread in the background of this process."""
@@ -169,38 +169,38 @@ class Crew:
         if task := self._background.get(thread):
             await asyncio.wait((task,))
 
-    async def _work(self, errand: Errand, share: Allotment) -> None:
+    async def _work(self, delegation: Delegation, share: Allotment) -> None:
         try:
-            await self.run(errand, LONGEST_S, share)
+            await self.run(delegation, LONGEST_S, share)
         except (ToolFailure, Suspended) as failure:
             while len(self.failures) >= _MOST_KEPT:
                 del self.failures[next(iter(self.failures))]
-            self.failures[errand.thread] = str(failure)
+            self.failures[delegation.thread] = str(failure)
 
-    async def _share(self, errand: Errand) -> Allotment:
+    async def _share(self, delegation: Delegation) -> Allotment:
         """A share of what the question has left. Raises ToolFailure when that is nothing."""
-        require_depth(errand)
-        allowed = errand.context.grant.max_calls
-        asker = await self._root(errand)
+        require_depth(delegation)
+        allowed = delegation.context.grant.max_calls
+        asker = await self._root(delegation)
         question = None if asker is None else _allotment(asker.opening)
         together = Allotment(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
-        most = min(allowed, errand.worker.grant.max_calls)
+        most = min(allowed, delegation.worker.grant.max_calls)
         allotment = await self.store.reserve_share(
-            errand.root, together, most, question=question, project=errand.context.project
+            delegation.root, together, most, question=question, project=delegation.context.project
         )
         if allotment is None:
             raise ToolFailure("what agents may use for this question is used up; go on without", code=Code.UNAVAILABLE)
         return allotment
 
-    async def _agent(self, work: Work, seconds: float) -> Agent:
+    async def _agent(self, work: DelegatedWork, seconds: float) -> Agent:
         """A new agent, held to its grant, its limits and the day's budget whatever its maker has set."""
-        errand, context = work.errand, work.errand.context
-        asker = await self._root(errand)
+        delegation, context = work.delegation, work.delegation.context
+        asker = await self._root(delegation)
         if asker is not None and (deadline_s := asker.opening.limits.deadline_s) is not None:
             seconds = max(min(seconds, deadline_s - asker.ran_s), 0.0)
-        grant = changed(narrowed(context.grant, errand.worker.grant), max_calls=work.share.calls)
-        agent = errand.worker.make(grant)
-        agent.grant, agent.name, agent.project = grant, errand.worker.name, context.project
+        grant = changed(narrowed(context.grant, delegation.worker.grant), max_calls=work.share.calls)
+        agent = delegation.worker.make(grant)
+        agent.grant, agent.name, agent.project = grant, delegation.worker.name, context.project
         agent.limits = within_share(agent.limits, seconds, work)
         if asker is not None and asker.opening.spec is not None:
             agent.spec = changed(asker.opening.spec, name=agent.name, model=ModelSpec(agent.model.name))
@@ -209,15 +209,17 @@ class Crew:
             agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
         return agent
 
-    async def _root(self, errand: Errand) -> KeptTurn | None:
+    async def _root(self, delegation: Delegation) -> KeptTurn | None:
         """The turn of the person's question, if it is on record here."""
         try:
-            return await self.store.turn(errand.root)
+            return await self.store.turn(delegation.root)
         except NotFound:
             return None
 
-    async def _settle(self, work: Work, used: Spending) -> None:
-        await self.store.release_unused(work.errand.root, work.share.held - used, project=work.errand.context.project)
+    async def _settle(self, work: DelegatedWork, used: Spending) -> None:
+        await self.store.release_unused(
+            work.delegation.root, work.share.held - used, project=work.delegation.context.project
+        )
 
     async def _so_far(self, turn_id: str) -> Spending:
         """What a turn has used that came to no answer."""
@@ -225,14 +227,14 @@ class Crew:
             return Spending()
         return sum(map(_used, (await self.store.turn(turn_id)).events), Spending())
 
-    async def _tainted(self, errand: Errand) -> bool:
+    async def _tainted(self, delegation: Delegation) -> bool:
         """Whether what is asked for now, or was before in this thread, rests on untrusted content."""
-        if inherits_taint(errand.context.grant.rules):
+        if inherits_taint(delegation.context.grant.rules):
             return True
         try:
-            store = of_project(self.store, errand.context.project)
-            asking = await store.turn(errand.context.turn_id)
-            before = await store.turn(errand.after) if errand.after else None
+            store = of_project(self.store, delegation.context.project)
+            asking = await store.turn(delegation.context.turn_id)
+            before = await store.turn(delegation.after) if delegation.after else None
         except NotFound:
             return True
         return (
@@ -242,19 +244,19 @@ class Crew:
         )
 
 
-def _is_its_turn(turn: TurnSummary, errand: Errand, asked_at: float) -> bool:
-    same = turn.thread == errand.thread and turn.question == errand.question
+def _is_its_turn(turn: TurnSummary, delegation: Delegation, asked_at: float) -> bool:
+    same = turn.thread == delegation.thread and turn.question == delegation.question
     return same and turn.started_at >= asked_at
 
 
-def _told(errand: Errand, answer: Answer) -> Answer:
+def _told(delegation: Delegation, answer: Answer) -> Answer:
     """The answer, once the caller's turn counts as having read what the worker has read."""
-    pass_on(errand.context, answer.turn.messages)
-    errand.context.read_from(f"agent:{errand.worker.name}")
+    pass_on(delegation.context, answer.turn.messages)
+    delegation.context.read_from(f"agent:{delegation.worker.name}")
     return answer
 
 
-def _nobody_watches(message: str, fraction: float | None) -> None:
+def _ignore_progress(message: str, fraction: float | None) -> None:
     """The call that started a sub-agent in the background is over."""
 
 

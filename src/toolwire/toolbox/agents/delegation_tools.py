@@ -22,7 +22,7 @@ from toolwire.toolbox.agents.session_tools import (
     sessions_list_tool,
     summaries,
 )
-from toolwire.toolbox.agents.workers import SUB, Errand, new_thread
+from toolwire.toolbox.agents.workers import SUB, Delegation, new_thread
 from toolwire.toolbox.kinds import sending
 
 USUAL_S = 600.0
@@ -76,8 +76,8 @@ def task_tool(crew: Crew) -> Tool:
             prompt: What to do and what to answer with, with everything that it must know.
             agent: Who is to do it, of those in agents_list; may be left out where there is only one.
         """
-        errand = Errand(crew.worker(agent), prompt, new_thread(context), context)
-        return _answered(errand, await crew.run(errand, context.timeout_s * _PART_OF_TIME))
+        delegation = Delegation(crew.worker(agent), prompt, new_thread(context), context)
+        return _answered(delegation, await crew.run(delegation, context.timeout_s * _PART_OF_TIME))
 
     return task
 
@@ -104,8 +104,8 @@ def sessions_send_tool(crew: Crew) -> Tool:
             raise no_session(session, "; only one that was spawned or that a task used can be sent to")
         if session == context.thread or crew.is_working(session) or turns[0].state == "running":
             raise ToolFailure(f"someone is speaking in {session!r} now; wait until it has ended", code=Code.UNAVAILABLE)
-        errand = Errand(crew.worker(turns[0].agent), message, session, context, after=turns[0].id)
-        return _answered(errand, await crew.run(errand, context.timeout_s * _PART_OF_TIME))
+        delegation = Delegation(crew.worker(turns[0].agent), message, session, context, after=turns[0].id)
+        return _answered(delegation, await crew.run(delegation, context.timeout_s * _PART_OF_TIME))
 
     return sessions_send
 
@@ -124,17 +124,17 @@ def sessions_spawn_tool(crew: Crew) -> Tool:
             prompt: What to do, with everything that it must know.
             agent: Who is to do it, of those in agents_list; may be left out where there is only one.
         """
-        errand = Errand(crew.worker(agent), prompt, new_thread(context), context)
-        await crew.start(errand)
-        return {"session": errand.thread, "agent": errand.worker.name}
+        delegation = Delegation(crew.worker(agent), prompt, new_thread(context), context)
+        await crew.start(delegation)
+        return {"session": delegation.thread, "agent": delegation.worker.name}
 
     return sessions_spawn
 
 
-def _answered(errand: Errand, answer: Answer) -> AnswerOutput:
+def _answered(delegation: Delegation, answer: Answer) -> AnswerOutput:
     return {
-        "session": errand.thread,
-        "agent": errand.worker.name,
+        "session": delegation.thread,
+        "agent": delegation.worker.name,
         "answer": answer.text,
         "reason": str(answer.reason),
         "calls": answer.turn.calls,

@@ -48,7 +48,7 @@ def configure(name: str, model: str, *models: str, **more: Any) -> Configured:
     return Configured(provider.name, model, models, **({"free": provider.free} | more))
 
 
-def named(name: str, lines: Iterable[str]) -> dict[str, Configured]:
+def configured_by_lines(name: str, lines: Iterable[str]) -> dict[str, Configured]:
     """What lines such as "openrouter vendor/model" or "ollama_local qwen3 at http://host:11434" say about one tool.
 
     The first line that names the tool says its usual model, further ones what else may be asked for.
@@ -114,7 +114,7 @@ class AskOutput(TypedDict):
     cost_estimate: Annotated[float | None, Field(description="What it cost in US dollars; null if no price is known.")]
 
 
-def asking_tool(
+def ask_model_tool(
     name: str,
     configured: Configured | Mapping[str, Configured],
     *,

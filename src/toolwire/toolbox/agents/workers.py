@@ -1,4 +1,4 @@
-"""Workers and their errands: who may be set to work, for whom, in which conversation, and with how much.
+"""Workers and their delegations: who may be set to work, for whom, in which conversation, and with how much.
 
 A sub-agent's conversation is a thread whose name says who sent it: `sub/ROOT/DEPTH/CALL`, where ROOT is the turn of a
 person's question at the bottom of it all.
@@ -36,7 +36,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Delegation:
     """What a sub-agent is to do, in which thread, and for whom; `after` is the thread's newest turn, if it has one."""
 
     worker: Worker
@@ -51,10 +51,10 @@ class Errand:
 
 
 @dataclass(slots=True)
-class Work:
-    """An errand with the share it may use, and the turn in which it is done, once that has begun."""
+class DelegatedWork:
+    """A delegation with the share it may use, and the turn in which it is done, once that has begun."""
 
-    errand: Errand
+    delegation: Delegation
     share: Allotment
     own_time: bool
     turn_id: str = ""
@@ -79,9 +79,9 @@ def _plain(name: str) -> str:
     return name.replace("/", "-") or "-"
 
 
-def require_depth(errand: Errand) -> None:
+def require_depth(delegation: Delegation) -> None:
     """Raise ToolFailure where agents have sent agents often enough."""
-    if origin(errand.context)[1] > DEEPEST:
+    if origin(delegation.context)[1] > DEEPEST:
         raise ToolFailure(f"agents may send agents {DEEPEST} deep; do this part yourself")
 
 
@@ -92,7 +92,7 @@ def pass_on(context: Context, messages: Iterable[Message]) -> None:
             context.read_from(place)
 
 
-def within_share(limits: Limits, seconds: float, work: Work) -> Limits:
+def within_share(limits: Limits, seconds: float, work: DelegatedWork) -> Limits:
     """Limits cut down to a share and to the time that is left."""
     return changed(
         limits,
@@ -103,21 +103,21 @@ def within_share(limits: Limits, seconds: float, work: Work) -> Limits:
     )
 
 
-async def answered(agent: Agent, work: Work) -> Answer:
+async def answered(agent: Agent, work: DelegatedWork) -> Answer:
     """The agent's answer; what it cannot do is told in words that the caller's model can act on."""
-    errand = work.errand
+    delegation = work.delegation
 
     def tell(event: Event) -> None:
         if isinstance(event, TurnStarted):
             work.turn_id = event.turn_id
         if isinstance(event, CallStarted):
-            errand.context.progress(f"{errand.worker.name} uses {event.call.name}")
+            delegation.context.progress(f"{delegation.worker.name} uses {event.call.name}")
 
     try:
         if work.turn_id:
             return await agent.resume(work.turn_id, on_event=tell)
-        return await agent.ask(errand.question, thread=errand.thread, on_event=tell)
+        return await agent.ask(delegation.question, thread=delegation.thread, on_event=tell)
     except (StoreError, ToolFailure, Suspended):
         raise
     except ToolwireError as error:
-        raise ToolFailure(f"{errand.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None
+        raise ToolFailure(f"{delegation.worker.name} cannot work now: {error}", code=Code.UNAVAILABLE) from None

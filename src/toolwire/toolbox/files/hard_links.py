@@ -10,7 +10,7 @@ from toolwire.protocol.policy import Rule
 MOST_ENTRIES = 50_000
 
 
-class Twins:
+class HardLinkedNames:
     """The files that rules keep back, by what they are and not by name. They are looked for when that matters."""
 
     def __init__(self, rules: PathRules) -> None:

@@ -11,7 +11,7 @@ from toolwire.decide.path_rules import KEYS, PathRules
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileEntry, FileOps, RuledOut
 from toolwire.protocol.policy import Rule, Verdict
-from toolwire.toolbox.files.hard_links import Twins
+from toolwire.toolbox.files.hard_links import HardLinkedNames
 
 LOOKS = Reach.CONTENT | Reach.NAMES
 CHANGES = Reach.CONTENT | Reach.CHANGES
@@ -34,7 +34,7 @@ class RuledFiles:
     def __init__(self, files: FileOps, rules: PathRules) -> None:
         self._files = files
         self._rules = rules
-        self._twins = Twins(rules)
+        self._twins = HardLinkedNames(rules)
         self._kept_back: set[str] = set()
         self._with_keys: set[str] = set()
         self._tops: dict[str, str] = {}

@@ -36,7 +36,7 @@ ERRORS: Mapping[str, type[OSError]] = {
 }
 
 
-class FarFiles:
+class RemoteFiles:
     """FileOps on another machine, reached by `send`."""
 
     def __init__(self, send: Send) -> None:

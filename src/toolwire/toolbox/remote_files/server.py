@@ -1,4 +1,4 @@
-"""The far end of `FarFiles`: answers messages with the files of the machine it runs on.
+"""The far end of `RemoteFiles`: answers messages with the files of the machine it runs on.
 
 `python -m toolwire.toolbox.remote_files.server ROOT…` answers messages on its standard input, each after a line with
 its length.

@@ -15,7 +15,7 @@ from toolwire.decide.shell_reach import named_paths
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.toolbox.files.granted_paths import denied
-from toolwire.toolbox.files.hard_links import Twins
+from toolwire.toolbox.files.hard_links import HardLinkedNames
 from toolwire.toolbox.files.ruled_files import LOOKS, reason
 
 _MOST_FOUND = 10_000
@@ -32,7 +32,7 @@ def check_links(context: Context, text: str, workdir: str) -> None:
     rules = PathRules.of(context.grant, LOOKS if only_reads(reading) else LOOKS | Reach.CHANGES)
     if not rules.rules:
         return
-    twins = Twins(rules)
+    twins = HardLinkedNames(rules)
     for path in (one for named in named_paths(reading, workdir, roots) for one in _expanded(roots[0], named)):
         if (failure := _refused(rules, twins, Path(roots[0]), path)) is not None:
             raise failure
@@ -49,7 +49,7 @@ def _expanded(workspace: str, path: str) -> Iterable[str]:
     return islice(iglob(f"{pattern}/", root_dir=workspace), _MOST_FOUND)  # noqa: PTH207 - names from a folder
 
 
-def _refused(rules: PathRules, twins: Twins, workspace: Path, path: str) -> ToolFailure | None:
+def _refused(rules: PathRules, twins: HardLinkedNames, workspace: Path, path: str) -> ToolFailure | None:
     inner = PurePosixPath(path)
     for top in (str(workspace), BOX_ROOT):
         if inner.is_absolute() and inner.is_relative_to(top):

@@ -26,7 +26,7 @@ def _anything(name: str) -> bool:  # noqa: ARG001 (whatever it is called)
     return True
 
 
-class LivingSkills:
+class ActiveSkills:
     """The tools of the trusted skills of a folder. Give `news` to an agent, and it has them as they are at each turn.
 
     `sandbox` makes what runs their programs, `pins` choose versions, `wanted` says which tools are offered, and with

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolwire.define.versions import meant, newness, read_pin
+from toolwire.define.versions import meant, read_pin, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.skills import SkillTool
 from toolwire.protocol.tools import Tool
@@ -80,7 +80,7 @@ class _SkillChoice:
         """The first pinned version has the plain name, further pinned ones are `name@version`; or else the newest."""
         by_version = {entry.tool.version: (found, entry) for found, entry in usable}
         wanted = [self._version(name, pin, by_version) for pinned, pin in self._pins if pinned == name]
-        newest = max(by_version, key=newness)
+        newest = max(by_version, key=version_key)
         for place, version in enumerate(dict.fromkeys(wanted or [newest])):
             found, entry = by_version.pop(version)
             shown = entry.tool if not place else replace(entry.tool, name=f"{name}@{version}")
@@ -92,7 +92,7 @@ class _SkillChoice:
     def _version(self, name: str, pin: str, known: Mapping[str, Any]) -> str:
         version = meant(pin, known)
         if version is None:
-            there = ", ".join(sorted(known, key=newness))
+            there = ", ".join(sorted(known, key=version_key))
             raise DefinitionError(f"tools.versions pins {name}@{pin}; the versions there are: {there}")
         return version
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from toolwire.errors import SettingsError
 from toolwire.protocol.values import quick
 from toolwire.wire.formats.negotiation import Formats, negotiate
-from toolwire.wire.formats.preference import AUTO, NO_WISH, Wish, Wished
+from toolwire.wire.formats.preference import AUTO, NO_PREFERENCE, FormatChoice, FormatPreference
 from toolwire.wire.formats.registry import DIALECTS
 from toolwire.wire.formats.tally import FormatTally
 
@@ -24,7 +24,7 @@ class Advice:
     why: str
 
 
-def advise(
+def recommend_format(
     tallies: Iterable[FormatTally], model: str, usual: str, able: Sequence[str], *, enough: int = ENOUGH_CALLS
 ) -> Advice:
     """The best of the formats in `able` for this model, by what was counted; `usual` unless another is surely better.
@@ -55,30 +55,34 @@ def at_least(one: FormatTally) -> float:
     return (centre - spread) / (1 + _Z * _Z / n)
 
 
-def coached(tallies: Iterable[FormatTally], provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
+def choose_formats(
+    tallies: Iterable[FormatTally], provider: str, model: str, preference: FormatPreference = NO_PREFERENCE
+) -> Formats:
     """The formats for this model, the coach heard. Models are counted under their `provider:model` names.
 
     A format pinned in the settings stands, and the coach can be sent away. Raises SettingsError as `negotiate` does.
     """
-    formats = negotiate(provider, model, wish)
-    if not wish.coach or wish.definition_format != AUTO:
+    formats = negotiate(provider, model, preference)
+    if not preference.coach or preference.definition_format != AUTO:
         return formats
     name = f"{provider}:{model}"
-    advice = advise(tallies, name, formats.definition_format, able_formats(provider, model))
+    advice = recommend_format(tallies, name, formats.definition_format, possible_formats(provider, model))
     if advice.definition_format == formats.definition_format:
         return Formats(formats.definition_format, formats.call_parser, formats.result_format, advice.why)
-    chosen = negotiate(provider, model, Wished(advice.definition_format, wish.call_parser, wish.result_format))
+    chosen = negotiate(
+        provider, model, FormatChoice(advice.definition_format, preference.call_parser, preference.result_format)
+    )
     return Formats(chosen.definition_format, chosen.call_parser, chosen.result_format, advice.why)
 
 
-def able_formats(provider: str, model: str) -> tuple[str, ...]:
+def possible_formats(provider: str, model: str) -> tuple[str, ...]:
     """Every definition format that this provider's API can carry."""
     return tuple(name for name in DIALECTS if _can(provider, model, name))
 
 
 def _can(provider: str, model: str, name: str) -> bool:
     try:
-        negotiate(provider, model, Wished(name))
+        negotiate(provider, model, FormatChoice(name))
     except SettingsError:
         return False
     return True

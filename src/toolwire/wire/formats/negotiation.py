@@ -13,7 +13,7 @@ from toolwire.errors import SettingsError
 from toolwire.protocol.providers import PROVIDERS
 from toolwire.protocol.values import quick
 from toolwire.wire.encode.request import Dialect
-from toolwire.wire.formats.preference import AUTO, NO_WISH, Wish
+from toolwire.wire.formats.preference import AUTO, NO_PREFERENCE, FormatPreference
 from toolwire.wire.formats.registry import DIALECTS, dialect_of
 
 DEFAULT = "openai"
@@ -75,12 +75,14 @@ class Formats:
         return replace(telling, encode_message=history.encode_message, id_fits=history.id_fits, bridge=history.bridge)
 
 
-def negotiate(provider: str, model: str, wish: Wish = NO_WISH) -> Formats:
+def negotiate(provider: str, model: str, preference: FormatPreference = NO_PREFERENCE) -> Formats:
     """The formats for this model, the same value for the same question.
 
-    Raises SettingsError for a wish that the provider's API cannot carry.
+    Raises SettingsError for a preference that the provider's API cannot carry.
     """
-    return _settled(provider.strip().lower(), model, wish.definition_format, wish.call_parser, wish.result_format)
+    return _settled(
+        provider.strip().lower(), model, preference.definition_format, preference.call_parser, preference.result_format
+    )
 
 
 @lru_cache(maxsize=KEPT_ANSWERS)

@@ -7,7 +7,7 @@ from toolwire.protocol.values import dataclass, quick
 AUTO = "auto"
 
 
-class Wish(Protocol):
+class FormatPreference(Protocol):
     """What a profile's settings say about formats; `auto` leaves it to us."""
 
     @property
@@ -22,8 +22,8 @@ class Wish(Protocol):
 
 @quick
 @dataclass(frozen=True, slots=True)
-class Wished:
-    """A wish in plain words, for callers without a settings file."""
+class FormatChoice:
+    """A preference in plain words, for callers without a settings file."""
 
     definition_format: str = AUTO
     call_parser: str = AUTO
@@ -31,4 +31,4 @@ class Wished:
     coach: bool = True
 
 
-NO_WISH = Wished()
+NO_PREFERENCE = FormatChoice()

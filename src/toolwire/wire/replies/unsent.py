@@ -7,7 +7,7 @@ def unsent(shown: str, whole: str) -> str:
     """What of the whole text has not been shown. White space does not count: it may move where a call was."""
     if whole.startswith(shown):
         return whole[len(shown) :]
-    seen, wanted = squeezed(shown), squeezed(whole)
+    seen, wanted = collapse_space(shown), collapse_space(whole)
     if wanted.startswith(seen):
         return after(whole, len(seen))
     if seen.endswith(wanted):
@@ -15,7 +15,7 @@ def unsent(shown: str, whole: str) -> str:
     return after(whole, _overlap(seen[-_OVERLAP:], wanted))
 
 
-def squeezed(text: str) -> str:
+def collapse_space(text: str) -> str:
     """The text without its white space."""
     return "".join(text.split())
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
-from toolwire.models.local_units import converted
+from toolwire.models.local_units import convert_units
 from toolwire.protocol.calls import ToolCall
 
 LIKENESS = 0.75
@@ -24,7 +24,7 @@ MOST_CHARS = 20_000
 _EDGES = "\"'`.,;:!?()[]{}<>“”‘’«»…"
 
 
-def mended(call: ToolCall, schema: Mapping[str, Any], heard: str) -> ToolCall:
+def repair_text(call: ToolCall, schema: Mapping[str, Any], heard: str) -> ToolCall:
     """The call with free text put right by what was heard; choices, numbers and words that were said stay."""
     known = _Utterance(heard)
     return replace(call, arguments={key: _value(key, value, schema, known, 0) for key, value in call.arguments.items()})
@@ -119,7 +119,7 @@ def _value(key: str, value: Any, schema: Any, known: _Utterance, depth: int) -> 
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     inner = properties.get(key) if isinstance(properties, Mapping) else None
     if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(inner, Mapping):
-        return converted(value, key, inner, known.text)
+        return convert_units(value, key, inner, known.text)
     return _put_right(value, inner, known, depth)
 
 

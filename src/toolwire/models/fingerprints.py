@@ -14,7 +14,7 @@ from toolwire.wire.encode.outbound import Json, to_json, words
 EXCERPT = 60
 
 
-def print_of(request: Request) -> Json:
+def fingerprint(request: Request) -> Json:
     """A request as JSON: digests of its parts, with excerpts of its messages.
 
     Ids and times are left out: they are new in every run. Raises ModelRefused for what JSON cannot hold.
