@@ -49,7 +49,7 @@ _BEGIN = """
                         coalesce((SELECT seq FROM cursor_floors WHERE kind = 'turns'), 0)) + 1),
             ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# Nobody wrote down how long a killed process went on: the results after its last word say when they came, and what
+# How long a killed process went on is not written down: the results after its last word say when they came, and what
 # they took. The less of both counts, since people may have been waited for.
 _UNWRITTEN = """
     SELECT min(max(r.created_at - t.updated_at),
@@ -204,7 +204,7 @@ def say(
 def _reserved(
     tx: Transaction, reserve: Reservation, cards: Sequence["OpenCard"], audit: Sequence[Row], at: float
 ) -> tuple[Sequence["OpenCard"], Sequence[Row]]:
-    """The cards that the day has room for, and the rest refused; nobody else can count at this moment."""
+    """The cards that the day has room for, and the rest refused; no other process counts at this moment."""
     of = cards[0].card
     spent = Spending()
     tx.write_charges()
@@ -340,7 +340,7 @@ def _count_format(tx: Transaction, project: str, tally: FormatTally) -> None:
 
 
 def _forget_starts(tx: Transaction, key: TurnKey, begun: Collection[bytes] | None) -> None:
-    """Calls without a result that were written down as started, and that nobody had begun, have not been started."""
+    """Calls without a result that were written down as started, and that had not begun, have not been started."""
     if begun is None:
         return
     for card in ledger.not_begun(_unfinished(tx, key), lambda card: _has_note(card, begun)):

@@ -1,7 +1,7 @@
 """The promise that every store keeps. `tests/record/` runs one suite over all of them.
 
 A store is the sum of small contracts: turns, calls, approvals, the audit log, metrics, budgets, provenance and bodies.
-Whoever needs one of them takes that one. Who is alive is a contract of its own, `liveness.py`.
+A part that needs one of them takes that one. Which owners are alive is a contract of its own, `liveness.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -123,7 +123,7 @@ class LoopMetrics:
 
 
 class Numbered(NamedTuple, Generic[T]):
-    """Something that was kept, with the cursor behind it: whoever follows goes on after that number."""
+    """Something that was kept, with the cursor behind it: a follower goes on after that number."""
 
     cursor: int
     value: T
@@ -236,7 +236,7 @@ class TurnStore(Protocol):
     def holds(self, turn_id: str, *, project: str = "default") -> bool:
         """Whether this process has given signs of life all the time since it took the turn.
 
-        If it has not, another one may have taken the turn over: whoever begins a call of it must `renew` that first.
+        If it has not, another one may have taken the turn over: before a call of it begins, `renew` that.
         """
         ...
 
@@ -281,15 +281,15 @@ class CallStore(Protocol):
     def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
         """Note that a tool begins now; from any thread, and without a commit.
 
-        The note survives the process. A call that was written down as started and has none had not begun, and whoever
-        resumes its turn finds it not started. Raises `StoreUnavailable`.
+        The note survives the process. A call that was written down as started and has none had not begun, and the
+        process that resumes its turn finds it not started. Raises `StoreUnavailable`.
         """
         ...
 
     def pauses(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
         """Note that a tool which began has stopped, without effect, to wait for something: it will begin once more.
 
-        Whoever resumes the turn finds the call not begun.
+        The process that resumes the turn finds the call not begun.
         """
         ...
 

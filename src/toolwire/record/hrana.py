@@ -212,7 +212,9 @@ def _cursor(result: Any) -> Cursor:
         case {"type": "error", "error": {"message": message, **more}}:
             raise _error(str(message), str(more.get("code")))
         case _:
-            raise StoreUnavailable("a libSQL server answered in a way that nobody here understands")
+            raise StoreUnavailable(
+                "the libSQL server sent an unexpected response; check the address and the version of the server"
+            )
 
 
 def _error(message: str, code: str) -> sqlite3.Error:

@@ -5,7 +5,7 @@ own. A change that must not happen comes back as the exception to raise, with wh
 other changes of the same transaction are made all the same.
 
 **Turns.** A turn belongs to one owner under one epoch. Replies, notes, endings and releases carry that epoch and are
-refused under any other. Whoever takes the turn over raises it.
+refused under any other. Taking the turn over raises it.
 
 **Calls.** A call is opened once, under `(turn, call id)`. To run it a process claims it, and holds it while its lease
 lasts; there is one holder at a time. It is closed once: a holder closes it by its token, whatever has become of the
@@ -62,7 +62,7 @@ turn's agent is charged.
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody claims a call with: a new token, and how long the lease lasts; see `CallCard`.
+    """What a call is claimed with: a new token, and how long the lease lasts; see `CallCard`.
 
     `store` is the name of the store that is asked, which owns the claim unless another owner is named.
     """
@@ -116,7 +116,7 @@ def not_begun(kept: Iterable[CallCard], begun: Callable[[CallCard], bool]) -> li
 
 
 def is_held(kept: CallCard, turn: TurnState | None, at: float, alive: Alive) -> bool:
-    """Whether somebody holds a call now."""
+    """Whether a call has a holder now."""
     if kept.result is not None or not kept.attempt:
         return False
     if kept.until is not None:
@@ -179,7 +179,7 @@ def claim_call(
 def renew_call(
     card: CallCard, kept: CallCard | None, turn: TurnState | None, store: str, until: float | None
 ) -> Step[CallCard]:
-    """Hold a call for longer, by its token. A lease that ran out is as good as new if nobody has claimed the call.
+    """Hold a call for longer, by its token. A lease that ran out is as good as new if no other has claimed the call.
 
     A lease that lasts as long as its turn is run ends with that; given a date, it becomes one of its own.
     """
@@ -243,7 +243,7 @@ def _is_run(kept: CallCard, turn: TurnState | None) -> bool:
 
 
 def _owner_of_lease(turn: TurnState | None, store: str, until: float | None) -> str:
-    """Who keeps a lease alive; nobody but the turn where the claim is that of the process that runs it."""
+    """Which owner keeps a lease alive; empty where the turn does, claimed by the process that runs it."""
     if until is None and turn is not None and turn.state == RUNNING and turn.owner == store:
         return ""
     return store

@@ -221,7 +221,7 @@ def mark_key(turn_id: str, call_id: str) -> bytes:
 
 @cache
 def _boot() -> bytes:
-    """What this start of the machine is called; empty where nobody says."""
+    """What this start of the machine is called; empty where the system does not say."""
     try:
         return _BOOT.read_bytes().strip()
     except OSError:

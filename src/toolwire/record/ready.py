@@ -29,7 +29,7 @@ async def is_ready(store: Store, turn: TurnSummary, now: float) -> bool:
 
 
 async def _is_over(store: Store, turn_id: str, wait: Wait, now: float) -> bool:
-    """What is not on record any more is not waited for: whoever resumes the turn is told what became of it."""
+    """What is not on record any more is not waited for: a process that resumes the turn is told what became of it."""
     try:
         match wait:
             case ForApproval(approval_id):

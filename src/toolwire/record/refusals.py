@@ -21,7 +21,7 @@ def no_call(card: CallCard) -> NotFound:
 
 
 def no_approval(approval_id: str) -> NotFound:
-    return NotFound(f"nobody was asked under {approval_id[:100]!r}; `toolwire approvals` lists the questions")
+    return NotFound(f"no approval request {approval_id[:100]!r} is kept here; `toolwire approvals` lists them")
 
 
 def decided(card: ApprovalCard) -> Fenced:

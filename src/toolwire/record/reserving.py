@@ -1,4 +1,7 @@
-"""Which calls a day has room for. Pure, the same for every store; the store sees to it that nobody else counts then."""
+"""Which calls, tokens and money a day has room for. Pure, the same for every store.
+
+A store asks in the transaction that keeps what was reserved, so that no other process counts at the same moment.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import inf

@@ -34,11 +34,11 @@ class Retries:
             if len(self._changes) < MOST:
                 self._changes.append(change)
             if self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._run, name="toolwire-store-owed", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="toolwire-store-retries", daemon=True)
                 self._thread.start()
 
     def settle(self) -> None:
-        """Make all that is owed now, if the store can be written. Blocks for as long as one attempt takes."""
+        """Make now all that is to be retried, if the store can be written. Blocks for as long as one attempt takes."""
         with self._writing:
             with self._lock:
                 changes = list(self._changes)

@@ -289,7 +289,7 @@ class SqliteStore(ClosingStore):
         try:
             return await self._writer.write(change, whose)
         except StoreUnavailable:
-            self._writer.owe(change)
+            self._writer.retry_later(change)
             raise
 
     async def audit(self, rows: Sequence[AuditRow]) -> None:

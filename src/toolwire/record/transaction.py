@@ -93,7 +93,7 @@ _ENDED: Final = _Ended()
 
 @dataclass(slots=True)
 class Cache:
-    """What a connection has learned: true as long as its transactions succeed and nobody else commits.
+    """What a connection has learned: true as long as its transactions succeed and no other connection commits.
 
     Of the turns that began `here` it has seen every call. `heads` are the ends of the audit chains of projects.
     """
@@ -178,7 +178,7 @@ class Transaction:
             self.charges[key] = self.charges.get(key, 0) + calls
 
     def write_charges(self) -> None:
-        """Write what calls were counted so far, before somebody asks for it."""
+        """Write what calls were counted so far, before it is asked for."""
         self.connection.executemany(_CHARGE, [(*key, calls) for key, calls in self.charges.items()])
         self.charges.clear()
 

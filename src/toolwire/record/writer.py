@@ -1,6 +1,6 @@
 """Who writes: the loop itself where that is quick, or a thread that makes all waiting changes durable with one commit.
 
-Handing changes to a thread and back takes longer than a commit on a quick disk, and whoever waits for them has nothing
+Handing changes to a thread and back takes longer than a commit on a quick disk, and the caller has nothing
 else to do. So a few changes, while the thread has none, are committed together on the spot; where that takes long, they
 are left to the thread for a while.
 """
@@ -62,7 +62,7 @@ class Writer:
         self._far = _Connection(connect, audited, liveness, name)
         self._near = _Connection(connect, audited, liveness, name)
         self._again = _Connection(connect, audited, liveness, name)
-        self._owed = Retries(self._write_owed)
+        self._retries = Retries(self._write_again)
         self._near_lock = threading.Lock()
         self._near_again_at = 0.0 if near else math.inf
         self._near_long = 0
@@ -88,24 +88,24 @@ class Writer:
         finally:
             turnstile.leave(whose)
 
-    def owe(self, change: Change) -> None:
+    def retry_later(self, change: Change) -> None:
         """Make a change later that could not be made now, as soon as the store can be written."""
-        self._owed.add(change)
+        self._retries.add(change)
 
     async def settle(self) -> None:
-        """Make what is owed now, if there is anything and the store can be written."""
-        if self._owed.any:
-            await asyncio.to_thread(self._owed.settle)
+        """Make now what is to be retried, if there is anything and the store can be written."""
+        if self._retries.any:
+            await asyncio.to_thread(self._retries.settle)
 
     def after(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
-        """Make a change behind all that were handed over before, though nobody waits for it."""
+        """Make a change behind all that were handed over before, though nothing waits for it."""
         try:
             future = self._hand_over(change, loop)
         except StoreUnavailable:  # it was closed, which sets everything free
             return
-        future.add_done_callback(lambda done: self._owed.add(change) if _failed(done) else None)
+        future.add_done_callback(lambda done: self._retries.add(change) if _failed(done) else None)
 
-    def _write_owed(self, changes: Sequence[Change]) -> None:
+    def _write_again(self, changes: Sequence[Change]) -> None:
         try:
             self._again.write(changes, patient=True)
         except Exception as error:
@@ -114,7 +114,7 @@ class Writer:
             if isinstance(refusal, StoreUnavailable):
                 raise refusal from error
             for change in changes if len(changes) > 1 else ():  # one that can never be made must not hold up the others
-                self._write_owed([change])
+                self._write_again([change])
 
     def _turnstile_of(self, loop: asyncio.AbstractEventLoop) -> Turnstile:
         """The turnstile of a loop. The latest one is at hand, since most programs have one loop."""
@@ -150,7 +150,7 @@ class Writer:
                 self._pending.clear()
                 self._queue.put(None)
         self._thread.join()
-        self._owed.close()
+        self._retries.close()
         self._again.drop()
         with self._near_lock:
             self._near.drop()
@@ -172,7 +172,7 @@ class Writer:
             self._queue.put(waiting)
 
     def _written_here(self, pending: Sequence[Waiting]) -> bool:
-        """Commit changes on the spot, if nobody else is writing. Whatever goes wrong is left to the thread."""
+        """Commit changes on the spot, if no other connection is writing. Whatever goes wrong is left to the thread."""
         began = perf_counter()
         if began < self._near_again_at or not self._near_lock.acquire(blocking=False):
             return False
@@ -292,14 +292,14 @@ def _wake_all(outcomes: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, outcome in outcomes:
         by_loop.setdefault(future.get_loop(), []).append((future, outcome))
     for loop, group in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits there any more
             loop.call_soon_threadsafe(_wake, group)
 
 
 def _wake(group: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, outcome in group:
         if future.done():
-            continue  # whoever asked was canceled; the change is kept all the same
+            continue  # the asker was canceled; the change is kept all the same
         if isinstance(outcome, Exception):
             future.set_exception(outcome)
         else:
