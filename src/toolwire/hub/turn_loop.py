@@ -216,7 +216,7 @@ class Runner:
                 return turn
         if self._emit:
             self._emit(ModelAsked(turn.iterations + 1, closing))
-        began = perf_counter()
+        began = perf_counter() if self._emit else 0.0
         try:
             answer = self._model.ask(request, self._deltas)
             reply = await (answer if turn.limits.deadline_s is None else self._in_time(turn, answer))
