@@ -1,4 +1,4 @@
-"""How many messages a subscriber has in its hands, and when there is room for another."""
+"""Messages in the hands of a subscriber: how many there are, when there is room for another, how long each stays."""
 
 import asyncio
 from contextlib import suppress
@@ -47,3 +47,37 @@ class InFlight:
     async def _next_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+
+class OpenDelivery:
+    """A message in a subscriber's hands, from when it is handed out until it is settled or its time is over."""
+
+    def __init__(self, ack_wait_s: float, in_flight: InFlight) -> None:
+        self._ack_wait_s = ack_wait_s
+        self._in_flight = in_flight
+        self._is_open = True
+        in_flight.take()
+        self._timer = self._start_timer()
+
+    def _renew(self) -> bool:
+        """Begin the time anew; False where it is over."""
+        if self._is_open:
+            self._timer.cancel()
+            self._timer = self._start_timer()
+        return self._is_open
+
+    def _expire(self) -> None:
+        """The time is over. A broker hands the message out again by itself."""
+        self._settle()
+
+    def _settle(self) -> bool:
+        """Let go of the message; False where that was done before."""
+        if not self._is_open:
+            return False
+        self._is_open = False
+        self._timer.cancel()
+        self._in_flight.release()
+        return True
+
+    def _start_timer(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._ack_wait_s, self._expire)

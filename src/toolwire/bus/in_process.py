@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
-from toolwire.bus.in_flight import InFlight
+from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import Subject, check_filter, check_token, filter_matches
@@ -172,17 +172,13 @@ class _LocalSubscription:
         self._group.changed.set()
 
 
-class _LocalDelivered:
+class _LocalDelivered(OpenDelivery):
     def __init__(self, entry: _Entry, group: _Group, ack_wait_s: float, in_flight: InFlight) -> None:
         self.message = entry.message
         self.attempt = entry.attempt
         self._entry = entry
         self._group = group
-        self._ack_wait_s = ack_wait_s
-        self._in_flight = in_flight
-        self._is_open = True
-        in_flight.take()
-        self._timer = self._start_timer()
+        super().__init__(ack_wait_s, in_flight)
 
     async def ack(self) -> None:
         self._settle()
@@ -192,22 +188,9 @@ class _LocalDelivered:
             self._group.add_later(self._entry, delay_s)
 
     async def progress(self) -> None:
-        if self._is_open:
-            self._timer.cancel()
-            self._timer = self._start_timer()
-
-    def _start_timer(self) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(self._ack_wait_s, self._expire)
+        self._renew()
 
     def _expire(self) -> None:
         """The subscriber has been silent for too long: another may have the message."""
         if self._settle():
             self._group.add(self._entry)
-
-    def _settle(self) -> bool:
-        if not self._is_open:
-            return False
-        self._is_open = False
-        self._timer.cancel()
-        self._in_flight.release()
-        return True

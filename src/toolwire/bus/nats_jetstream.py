@@ -30,7 +30,7 @@ from nats.js.api import (
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
-from toolwire.bus.in_flight import InFlight
+from toolwire.bus.in_flight import InFlight, OpenDelivery
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject, check_filter, check_token
@@ -299,7 +299,7 @@ class _NatsSubscription:
             await _quietly(pull.unsubscribe())
 
 
-class _NatsDelivered:
+class _NatsDelivered(OpenDelivery):
     def __init__(self, received: Msg, ack_wait_s: float, in_flight: InFlight) -> None:
         own = {
             name: text for name, text in (received.headers or {}).items() if not name.lower().startswith(_OWN_HEADERS)
@@ -307,11 +307,7 @@ class _NatsDelivered:
         self.message = BusMessage(received.subject, received.data, own)
         self.attempt = received.metadata.num_delivered or 1
         self._received = received
-        self._ack_wait_s = ack_wait_s
-        self._in_flight = in_flight
-        self._is_open = True
-        in_flight.take()
-        self._timer = self._start_timer()
+        super().__init__(ack_wait_s, in_flight)
 
     async def ack(self) -> None:
         if self._settle():
@@ -322,22 +318,8 @@ class _NatsDelivered:
             await _quietly(self._received.nak(delay_s))
 
     async def progress(self) -> None:
-        if self._is_open:
-            self._timer.cancel()
-            self._timer = self._start_timer()
+        if self._renew():
             await _quietly(self._received.in_progress())
-
-    def _start_timer(self) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(self._ack_wait_s, self._settle)
-
-    def _settle(self) -> bool:
-        """Once the time is over, the broker hands the message out again: it is no longer in these hands."""
-        if not self._is_open:
-            return False
-        self._is_open = False
-        self._timer.cancel()
-        self._in_flight.release()
-        return True
 
 
 async def _quietly(sending: Any) -> None:
