@@ -240,6 +240,35 @@ def test_marks_in_values_are_filled_and_other_braces_stay() -> None:
     assert filled.arguments == {"tenant": "acme/ann/{nothing}/{}", "epoch": 3, "list": [{"x": "s"}]}
 
 
+def nested(value: Any, depth: int) -> Any:
+    for place in range(depth):
+        value = [value] if place % 2 else {"x": value}
+    return value
+
+
+def test_marks_are_filled_as_deep_as_arguments_may_be_and_no_deeper() -> None:
+    def filled(depth: int) -> Any:
+        fixed = {"list": nested("{step_id}", depth)}
+        made = registry(row(parameters={"properties": {"list": {}}}, options={"args": {"fixed": fixed}}))
+        return fill_arguments(target(made), {}, {"step_id": "s"}).arguments["list"]
+
+    assert filled(60) == nested("s", 60)
+    assert filled(100) == nested("{step_id}", 100)
+
+
+def test_a_value_with_a_mark_is_not_judged_before_it_is_filled() -> None:
+    made = registry(row(options={"args": {"fixed": {"count": "{turn_epoch}"}}}))
+    assert fill_arguments(target(made), {}, {"turn_epoch": 4}).arguments["count"] == 4
+
+
+def test_what_a_tool_returns_can_be_described() -> None:
+    schema = {"type": "object", "properties": {"hits": {"type": "integer"}}}
+    assert only(registry(row(options={"output_schema": schema}))).output_schema == schema
+    assert only(registry(ROW)).output_schema is None
+    with pytest.raises(DefinitionError, match="output_schema is not a valid JSON Schema"):
+        registry(row(options={"output_schema": {"type": "objec"}}))
+
+
 def test_what_a_model_gives_is_never_filled() -> None:
     filled = fill_arguments(target(registry(ROW)), {"query": "{project_id} {tool_call_id}"}, {"project_id": "acme"})
     assert filled.arguments["query"] == "{project_id} {tool_call_id}"
@@ -257,7 +286,11 @@ def test_terminate_goes_to_the_user_and_tiers_follow_from_effects() -> None:
 def test_a_definition_that_only_hidden_arguments_use_is_not_shown() -> None:
     parameters = {
         "properties": {"query": {"$ref": "#/$defs/text"}, "api_key": {"$ref": "#/$defs/key"}},
-        "$defs": {"text": {"$ref": "#/$defs/short"}, "short": {"type": "string"}, "key": {"type": "string"}},
+        "$defs": {
+            "text": {"anyOf": [{"$ref": "#/$defs/short"}, {"type": "array", "items": {"$ref": "#/$defs/text"}}]},
+            "short": {"type": "string"},
+            "key": {"type": "string"},
+        },
         "examples": [{"api_key": "k"}],
     }
     seen = only(registry(row(parameters=parameters, options={"envs": {"api_key": "KEY"}}))).input_schema

@@ -170,6 +170,19 @@ def test_a_result_that_is_not_json_is_a_failed_result(result: Any) -> None:
     assert (card.status, card.error.code) == (Status.FAILED, "result_not_serializable")
 
 
+def test_how_a_call_ended_stays_when_its_result_cannot_be_written() -> None:
+    late = decode_result_card(
+        written(replace(RESULT_CARD, status=Status.TIMEOUT, result=object(), error=CardError("tool_timeout", "Late.")))
+    )
+    assert isinstance(late, ToolResultCard)
+    assert (late.status, late.error, late.result) == (Status.TIMEOUT, CardError("tool_timeout", "Late."), None)
+    half = decode_result_card(written(replace(RESULT_CARD, status=Status.PARTIAL, result=object())))
+    assert isinstance(half, ToolResultCard)
+    assert half.error is not None
+    assert half.status is Status.PARTIAL
+    assert "cannot be written as JSON" in half.error.message
+
+
 @pytest.mark.feature("F154")
 @pytest.mark.parametrize("result", [None, {"hits": 3}, "some output", [1]])
 def test_an_error_is_written_in_both_places(result: Any) -> None:
@@ -301,6 +314,11 @@ def test_a_command_that_points_to_a_card_of_another_call_is_found(change: dict[s
     assert call_card_violations(command, CALL_CARD) == ()
     (found,) = call_card_violations(command, replace(CALL_CARD, **change))
     assert found.field == field
+
+
+def test_what_a_command_may_leave_out_is_not_a_difference() -> None:
+    assert call_card_violations(replace(COMMAND, step_id="", tool_name="", arguments_digest=""), CALL_CARD) == ()
+    assert call_card_violations(replace(COMMAND, arguments_digest="0" * 64), replace(CALL_CARD, step_id="")) == ()
 
 
 @pytest.mark.parametrize(

@@ -319,6 +319,8 @@ def test_a_payload_that_is_not_a_json_object_is_refused(data: bytes) -> None:
 def test_an_oversized_message_is_refused_unread() -> None:
     big = BusMessage(str(COMMAND.subject), b"x" * (64 * 1024 + 1))
     assert codes(decode_command(big)) == {("too_large", "")}
+    padded = BusMessage(str(COMMAND.subject), sent(COMMAND).data.ljust(64 * 1024))
+    assert decode_command(padded) == COMMAND
     many = replace_headers(sent(COMMAND), {f"X-{place}": "x" for place in range(65)})
     assert codes(decode_command(many)) == {("too_large", "")}
     long = replace_headers(sent(COMMAND), {"X-Long": "x" * 20_000})
@@ -357,6 +359,9 @@ def test_a_message_at_the_subject_of_another_kind_is_refused() -> None:
     assert codes(decode_callback(sent(COMMAND))) == {("bad_subject", "")}
     assert codes(decode_wakeup(sent(COMMAND))) == {("bad_subject", "")}
     assert codes(decode_command(BusMessage("cg.v1r4.a.b.evt.tool.x.y"))) == {("bad_subject", "")}
+    for decode in (decode_command, decode_callback, decode_wakeup):
+        assert codes(decode(BusMessage("elsewhere", sent(COMMAND).data))) == {("bad_subject", "")}
+        assert codes(decode(BusMessage("cg.v2.a.b.cmd.tool.x", sent(COMMAND).data))) == {("wrong_version", "")}
 
 
 def test_a_command_for_the_pmo_names_the_tool_of_its_subject() -> None:
