@@ -260,13 +260,17 @@ class Terminal:
         return self.seen
 
     def interrupt(self, words: str) -> str:
-        """Press Ctrl-C at a prompt until these words are shown.
+        """Press Ctrl-C at a prompt until these words are shown."""
+        return self.press("\x03", words)
+
+    def press(self, key: str, words: str) -> str:
+        """Press a key that sends a signal, at a prompt, until these words are shown.
 
         The line editor does not notice one that comes after it has shown the prompt and before it waits for keys, as a
         busy machine lets happen; a user presses again.
         """
         for _ in range(LIMIT_S):
-            self.type("\x03")
+            self.type(key)
             while self.seen.find(words, self._read) < 0 and select.select([self._master], [], [], 1)[0]:
                 if not self._more():
                     break

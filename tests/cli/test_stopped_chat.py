@@ -27,8 +27,7 @@ def chat(terminal: Terminal, stage: Stage, model: Script) -> None:
 
 
 def stop(terminal: Terminal) -> None:
-    terminal.type("\x1a")
-    terminal.wait_for("Stopped")
+    terminal.press("\x1a", "Stopped")
     terminal.wait_for("$ ")
 
 
