@@ -7,6 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolwire"
 
+_HUB_PARTS = ("tests/loop/test_hub_parts.py",)
 _AGENT = ("tests/loop/test_agent.py", "tests/loop/test_approvals.py")
 _LOOP = (*_AGENT, *(f"tests/loop/test_{name}.py" for name in ("step", "step_edges", "too_many_calls", "taint")))
 
@@ -19,6 +20,12 @@ TESTS: dict[str, Sequence[str]] = {
     "record.lease_rows": ("tests/record/test_lease_rows.py",),
     "record.owners": ("tests/loop/test_liveness.py", "tests/record/test_lease_rows.py"),
     "record": ("tests/record",),
+    "hub.calls": _HUB_PARTS,
+    "hub.slots": _HUB_PARTS,
+    "hub.canceling": _HUB_PARTS,
+    "hub.resuming": _HUB_PARTS,
+    "hub.judging": (*_HUB_PARTS, "tests/loop/test_judging_parts.py"),
+    "hub.event_hub": (*_HUB_PARTS, "tests/loop/test_event_hub.py"),
     "hub": (*_LOOP, "tests/loop/test_budgets.py", "tests/execute"),
 }
 """The tests for a module, or for all modules of a package that are not named by themselves."""
