@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -161,6 +162,54 @@ def test_a_turn_over_http_goes_on_with_the_budget_that_it_began_with(stage: Stag
     assert not (stage.folder / "painted").exists()
 
 
+def kept(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that are kept: letters of a reply are not, since the reply tells the same."""
+    return [event for event in events if event["event"] not in ("text", "reasoning", "call_written", "call_progress")]
+
+
+def test_a_watcher_goes_on_after_a_restart_of_the_server(stage: Stage) -> None:
+    with scripted([("paint", {"colour": "red"})], "It is red.", "Another.") as model:
+        with served(stage, model) as server:
+            turn = server.begin("Paint the door red")
+            first = server.events(turn)
+            server.stop()
+        with served(stage, model) as server:
+            [asked] = server.get("/v1/approvals")["data"]
+            server.post(f"/v1/approvals/{asked['id']}", {"granted": True})
+            then = server.events(turn, first[-1]["id"])
+            server.stop()
+        with served(stage, model) as server:
+            again, middle = server.events(turn), server.events(turn, first[1]["id"])
+            letters = [event["id"] for event in then if event["event"] == "text"]
+            from_letter = server.events(turn, letters[0])
+            by_address = server.http.get(f"/v1/turns/{turn}/events?after={first[1]['id']}").text
+            seen_the_end = server.http.get(f"/v1/turns/{turn}/events", headers={"last-event-id": then[-1]["id"]})
+
+    assert names(first)[-1] == "turn_waiting"
+    assert (names(then)[0], names(then)[-1]) == ("turn_started", "turn_ended")
+    assert again == kept([*first, *then])
+    assert middle == kept([*first[2:], *then])
+    assert from_letter == kept(then[[event["id"] for event in then].index(letters[0]) + 1 :])
+    assert by_address.count("event: ") == len(middle)
+    assert seen_the_end.status_code == 204
+
+
+def test_a_server_that_is_killed_leaves_what_was_told_to_the_next_one(stage: Stage) -> None:
+    with scripted("It is 437.") as model:
+        with served(stage, model) as server:
+            turn = server.begin()
+            told = kept(server.events(turn))
+            killed = server.begin("Again", thread="next")
+            server.events(killed)  # by its end, the events of the turn before are on disk or lost
+            server.process.kill()
+            server.process.communicate(timeout=LIMIT_S)
+        with served(stage, model) as server:
+            again = server.events(turn)
+
+    # What was not written when it was killed is missing, and then the watcher is told how the turn stands instead.
+    assert again == told or names(again)[-1] == "turn_state"
+
+
 def test_an_approval_over_http_is_enough_for_the_turn_to_go_on(stage: Stage) -> None:
     with scripted([("paint", {"colour": "red"})], "It is red.") as model, served(stage, model) as server:
         turn = server.begin("Paint the door red")
@@ -194,12 +243,21 @@ def test_a_stream_is_resumed_after_the_last_event_and_none_comes_twice(stage: St
     assert over.status_code == 204
 
 
+def forget_events(stage: Stage) -> None:
+    """As if they were too old: events are not kept for ever."""
+    store = sqlite3.connect(stage.folder / ".toolwire" / "store.db")
+    store.execute("DELETE FROM events")
+    store.commit()
+    store.close()
+
+
 def test_events_that_are_gone_are_said_to_be_with_the_state_of_the_turn(stage: Stage) -> None:
     with scripted("Hello.") as model:
         with served(stage, model) as server:
             turn = server.begin("Hi")
             told = server.events(turn)
             server.stop()
+        forget_events(stage)
         with served(stage, model) as server:
             [gone] = server.events(turn, told[0]["id"])
             [new] = server.events(turn)
@@ -333,7 +391,7 @@ def test_a_watcher_of_a_server_that_stops_gets_an_end_and_comes_back_to_the_next
     assert b"id: 2.2\nevent: model_asked\n" in told
     assert b"Traceback" not in err
     assert b"ERROR" not in err
-    assert (then[0]["event"], then[-1]["answer"]) == ("turn_state", "Hello.")
+    assert (then[0]["event"], then[-1]["answer"]) == ("turn_started", "Hello.")
 
 
 def test_a_turn_whose_server_was_killed_goes_on_with_toolwire_run(stage: Stage) -> None:

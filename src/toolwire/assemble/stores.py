@@ -46,9 +46,10 @@ async def store_of(
 
 
 async def _open_store(project: ProjectFolder) -> SqliteStore:
-    if project.settings.store.in_server:
+    chosen = project.settings.store
+    if chosen.in_server:
         return await _server_store(project)
-    return await SqliteStore.at(project.home, lease_s=project.settings.store.lease_s)
+    return await SqliteStore.at(project.home, lease_s=chosen.lease_s, bodies=chosen.bodies or "folder")
 
 
 def retention_of(chosen: RetentionSettings) -> Retention:
@@ -77,10 +78,13 @@ async def _server_store(project: ProjectFolder) -> SqliteStore:
     if chosen.url is None:
         raise SettingsError(f"store.kind = {chosen.kind} needs the address of the server: set store.url")
     key = project.environ.get(chosen.token_env, "") if chosen.token_env else ""
+    bodies = chosen.bodies or "database"
     if chosen.kind == "libsql":
-        return await libsql.LibsqlStore.on(chosen.url, project.home, token=key, lease_s=chosen.lease_s)
+        return await libsql.LibsqlStore.on(
+            chosen.url, project.home, token=key, lease_s=chosen.lease_s, bodies=bodies
+        )  # fmt: skip
     try:
         kept_in = postgres.PostgresStore
     except ImportError as missing:
         raise SettingsError(f"PostgreSQL needs an extra: pip install 'toolwire[postgres]' ({missing})") from None
-    return await kept_in.on(chosen.url, project.home, password=key, lease_s=chosen.lease_s)
+    return await kept_in.on(chosen.url, project.home, password=key, lease_s=chosen.lease_s, bodies=bodies)

@@ -13,6 +13,7 @@ from functools import partial
 
 from toolwire.agent import Agent
 from toolwire.assemble.agents import open_agent, open_agent_of
+from toolwire.assemble.event_keeper import EventKeeper
 from toolwire.assemble.event_log import EventLog
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
@@ -29,7 +30,7 @@ from toolwire.hub.event_hub import EventHub
 from toolwire.protocol.events import EventEnvelope, TurnEnded
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass
-from toolwire.record.contract import KeptTurn, Store
+from toolwire.record.contract import KeptEvent, KeptTurn, Store
 from toolwire.settings import ModelChoice
 
 _KEYED_TURNS = uuid.UUID("6f1c9a52-7d0e-4f0b-9f53-1f2f6f0f8a11")
@@ -97,8 +98,10 @@ class TurnService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Within the block the store is open and turns run; what still runs at its end stays ready for the next one."""
-        stop_watching = self._events.watch(self.log.add, deltas=True)
         async with store_of(self.project) as store:
+            keeper = EventKeeper(store)
+            stop_watching = self._events.watch(lambda event: keeper.add(event, self.log.add(event)), deltas=True)
+            keeping = asyncio.create_task(keeper.run(), name="toolwire-events")
             opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events)
             self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran)
             running = asyncio.create_task(self._runner.run_forever(), name="toolwire-turns")
@@ -108,6 +111,8 @@ class TurnService:
                 running.cancel()
                 await asyncio.wait((running,))
                 stop_watching()
+                keeping.cancel()
+                await asyncio.wait((keeping,))
 
     @property
     def store(self) -> Store:
@@ -118,6 +123,15 @@ class TurnService:
     async def use_store(self) -> AsyncIterator[Store]:
         """The store for one request."""
         yield self.store
+
+    async def recall_events(self, turn_id: str) -> None:
+        """Find the events of a turn that happened before this process began."""
+        if not self.log.needs(turn_id):
+            return
+        kept: list[KeptEvent] = []
+        while some := await self.store.turn_events(turn_id, kept[-1].place if kept else (0, 0)):
+            kept += some
+        self.log.recall(turn_id, kept)
 
     def wake(self) -> None:
         """Something has come that a turn may wait for."""

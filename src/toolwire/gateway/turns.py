@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolwire.assemble.event_log import LoggedEvent, Place
+from toolwire.assemble.event_log import LoggedEvent
 from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownModel, UnknownTool
 from toolwire.define.nearest import nearest
 from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
@@ -22,7 +22,7 @@ from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.waits import Until, Wait
-from toolwire.record.contract import KeptTurn, TurnSummary
+from toolwire.record.contract import KeptTurn, Place, TurnSummary
 from toolwire.wire.codecs.stored import write_wait
 from toolwire.wire.encode.outbound import Json, to_json
 from toolwire.wire.lenient.arguments import read_json
@@ -35,7 +35,6 @@ _LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000, "model": 
 _FIELDS = (*_LONGEST, "tools")
 _MOST_TOOLS = 1_000
 _LONGEST_KEY = 200
-_ENDS = frozenset({"turn_ended", "turn_waiting"})
 
 
 class Turns:
@@ -110,14 +109,16 @@ class Turns:
             return await self._answer(request.path_params["id"])
 
     async def events(self, request: Request) -> Response:
-        """The events of a turn as server-sent events, up to where it ends or waits. `Last-Event-ID` resumes a stream.
+        """The events of a turn as server-sent events, up to where it ends or waits.
 
+        `Last-Event-ID`, or `after=` in the address, resumes a stream, also after a restart of the server.
         A client that has seen the end gets 204, which tells an `EventSource` not to come back.
         """
         _require_caller(request)
         turn_id, last = request.path_params["id"], _last_event(request)
         with _faults():
             state = (await self._service.store.turn(turn_id)).state
+            await self._service.recall_events(turn_id)
         number, is_known = self._service.log.start(turn_id, last)
         if state == "ended" and is_known and not self._service.log.read(turn_id, number)[0]:
             return Response(status_code=204)
@@ -136,7 +137,7 @@ class Turns:
             for event in events:
                 yield _frame(event)
                 number = event.number + 1
-                if event.kind in _ENDS:
+                if event.ends_stream:
                     return
             if events:
                 continue
@@ -240,7 +241,7 @@ def _require_caller(request: Request) -> str:
 
 
 def _last_event(request: Request) -> Place | None:
-    text = request.headers.get("last-event-id", "")
+    text = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
     if not text:
         return None
     parts = text.split(".")

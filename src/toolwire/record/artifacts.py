@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from toolwire.record import refusals
@@ -18,6 +19,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 STAGING_S = 3_600.0
 _STAGING = "new-"
+_MOST_CHECKED = 1_024
 _HANDLE = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 
 
@@ -27,13 +29,14 @@ class Artifacts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._swept_at = -math.inf
+        self._checked: dict[str, tuple[int, int, int]] = {}
         os.close(open_folder(folder))
 
     def keep(self, data: bytes) -> str:
         """Write the body unless it is kept already, and give back its handle. Raises OSError."""
         digest = hashlib.sha256(data).hexdigest()
         self._sweep()
-        with self._opened(digest, make=True) as (top, shelf):
+        with self.opened(digest, make=True) as (top, shelf):
             if not _is_there(digest[2:], shelf):
                 _write(top, shelf, digest[2:], data)
             else:
@@ -42,21 +45,39 @@ class Artifacts:
             os.fsync(shelf)
         return f"sha256:{digest}"
 
+    def draft(self) -> "BodyDraft":
+        """A body that comes in pieces. Raises OSError."""
+        self._sweep()
+        return BodyDraft(self)
+
     def fetch(self, handle: str, offset: int, length: int | None) -> bytes:
-        """Read a range of a body. Raises NotFound for an unknown or malformed handle."""
+        """Read a range of a body. Raises NotFound for an unknown or malformed handle, StoreError for a damaged one."""
         match = _HANDLE.fullmatch(handle)
         if match is None:
             raise refusals.no_body(handle)
         try:
-            with self._opened(match[1], make=False) as (_, shelf):
+            with self.opened(match[1], make=False) as (_, shelf):
                 found = os.open(match[1][2:], _READ, dir_fd=shelf)
         except FileNotFoundError:
             raise refusals.no_body(handle) from None
         with open(found, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             if not stat.S_ISREG(os.fstat(found).st_mode):
                 raise refusals.no_body(handle)
+            self._check(file, handle, match[1])
             file.seek(max(offset, 0))
             return file.read(-1 if length is None else max(length, 0))
+
+    def _check(self, file: BufferedReader, handle: str, digest: str) -> None:
+        """Compare a file with its digest, unless that was done since it was changed."""
+        about = os.fstat(file.fileno())
+        stamp = (about.st_ino, about.st_size, about.st_mtime_ns)
+        if self._checked.get(digest) == stamp:
+            return
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise refusals.damaged_body(handle)
+        if len(self._checked) >= _MOST_CHECKED:
+            self._checked.clear()
+        self._checked[digest] = stamp
 
     def left_staging(self, now: float) -> list[Path]:
         """Files that a process died while writing."""
@@ -76,7 +97,7 @@ class Artifacts:
             path.unlink(missing_ok=True)
 
     @contextmanager
-    def _opened(self, digest: str, *, make: bool) -> Iterator[tuple[int, int]]:
+    def opened(self, digest: str, *, make: bool) -> Iterator[tuple[int, int]]:
         """Descriptors of the folder and of the one in it that holds the body."""
         top, shelf = os.open(self.folder, FOLDER_FLAGS), -1
         try:
@@ -90,6 +111,43 @@ class Artifacts:
             for descriptor in (shelf, top):
                 if descriptor >= 0:
                     os.close(descriptor)
+
+
+class BodyDraft:
+    """A file that is written piece by piece, and found under its digest once it is whole. Raises OSError."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+        self._digest = hashlib.sha256()
+        self._name = f"{_STAGING}{secrets.token_hex(8)}"
+        self._top = os.open(artifacts.folder, FOLDER_FLAGS)
+        try:
+            descriptor = os.open(self._name, _NEW, 0o600, dir_fd=self._top)
+        except BaseException:
+            os.close(self._top)
+            raise
+        self._file = open(descriptor, "wb")  # noqa: PTH123, SIM115 - a descriptor, which `discard` closes
+
+    def write(self, piece: bytes) -> None:
+        self._digest.update(piece)
+        self._file.write(piece)
+
+    def finish(self) -> str:
+        """Give back the handle; from here on the body is found under it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        digest = self._digest.hexdigest()
+        with self._artifacts.opened(digest, make=True) as (_, shelf):
+            os.rename(self._name, digest[2:], src_dir_fd=self._top, dst_dir_fd=shelf)
+            os.fsync(shelf)
+        return f"sha256:{digest}"
+
+    def discard(self) -> None:
+        """Let go of the file, and remove it unless it is found as a body by now."""
+        self._file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._name, dir_fd=self._top)
+        os.close(self._top)
 
 
 def _is_there(name: str, folder: int) -> bool:

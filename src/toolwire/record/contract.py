@@ -4,8 +4,8 @@ A store is the sum of small contracts: turns, calls, approvals, the audit log, m
 A part that needs one of them takes that one. Which owners are alive is a contract of its own, `liveness.py`.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncIterable, Callable, Sequence
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
@@ -120,6 +120,27 @@ class LoopMetrics:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+
+
+Place = tuple[int, int]
+"""Where an event stands in its turn: the epoch, and its number in that."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEvent:
+    """An event of a turn as it was sent to those who watch: its kind, and all of it as JSON."""
+
+    project: str
+    turn_id: str
+    epoch: int
+    number: int
+    at: float
+    kind: str
+    body: str
+
+    @property
+    def place(self) -> Place:
+        return self.epoch, self.number
 
 
 class Numbered(NamedTuple, Generic[T]):
@@ -479,6 +500,10 @@ class ProvenanceStore(Protocol):
         ...
 
 
+BodyPlace = Literal["folder", "database"]
+"""Where a store keeps large bodies itself: on this machine, or where all machines that share it find them."""
+
+
 class BodyStore(Protocol):
     """Large bodies by their content: in memory, in a folder, in a database, in an object store."""
 
@@ -486,8 +511,35 @@ class BodyStore(Protocol):
         """Keep a large body by its content and give back its handle (`sha256:…`)."""
         ...
 
+    async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
+        """The same for a body that comes in pieces, and is never in memory as a whole.
+
+        Nothing of it is found before all of it is there. If the pieces end in an error, nothing is kept.
+        """
+        ...
+
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Read (part of) a kept body. Raises `NotFound`."""
+        """Read (part of) a kept body. Raises `NotFound`, and `StoreError` for one that does not fit its digest."""
+        ...
+
+
+class EventStore(Protocol):
+    """Events of turns, for those who watch one and come back later. They are not the record, and may be dropped."""
+
+    async def append_events(self, events: Sequence[KeptEvent]) -> None:
+        """Keep events, each once. The oldest go where a turn has too many, and after some days."""
+        ...
+
+    async def turn_events(
+        self, turn_id: str, after: Place = (0, 0), *, limit: int = 1000, project: str = "default"
+    ) -> list[KeptEvent]:
+        """The next events of a turn after a place."""
+        ...
+
+    async def events_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str = "default"
+    ) -> list[Numbered[KeptEvent]]:
+        """The next events of a project after a cursor, in the order in which they were kept; see `turns_after`."""
         ...
 
 
@@ -501,6 +553,7 @@ class Store(
     LockStore,
     ProvenanceStore,
     BodyStore,
+    EventStore,
     Protocol,
 ):
     """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.

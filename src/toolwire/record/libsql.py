@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from toolwire.record import schema
-from toolwire.record.contract import BodyStore
+from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.hrana import HranaConnection, http_address
 from toolwire.record.liveness import LEASE_S
 from toolwire.record.server_store import ServerStore
@@ -28,11 +28,11 @@ class LibsqlStore(ServerStore):
         monotonic: Callable[[], float] = time.monotonic,
         patience_s: float = 10.0,
         lease_s: float = LEASE_S,
-        bodies: BodyStore | None = None,
+        bodies: BodyStore | BodyPlace = "database",
     ) -> "LibsqlStore":
         """Open the store at `libsql://host`, making what is missing. Raises StoreUnavailable and SettingsError.
 
-        Large bodies lie in the folder, or where `bodies` keeps them.
+        Large bodies lie in the database, in the folder, or where `bodies` keeps them.
         """
         address = http_address(url)
         migrate = partial(schema.migrate, path=address, identity=schema.SERVER_IDENTITY)

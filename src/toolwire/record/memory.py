@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from dataclasses import field
 from itertools import count, islice, repeat
 from operator import attrgetter
@@ -27,9 +27,11 @@ from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
+    KeptEvent,
     KeptTurn,
     LoopMetrics,
     Numbered,
+    Place,
     Reservation,
     ToolMetrics,
     TurnStats,
@@ -38,6 +40,7 @@ from toolwire.record.contract import (
 )
 from toolwire.record.ledger import Step
 from toolwire.record.lock_queue import LockLine, may_go
+from toolwire.record.memory_events import MemoryEvents
 from toolwire.record.memory_limits import (
     AUDIT_ROWS_PER_CALL,
     MAX_BYTES,
@@ -164,6 +167,7 @@ class MemoryStore(ClosingStore):
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
         self._open: dict[_TurnKey, _MemoryTurn] = {}
         self._begun: set[tuple[_TurnKey, str]] = set()
+        self._events = MemoryEvents()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
     async def begin(self, turn: Turn) -> None:
@@ -534,6 +538,22 @@ class MemoryStore(ClosingStore):
         self._bodies.add(handle, bytes(data))
         return handle
 
+    async def append_events(self, events: Sequence[KeptEvent]) -> None:
+        self._events.append(events)
+
+    async def turn_events(
+        self, turn_id: str, after: Place = (0, 0), *, limit: int = 1000, project: str = "default"
+    ) -> list[KeptEvent]:
+        return self._events.of_turn((project, turn_id), after, limit)
+
+    async def events_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str = "default"
+    ) -> list[Numbered[KeptEvent]]:
+        return self._events.after(cursor, limit, project)
+
+    async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
+        return await self.keep(b"".join([piece async for piece in pieces]))
+
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
         body = self._bodies.get(handle)
         if body is None:
@@ -663,6 +683,7 @@ class MemoryStore(ClosingStore):
             self._cards.pop(past.key, None)
             if self._turns.pop(past.key, None) is not None:
                 self._shares.pop(past.key, None)
+            self._events.drop(past.key)
             self._approvals.drop_turn(past.key, self._clock())
 
     def _touch(self, kept: _MemoryTurn, state: str) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 
 from toolwire.errors import StoreUnavailable
 from toolwire.record import pg_dialect, schema
-from toolwire.record.contract import BodyStore
+from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.liveness import LEASE_S
 from toolwire.record.pg_connection import PgConnection, address_of
 from toolwire.record.server_store import ServerStore
@@ -40,11 +40,12 @@ class PostgresStore(ServerStore):
         monotonic: Callable[[], float] = time.monotonic,
         patience_s: float = 10.0,
         lease_s: float = LEASE_S,
-        bodies: BodyStore | None = None,
+        bodies: BodyStore | BodyPlace = "database",
     ) -> "PostgresStore":
         """Open the store at `postgresql://user@host/database`, making what is missing.
 
-        Raises StoreUnavailable and SettingsError. Large bodies lie in the folder, or where `bodies` keeps them.
+        Raises StoreUnavailable and SettingsError. Large bodies lie in the database, in the folder, or where `bodies`
+        keeps them.
         """
         address = address_of(url)
         connect = partial(_connected, url, password, _plain(schema), patience_s)

@@ -5,7 +5,7 @@ its project; those of the default project have none, as in records from before t
 """
 
 import json
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -21,9 +21,11 @@ from toolwire.protocol.turns import Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import (
+    KeptEvent,
     KeptTurn,
     LoopMetrics,
     Numbered,
+    Place,
     Reservation,
     Store,
     ToolMetrics,
@@ -289,14 +291,56 @@ class ProjectStore:
     def untrusted(self, project: str) -> Doing[Sequence[UntrustedMark]]:
         return self.whole.untrusted(self._only(project))
 
+    def append_events(self, events: Sequence[KeptEvent]) -> Doing[None]:
+        self._require(*events)
+        return self.whole.append_events(events)
+
+    def turn_events(
+        self,
+        turn_id: str,
+        after: Place = (0, 0),
+        *,
+        limit: int = 1000,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[KeptEvent]]:
+        return self.whole.turn_events(turn_id, after, limit=limit, project=self.project)
+
+    def events_after(
+        self,
+        cursor: int = 0,
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[Numbered[KeptEvent]]]:
+        return self.whole.events_after(cursor, limit=limit, project=self.project)
+
     def _only(self, project: str) -> str:
         if project != self.project:
             raise StoreError(f"project {project!r} is not the one whose record is open")
         return project
 
     def keep(self, data: bytes) -> Doing[str]:
-        marked = self.project != DEFAULT or data.startswith(_MARK)
-        return self.whole.keep(_header(self.project) + data if marked else data)
+        return self.whole.keep(self._marked(data))
+
+    def keep_pieces(self, pieces: AsyncIterable[bytes]) -> Doing[str]:
+        return self.whole.keep_pieces(self._with_header(pieces))
+
+    async def _with_header(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of a body, behind the line that names its project, if it needs one."""
+        begins, is_decided = b"", False
+        async for piece in pieces:
+            if is_decided:
+                yield piece
+            elif len(begins := begins + piece) >= len(_MARK):
+                is_decided = True
+                yield self._marked(begins)
+        if not is_decided:
+            yield self._marked(begins)
+
+    def _marked(self, begins: bytes) -> bytes:
+        """The beginning of a body, or all of it, with the project where that has to be said."""
+        needs_header = self.project != DEFAULT or begins.startswith(_MARK)
+        return _header(self.project) + begins if needs_header else begins
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
         own = _header(self.project)

@@ -65,6 +65,12 @@ def no_body(handle: str) -> NotFound:
     return NotFound(f"nothing is kept under {handle[:100]!r}; a handle is sha256: and 64 hexadecimal digits")
 
 
+def damaged_body(handle: str) -> StoreError:
+    return StoreError(
+        f"the body kept under {handle[:100]!r} is damaged: its digest is another; restore a copy of the store"
+    )
+
+
 def already_begun(turn_id: str) -> StoreError:
     return StoreError(f"turn {turn_id!r} is already kept; resume it, or begin one with a new id")
 

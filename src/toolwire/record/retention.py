@@ -52,6 +52,7 @@ _DROP_TURN = (
     "DELETE FROM records WHERE project = ? AND turn_id = ?",
     "DELETE FROM starts WHERE project = ? AND turn_id = ?",
     "DELETE FROM lent WHERE project = ? AND root = ?",
+    "DELETE FROM events WHERE project = ? AND turn_id = ? AND seq < (SELECT max(seq) FROM events)",
     "DELETE FROM turns WHERE project = ? AND id = ?",
 )
 _DROP_APPROVALS = "DELETE FROM approvals WHERE project = ? AND turn_id = ? AND stands_until <= ?"
@@ -234,27 +235,44 @@ def named_bodies(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBody:
+    """A body that is kept: its digest, when it was last needed, and its bytes."""
+
+    digest: str
+    at: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class _File:
     path: Path
     at: float
     size: int
 
 
-def old_bodies(folder: Path, named: set[str], needed: set[str], keep: Keep, now: float) -> list[Path]:
+Aged = TypeVar("Aged", KeptBody, _File)
+
+
+def bodies_in(folder: Path) -> list[KeptBody]:
+    """The bodies in a folder."""
+    files = (one for one in _files(folder.glob("??/*")) if _BODY.fullmatch(one.path.name))
+    return [KeptBody(_digest(one.path), one.at, one.size) for one in files]
+
+
+def old_bodies(bodies: Sequence[KeptBody], named: set[str], needed: set[str], keep: Keep, now: float) -> list[KeptBody]:
     """The bodies that may go: those that are too old or too many, and those that no result names."""
-    files = [one for one in _files(folder.glob("??/*")) if _BODY.fullmatch(one.path.name)]
     unnamed = [
-        one for one in files if _digest(one.path) not in named and one.at < now - UNNAMED_DAYS * DAY_S
+        one for one in bodies if one.digest not in named and one.at < now - UNNAMED_DAYS * DAY_S
     ]  # one that was just kept is named in a moment
-    gone = {one.path for one in unnamed}
-    others = [one for one in files if one.path not in gone and _digest(one.path) not in needed]
-    return [*(one.path for one in unnamed), *_beyond(others, keep, now)]
+    gone = {one.digest for one in unnamed}
+    others = [one for one in bodies if one.digest not in gone and one.digest not in needed]
+    return [*unnamed, *_beyond(others, keep, now)]
 
 
 def old_logs(folder: Path, keep: Keep, now: float) -> list[Path]:
     """The log files that may go. The newest one always stays."""
     files = sorted((one for one in _files(folder.glob("*.jsonl")) if _LOG.fullmatch(one.path.name)), key=_name)
-    return _beyond(files[:-1], keep, now)
+    return [one.path for one in _beyond(files[:-1], keep, now)]
 
 
 def remove(paths: Iterable[Path]) -> tuple[int, int]:
@@ -297,12 +315,12 @@ def _size_cutoff(newest_first: Iterable[tuple[float, int]], max_bytes: int | Non
     return -math.inf
 
 
-def _beyond(files: Sequence[_File], keep: Keep, now: float) -> list[Path]:
+def _beyond(files: Sequence[Aged], keep: Keep, now: float) -> list[Aged]:
     cutoff, total, gone = _before(keep, now), 0, []
     for one in sorted(files, key=lambda file: file.at, reverse=True):
         total += one.size
         if one.at < cutoff or (keep.max_bytes is not None and total > keep.max_bytes):
-            gone.append(one.path)
+            gone.append(one)
     return gone
 
 

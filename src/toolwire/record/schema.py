@@ -604,15 +604,60 @@ _AUDIT_KEYS = (
     "ALTER TABLE audit RENAME COLUMN chain TO digest",
 )
 
+# Large bodies, for a store that several machines share: the pieces of an upload, and which uploads are whole.
+_BODIES = (
+    """
+    CREATE TABLE body_parts (
+        seq INTEGER PRIMARY KEY,
+        upload TEXT NOT NULL,
+        part INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        at REAL NOT NULL,
+        UNIQUE (upload, part)
+    ) STRICT
+    """,
+    "CREATE INDEX body_parts_begun ON body_parts (at) WHERE part = 0",
+    """
+    CREATE TABLE bodies (
+        digest TEXT NOT NULL PRIMARY KEY,
+        upload TEXT NOT NULL UNIQUE,
+        size INTEGER NOT NULL,
+        at REAL NOT NULL
+    ) STRICT
+    """,
+)
+
+# Events of turns, for those who watch one and come back after a restart.
+_EVENTS = (
+    """
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        at REAL NOT NULL,
+        kind TEXT NOT NULL,
+        body TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        UNIQUE (turn_id, project, epoch, number)
+    ) STRICT
+    """,
+    "CREATE INDEX events_by_project ON events (project)",
+    "CREATE INDEX events_by_age ON events (at)",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
     _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
+    _BODIES, _EVENTS,
 )  # fmt: skip
 
 _PRIMARY = 0xFF
 """Where the primary code of an error stands; the rest says more about it."""
 _PAUSE_S = 0.005
+_BODY_PARTS_COPIED = 16  # each may have half a megabyte
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
@@ -717,7 +762,8 @@ def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
         columns = connection.execute("SELECT name, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
         keys = ", ".join(f'"{column}"' for column, key in columns if key) or "rowid"
         places = ", ".join("?" * len(columns))
-        read = f'SELECT * FROM "{name}" ORDER BY {keys} LIMIT {page} OFFSET ?'  # noqa: S608 -- names of this file
+        at_once = min(page, _BODY_PARTS_COPIED) if name == "body_parts" else page
+        read = f'SELECT * FROM "{name}" ORDER BY {keys} LIMIT {at_once} OFFSET ?'  # noqa: S608 -- names of this file
         yield CopiedTable(name, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608
 
 

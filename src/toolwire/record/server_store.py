@@ -10,7 +10,7 @@ from typing import Self
 from toolwire.protocol.checked import folder
 from toolwire.record import reads
 from toolwire.record.artifacts import Artifacts
-from toolwire.record.contract import BodyStore
+from toolwire.record.contract import BodyPlace, BodyStore
 from toolwire.record.faults import translated
 from toolwire.record.lease_rows import LeaseRows, suspended_too
 from toolwire.record.owners import Owners
@@ -28,8 +28,8 @@ class ServerStore(SqliteStore):
     """Keeps turns, calls, the audit log and metrics in a database server, and in a local folder what is this machine's.
 
     Any number of machines may use one database. A turn belongs to the store that began or resumed it until it ends, is
-    released, or that store has not renewed its lease for `lease_s`. Large bodies and the warm log stay in the local
-    folder unless `bodies` keeps them elsewhere.
+    released, or that store has not renewed its lease for `lease_s`. Large bodies lie in the database unless `bodies`
+    keeps them elsewhere; the warm log stays in the local folder.
     """
 
     @classmethod
@@ -41,10 +41,10 @@ class ServerStore(SqliteStore):
         home: Path | str,
         clocks: Clocks,
         lease_s: float,
-        bodies: BodyStore | None,
+        bodies: BodyStore | BodyPlace,
     ) -> Self:
         store = await asyncio.to_thread(cls._reach, address, connect, migrate, folder(home), clocks, lease_s)
-        store.bodies = bodies
+        store.put_bodies(bodies)
         return store
 
     @classmethod

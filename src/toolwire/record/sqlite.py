@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,19 +20,23 @@ from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Turn
-from toolwire.record import changes, lock_rows, reads, refusals, reserved_usage, schema, sub_agent_shares
+from toolwire.record import changes, event_rows, lock_rows, reads, refusals, reserved_usage, schema, sub_agent_shares
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.artifacts import Artifacts
+from toolwire.record.bodies import DatabaseBodies, FolderBodies
 from toolwire.record.chain import AuditChain
 from toolwire.record.changes import Now, OpenCard, open_card
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
+    BodyPlace,
     BodyStore,
+    KeptEvent,
     KeptTurn,
     LoopMetrics,
     Numbered,
+    Place,
     Reservation,
     ToolMetrics,
     TurnStats,
@@ -116,7 +120,7 @@ class SqliteStore(ClosingStore):
         self._runs: dict[TurnKey, _Run] = {}
         self._taking: set[TurnKey] = set()
         self._threads = ThreadCache()
-        self.bodies: BodyStore | None = None
+        self.bodies: BodyStore = FolderBodies(artifacts)
 
     @classmethod
     async def at(
@@ -127,16 +131,16 @@ class SqliteStore(ClosingStore):
         monotonic: Callable[[], float] = time.monotonic,
         busy_timeout_s: float = 5.0,
         lease_s: float = LEASE_S,
-        bodies: BodyStore | None = None,
+        bodies: BodyStore | BodyPlace = "folder",
     ) -> "SqliteStore":
         """Open the store in a folder, making what is missing. Raises StoreUnavailable, saying what to do.
 
         `clock` gives dates; how long a turn runs is measured by `monotonic`. What this store owns can be taken over
-        when its process is gone, or has given no sign of life for `lease_s`. Large bodies lie in the folder, or where
-        `bodies` keeps them, which then has to prune them, too.
+        when its process is gone, or has given no sign of life for `lease_s`. Large bodies lie in the folder, in the
+        database, or where `bodies` keeps them, which then has to prune them, too.
         """
         store = await asyncio.to_thread(cls._build, folder(home), (clock, monotonic), busy_timeout_s, lease_s)
-        store.bodies = bodies
+        store.put_bodies(bodies)
         return store
 
     @classmethod
@@ -437,15 +441,34 @@ class SqliteStore(ClosingStore):
     async def reserved_shares(self, root: str, *, project: str = "default") -> Spending:
         return await self._reader.read(sub_agent_shares.reserved_shares, project, root)
 
+    async def append_events(self, events: Sequence[KeptEvent]) -> None:
+        await self._writer.write(partial(event_rows.append, events=tuple(events), now=self._clock()))
+
+    async def turn_events(
+        self, turn_id: str, after: Place = (0, 0), *, limit: int = 1000, project: str = DEFAULT
+    ) -> list[KeptEvent]:
+        return await self._reader.read(event_rows.turn_events, turn_id, after, limit, project)
+
+    async def events_after(
+        self, cursor: int = 0, *, limit: int = 100, project: str = DEFAULT
+    ) -> list[Numbered[KeptEvent]]:
+        return await self._reader.read(event_rows.events_after, cursor, limit, project)
+
+    def put_bodies(self, where: BodyStore | BodyPlace) -> None:
+        """Say where large bodies are kept from now on. In the database, those of before are found in the folder."""
+        if where == "database":
+            self.bodies = DatabaseBodies(self._writer, self._reader, self._clock, FolderBodies(self._artifacts))
+        else:
+            self.bodies = FolderBodies(self._artifacts) if isinstance(where, str) else where
+
     async def keep(self, data: bytes) -> str:
-        if self.bodies is not None:
-            return await self.bodies.keep(data)
-        return await self._on_files(partial(self._artifacts.keep, data))
+        return await self.bodies.keep(data)
+
+    async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
+        return await self.bodies.keep_pieces(pieces)
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        if self.bodies is not None:
-            return await self.bodies.fetch(handle, offset=offset, length=length)
-        return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
+        return await self.bodies.fetch(handle, offset=offset, length=length)
 
     async def prune(
         self,
@@ -510,14 +533,22 @@ class SqliteStore(ClosingStore):
         artifacts, logs = self._artifacts.folder, self._artifacts.folder.parent / "logs"
 
         def work() -> None:
-            bodies = pruning.old_bodies(artifacts, named, needed, retention.bodies, now)
+            found = pruning.bodies_in(artifacts)
+            old = pruning.old_bodies(found, named, needed, retention.bodies, now)
+            bodies = [artifacts / body.digest[:2] / body.digest[2:] for body in old]
             files, staging = pruning.old_logs(logs, retention.logs, now), self._artifacts.left_staging(now)
-            pruned.bodies, pruned.body_bytes = len(bodies), sum(path.lstat().st_size for path in bodies)
+            pruned.bodies, pruned.body_bytes = len(old), sum(body.size for body in old)
             pruned.log_files, pruned.staging_files = len(files), len(staging)
             if not dry_run:
                 pruning.remove([*bodies, *files, *staging])
 
         await self._on_files(work)
+        if isinstance(self.bodies, DatabaseBodies):
+            rows = pruning.old_bodies(await self.bodies.kept(), named, needed, retention.bodies, now)
+            pruned.bodies += len(rows)
+            pruned.body_bytes += sum(body.size for body in rows)
+            for body in rows if not dry_run else ():
+                await self.bodies.drop(body.digest)
 
     async def vacuum(self) -> None:
         """Give the space of what was pruned back to the disk. Other processes wait while it is done."""

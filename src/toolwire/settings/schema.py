@@ -432,6 +432,11 @@ class StoreSettings(Section):
     token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
         default=None, description="Name of the variable that holds the server's token or password."
     )
+    bodies: Literal["folder", "database"] | None = Field(
+        default=None,
+        description="Where large results lie: in the folder, or in the database, where other machines find them. "
+        "Unless it is set, the folder for sqlite and the database for a server.",
+    )
     lease_s: float = Field(
         default=30.0,
         ge=1,

@@ -1,0 +1,218 @@
+"""Where large bodies lie: in a folder, or in the database, for a store that several machines share.
+
+Both keep a body by its content. Nothing is found under a handle before all of it is there, so that a process that is
+killed half-way leaves nothing that could be read as whole; what it left is removed an hour later. What is read is
+compared with its digest first, once in each process. However long a body is, a piece of it is in memory at a time.
+"""
+
+import asyncio
+import hashlib
+import re
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from functools import partial
+from typing import TypeVar
+
+from toolwire.record import refusals
+from toolwire.record.artifacts import STAGING_S, Artifacts
+from toolwire.record.contract import BodyStore
+from toolwire.record.faults import translated
+from toolwire.record.reader import Reader
+from toolwire.record.retention import KeptBody
+from toolwire.record.rows import new_id
+from toolwire.record.transaction import Transaction
+from toolwire.record.writer import Writer
+
+T = TypeVar("T")
+PIECE = 512 * 1024
+_MOST_CHECKED = 1_024
+_UPLOADS_AT_ONCE = 100
+_HANDLE = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
+
+_BODY = "SELECT upload, size FROM bodies WHERE digest = ?"
+_ADD_PART = "INSERT INTO body_parts (upload, part, data, at) VALUES (?, ?, ?, ?)"
+_ADD_BODY = "INSERT INTO bodies (digest, upload, size, at) VALUES (?, ?, ?, ?)"
+_TOUCH = "UPDATE bodies SET at = ? WHERE digest = ?"
+_DROP_BODY = "DELETE FROM bodies WHERE digest = ?"
+_DROP_PARTS = "DELETE FROM body_parts WHERE upload = ?"
+_PART = "SELECT data FROM body_parts WHERE upload = ? AND part = ?"
+# The first part says when an upload began to be left: each one has been added since.
+_LEFT = """
+    SELECT p.upload FROM body_parts p LEFT JOIN bodies b ON b.upload = p.upload
+    WHERE p.part = 0 AND p.at < ? AND b.upload IS NULL LIMIT ?
+"""
+_ALL = "SELECT digest, at, size FROM bodies"
+
+
+class FolderBodies:
+    """Bodies as files of this machine; see `artifacts.py`."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self._artifacts = artifacts
+
+    async def keep(self, data: bytes) -> str:
+        return await self._on_files(partial(self._artifacts.keep, data))
+
+    async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
+        draft = await self._on_files(self._artifacts.draft)
+        try:
+            async for piece in pieces:
+                await self._on_files(partial(draft.write, piece))
+            return await self._on_files(draft.finish)
+        finally:
+            await self._on_files(draft.discard)
+
+    async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
+
+    async def _on_files(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            raise translated(error, self._artifacts.folder) from error
+
+
+class DatabaseBodies:
+    """Bodies as rows of the store's own database, in pieces; those that `before` keeps are found, too."""
+
+    def __init__(
+        self, writer: Writer, reader: Reader, clock: Callable[[], float], before: BodyStore | None = None
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+        self._before = before
+        self._checked: OrderedDict[str, None] = OrderedDict()
+        self._swept_at = float("-inf")
+
+    async def keep(self, data: bytes) -> str:
+        digest = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
+        if not await self._writer.write(partial(_touched, digest=digest, at=self._clock())):
+            await self.keep_pieces(_cut(data))
+        return f"sha256:{digest}"
+
+    async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
+        await self._sweep()
+        upload, whole, size, part = new_id(), hashlib.sha256(), 0, 0
+        try:
+            async for piece in _even(pieces):
+                await asyncio.to_thread(whole.update, piece)
+                add = partial(_add_part, row=(upload, part, piece, self._clock()))
+                await self._writer.write(add)
+                size, part = size + len(piece), part + 1
+        except BaseException:
+            self._writer.after(partial(_drop_parts, upload=upload), asyncio.get_running_loop())
+            raise
+        digest = whole.hexdigest()
+        await self._writer.write(partial(_finish, digest=digest, upload=upload, size=size, at=self._clock()))
+        return f"sha256:{digest}"
+
+    async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        match = _HANDLE.fullmatch(handle)
+        if match is None:
+            raise refusals.no_body(handle)
+        digest = match[1]
+        found = await self._reader.read(_find, digest)
+        if found is None:
+            if self._before is None:
+                raise refusals.no_body(handle)
+            return await self._before.fetch(handle, offset=offset, length=length)
+        upload, size = found
+        if digest not in self._checked:
+            await self._check(handle, digest, upload, size)
+        start = min(max(offset, 0), size)
+        end = size if length is None else min(start + max(length, 0), size)
+        return await self._reader.read(_range, upload, start, end)
+
+    async def kept(self) -> list[KeptBody]:
+        """All bodies in the database."""
+        return await self._reader.read(lambda connection: [KeptBody(*row) for row in connection.execute(_ALL)])
+
+    async def drop(self, digest: str) -> None:
+        self._checked.pop(digest, None)
+        await self._writer.write(partial(_drop, digest=digest))
+
+    async def _check(self, handle: str, digest: str, upload: str, size: int) -> None:
+        """Compare a body with its digest, piece by piece, so that other questions come in between."""
+        whole = hashlib.sha256()
+        for start in range(0, size, PIECE):
+            whole.update(await self._reader.read(_range, upload, start, min(start + PIECE, size)))
+        if whole.hexdigest() != digest:
+            raise refusals.damaged_body(handle)
+        self._checked[digest] = None
+        while len(self._checked) > _MOST_CHECKED:
+            self._checked.popitem(last=False)
+
+    async def _sweep(self) -> None:
+        """Once an hour, remove what dead processes left."""
+        if time.monotonic() - self._swept_at >= STAGING_S:
+            self._swept_at = time.monotonic()
+            await self._writer.write(partial(_sweep_left, before=self._clock() - STAGING_S))
+
+
+def _touched(tx: Transaction, digest: str, at: float) -> bool:
+    """Whether a body is kept; one that is needed again is not pruned."""
+    return bool(tx.connection.execute(_TOUCH, (at, digest)).rowcount)
+
+
+def _add_part(tx: Transaction, row: tuple[str, int, bytes, float]) -> None:
+    tx.connection.execute(_ADD_PART, row)
+
+
+def _finish(tx: Transaction, digest: str, upload: str, size: int, at: float) -> None:
+    """From here on the body is found. Another process may have kept the same one meanwhile."""
+    if _touched(tx, digest, at):
+        tx.connection.execute(_DROP_PARTS, (upload,))
+    else:
+        tx.connection.execute(_ADD_BODY, (digest, upload, size, at))
+
+
+def _drop_parts(tx: Transaction, upload: str) -> None:
+    tx.connection.execute(_DROP_PARTS, (upload,))
+
+
+def _drop(tx: Transaction, digest: str) -> None:
+    row = tx.connection.execute(_BODY, (digest,)).fetchone()
+    if row is not None:
+        tx.connection.execute(_DROP_BODY, (digest,))
+        tx.connection.execute(_DROP_PARTS, (row[0],))
+
+
+def _sweep_left(tx: Transaction, before: float) -> None:
+    for (upload,) in tx.connection.execute(_LEFT, (before, _UPLOADS_AT_ONCE)).fetchall():
+        tx.connection.execute(_DROP_PARTS, (upload,))
+
+
+def _find(connection: sqlite3.Connection, digest: str) -> tuple[str, int] | None:
+    row = connection.execute(_BODY, (digest,)).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def _range(connection: sqlite3.Connection, upload: str, start: int, end: int) -> bytes:
+    """The bytes between two places; a part that is missing is no bytes, which the digest shows."""
+    pieces = []
+    for part in range(start // PIECE, (end + PIECE - 1) // PIECE):
+        row = connection.execute(_PART, (upload, part)).fetchone()
+        begin = part * PIECE
+        pieces.append(bytes(row[0])[max(start - begin, 0) : end - begin] if row else b"")
+    return b"".join(pieces)
+
+
+async def _cut(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
+
+
+async def _even(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces of one size, whatever sizes they come in; the last one is shorter."""
+    rest = bytearray()
+    async for piece in pieces:
+        for start in range(0, len(piece), PIECE):
+            rest += piece[start : start + PIECE]
+            while len(rest) >= PIECE:
+                yield bytes(rest[:PIECE])
+                del rest[:PIECE]
+    if rest:
+        yield bytes(rest)

@@ -1,0 +1,272 @@
+"""Where large bodies lie: one promise, held in memory, in a folder, and in the database of one or several machines."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from toolwire.errors import NotFound, StoreError
+from toolwire.record.bodies import PIECE
+from toolwire.record.contract import BodyPlace, Store
+from toolwire.record.libsql import LibsqlStore
+from toolwire.record.memory import MemoryStore
+from toolwire.record.projects import of_project
+from toolwire.record.retention import Keep, Retention
+from toolwire.record.sqlite import SqliteStore
+
+from .conftest import NOW, libsql_server
+
+DAY_S = 86_400.0
+PLACES = ["memory", "folder", "database", "libsql"]
+LASTING = ["folder", "database"]
+
+
+@contextlib.asynccontextmanager
+async def opened(place: str, folder: Path, clock: Callable[[], float] = lambda: NOW) -> AsyncIterator[Store]:
+    match place:
+        case "memory":
+            yield MemoryStore()
+        case "folder" | "database":
+            where: BodyPlace = "database" if place == "database" else "folder"
+            async with await SqliteStore.at(folder / "home", clock=clock, bodies=where) as store:
+                yield store
+        case _:
+            with libsql_server(folder) as url:
+                async with await LibsqlStore.on(url, folder / "home", clock=clock) as store:
+                    yield store
+
+
+@pytest.fixture(params=PLACES)
+async def bodies(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    async with opened(request.param, tmp_path) as store:
+        yield store
+
+
+async def pieces(*given: bytes) -> AsyncIterator[bytes]:
+    for piece in given:
+        yield piece
+
+
+BODY = bytes(range(256)) * (PIECE // 100)  # a bit more than two pieces
+
+
+async def test_a_body_is_found_whole_and_in_ranges(bodies: Store) -> None:
+    handle = await bodies.keep(BODY)
+
+    assert handle == f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+    assert await bodies.fetch(handle) == BODY
+    for offset, length in ((0, 10), (PIECE - 3, 6), (PIECE, PIECE), (len(BODY) - 2, 9), (len(BODY) + 5, 3), (-4, 3)):
+        assert await bodies.fetch(handle, offset=offset, length=length) == BODY[max(offset, 0) :][:length]
+    assert await bodies.fetch(handle, offset=5, length=0) == b""
+    assert await bodies.keep(BODY) == handle
+
+
+async def test_an_empty_body_is_a_body(bodies: Store) -> None:
+    handle = await bodies.keep(b"")
+
+    assert await bodies.fetch(handle) == b""
+    assert await bodies.keep_pieces(pieces()) == handle
+
+
+@pytest.mark.parametrize("project", ["default", "tenant-a"])
+async def test_a_body_in_pieces_has_the_handle_of_the_whole(bodies: Store, project: str) -> None:
+    view = of_project(bodies, project)
+    for body in (b"toolwire:project:forged", BODY, b"x"):
+        cut = [body[:1], body[1:7], b"", body[7:]]
+
+        assert await view.keep_pieces(pieces(*cut)) == (handle := await view.keep(body))
+        assert await view.fetch(handle) == body
+
+
+async def test_T62_a_body_in_pieces_of_another_project_is_not_found(bodies: Store) -> None:
+    handle = await of_project(bodies, "tenant-a").keep_pieces(pieces(b"01234", b"56789"))
+
+    assert await of_project(bodies, "tenant-a").fetch(handle, offset=3, length=4) == b"3456"
+    for other in ("tenant-b", "default"):
+        with pytest.raises(NotFound):
+            await of_project(bodies, other).fetch(handle)
+
+
+@pytest.mark.parametrize("handle", ["", "sha256:", "sha256:" + "0" * 64, "../../etc/passwd", "sha256:" + "A" * 64])
+async def test_an_unknown_handle_is_not_found(bodies: Store, handle: str) -> None:
+    with pytest.raises(NotFound, match="nothing is kept"):
+        await bodies.fetch(handle)
+
+
+async def test_pieces_that_end_in_an_error_leave_nothing(bodies: Store) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield BODY
+        raise OSError("the source is gone")
+
+    with pytest.raises((OSError, StoreError)):
+        await bodies.keep_pieces(broken())
+
+    with pytest.raises(NotFound):
+        await bodies.fetch(f"sha256:{hashlib.sha256(BODY).hexdigest()}")
+    assert await bodies.fetch(await bodies.keep(BODY)) == BODY
+
+
+def damage(place: str, home: Path, digest: str) -> None:
+    if place == "folder":
+        path = home / "artifacts" / digest[:2] / digest[2:]
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+        return
+    connection = sqlite3.connect(home / "store.db")
+    connection.execute("UPDATE body_parts SET data = zeroblob(length(data)) WHERE part = 1")
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("place", LASTING)
+async def test_a_damaged_body_is_not_read(tmp_path: Path, place: str) -> None:
+    async with opened(place, tmp_path) as store:
+        handle = await store.keep(BODY)
+    damage(place, tmp_path / "home", handle.removeprefix("sha256:"))
+
+    async with opened(place, tmp_path) as store:
+        with pytest.raises(StoreError, match=r"is damaged: its digest is another; restore a copy"):
+            await store.fetch(handle, offset=0, length=5)
+
+
+_KEEPS = """
+import asyncio, sys
+from toolwire.record.sqlite import SqliteStore
+
+async def pieces():
+    for number in range(8):
+        yield bytes([number]) * 400_000
+        print(number, flush=True)
+    await asyncio.Event().wait()
+
+async def main(home, where):
+    store = await SqliteStore.at(home, bodies=where)
+    await store.keep_pieces(pieces())
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def kill_half_way(home: Path, place: str) -> None:
+    words = [sys.executable, "-c", _KEEPS, str(home), place]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        for line in iter(killed.stdout.readline, "7\n"):
+            assert line
+        killed.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("place", LASTING)
+async def test_a_process_that_is_killed_half_way_leaves_nothing_that_is_read_as_whole(
+    tmp_path: Path, place: str
+) -> None:
+    await asyncio.to_thread(kill_half_way, tmp_path / "home", place)
+    written = b"".join(bytes([number]) * 400_000 for number in range(8))
+
+    async with opened(place, tmp_path, clock=lambda: NOW) as store:
+        for size in (len(written), PIECE, 6 * PIECE, 400_000):
+            with pytest.raises(NotFound):
+                await store.fetch(f"sha256:{hashlib.sha256(written[:size]).hexdigest()}")
+        handle = await store.keep_pieces(pieces(written))
+        assert await store.fetch(handle) == written
+
+
+async def test_what_a_killed_process_left_in_the_database_is_removed_later(tmp_path: Path) -> None:
+    async with opened("database", tmp_path) as store:
+        await store.keep(b"whole")
+    connection = sqlite3.connect(tmp_path / "home" / "store.db")
+    for part in (0, 1):
+        connection.execute("INSERT INTO body_parts VALUES (NULL, 'left', ?, x'00', ?)", (part, NOW))
+    connection.commit()
+    uploads = "SELECT upload = 'left' FROM body_parts ORDER BY seq"
+
+    async with opened("database", tmp_path, clock=lambda: NOW + 60) as store:
+        await store.keep(b"a minute later")
+        assert connection.execute(uploads).fetchall() == [(0,), (1,), (1,), (0,)]
+    async with opened("database", tmp_path, clock=lambda: NOW + 7200) as store:
+        await store.keep(b"hours later")
+        assert connection.execute(uploads).fetchall() == [(0,), (0,), (0,)]
+        assert await store.fetch(f"sha256:{hashlib.sha256(b'whole').hexdigest()}") == b"whole"
+    connection.close()
+
+
+@pytest.mark.parametrize("place", LASTING)
+async def test_a_body_of_100_megabytes_goes_in_and_out_with_a_few_in_memory(tmp_path: Path, place: str) -> None:
+    size, piece = 100_000_000, os.urandom(1_000_000)
+
+    async def many() -> AsyncIterator[bytes]:
+        for _ in range(size // len(piece)):
+            yield piece
+
+    async with opened(place, tmp_path) as store:
+        tracemalloc.start()
+        try:
+            handle = await store.keep_pieces(many())
+            digest = hashlib.sha256()
+            for offset in range(0, size, 1_000_000):
+                digest.update(await store.fetch(handle, offset=offset, length=1_000_000))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert handle == f"sha256:{digest.hexdigest()}"
+    assert peak < 16_000_000
+
+
+async def test_machines_that_share_a_database_find_each_others_bodies(tmp_path: Path) -> None:
+    with libsql_server(tmp_path) as url:
+        async with (
+            await LibsqlStore.on(url, tmp_path / "one") as one,
+            await LibsqlStore.on(url, tmp_path / "two") as two,
+        ):
+            handle = await of_project(one, "tenant").keep(BODY)
+
+            assert await of_project(two, "tenant").fetch(handle) == BODY
+            with pytest.raises(NotFound):
+                await of_project(two, "other").fetch(handle)
+        async with await LibsqlStore.on(url, tmp_path / "one", bodies="folder") as old:
+            kept_before = await old.keep(b"of an earlier version")
+        async with await LibsqlStore.on(url, tmp_path / "one") as one:
+            assert await one.fetch(kept_before) == b"of an earlier version"
+
+
+async def test_bodies_in_the_database_are_pruned_and_copied_with_it(tmp_path: Path) -> None:
+    now = NOW
+    async with opened("database", tmp_path, clock=lambda: now) as store:
+        assert isinstance(store, SqliteStore)
+        old = await store.keep(b"old and named by no result")
+        now += 8 * DAY_S
+        new = await store.keep(BODY)
+        dry = await store.prune(Retention(bodies=Keep(days=1)), dry_run=True)
+        assert (dry.bodies, await store.fetch(old)) == (1, b"old and named by no result")
+        pruned = await store.prune(Retention(bodies=Keep(days=1)))
+        assert (pruned.bodies, pruned.body_bytes) == (1, 26)
+        with pytest.raises(NotFound):
+            await store.fetch(old)
+        await store.backup(tmp_path / "copy")
+    async with await SqliteStore.at(tmp_path / "copy", bodies="database") as copy:
+        assert await copy.fetch(new) == BODY
+    connection = sqlite3.connect(tmp_path / "home" / "store.db")
+    assert connection.execute("SELECT count(DISTINCT upload) FROM body_parts").fetchone() == (1,)
+    connection.close()
+    assert not [path for path in (tmp_path / "home" / "artifacts").glob("*") if re.fullmatch("..", path.name)]
+
+
+async def test_the_same_body_kept_at_the_same_time_is_kept_once(tmp_path: Path) -> None:
+    async with opened("database", tmp_path) as store:
+        handles = await asyncio.gather(*(store.keep_pieces(pieces(BODY)) for _ in range(4)))
+
+        assert len(set(handles)) == 1
+        assert await store.fetch(handles[0]) == BODY
+    connection = sqlite3.connect(tmp_path / "home" / "store.db")
+    assert connection.execute("SELECT count(DISTINCT upload) FROM body_parts").fetchone() == (1,)
+    connection.close()
