@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import NotFound, StoreError
 from toolwire.record.bodies import PIECE
 from toolwire.record.contract import BodyPlace, Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
+from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
@@ -27,7 +29,7 @@ from toolwire.record.sqlite import SqliteStore
 from .conftest import NOW, libsql_server
 
 DAY_S = 86_400.0
-PLACES = ["memory", "folder", "database", "libsql"]
+PLACES = ["memory", "folder", "database", "libsql", "postgres"]
 LASTING = ["folder", "database"]
 
 
@@ -48,6 +50,11 @@ async def opened(place: str, folder: Path, clock: Callable[[], float] = lambda: 
 
 @pytest.fixture(params=PLACES)
 async def bodies(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        async with await PostgresStore.on(server.url, tmp_path / "home", schema=new_schema()) as store:
+            yield store
+        return
     async with opened(request.param, tmp_path) as store:
         yield store
 
