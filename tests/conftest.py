@@ -1,10 +1,13 @@
 """Fixtures that every test may use."""
 
+import fcntl
 import gc
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 from _pytest.pathlib import rm_rf
@@ -23,7 +26,9 @@ settings.register_profile("shrink", deadline=None, max_examples=100, phases=tupl
 settings.register_profile("thorough", deadline=None, max_examples=2_000, phases=tuple(Phase))
 settings.load_profile("suite")
 
+_PREFIX = "toolwire-tests-"
 _BASE = pytest.StashKey[Path]()
+_LOCK = pytest.StashKey[IO[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,7 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give each run a folder of its own: runs of two checkouts, or two at once, neither share nor clean up files."""
     cpu_table.pytest_configure(config)
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
-        config.stash[_BASE] = Path(tempfile.mkdtemp(prefix="toolwire-tests-"))
+        _sweep(Path(tempfile.gettempdir()))
+        config.stash[_BASE] = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        config.stash[_LOCK] = (config.stash[_BASE] / "lock").open("w")
+        fcntl.flock(config.stash[_LOCK], fcntl.LOCK_EX)
         config.option.basetemp = str(config.stash[_BASE] / "run")
 
 
@@ -39,6 +47,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind. `--basetemp` names a folder that stays."""
     if (base := config.stash.get(_BASE, None)) is not None:
         rm_rf(base)
+        config.stash[_LOCK].close()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs have left: their lock is free."""
+    for lock in folder.glob(f"{_PREFIX}*/lock"):
+        with suppress(OSError), lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            rm_rf(lock.parent)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,9 +1,12 @@
 """How a run of the tests behaves: it has a folder of its own, and leaves nothing behind."""
 
+import fcntl
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 SHOWN = re.compile(r"^folder (.+)$", re.MULTILINE)
@@ -42,6 +45,19 @@ def test_a_run_has_a_folder_of_its_own_and_removes_it(tmp_path: Path) -> None:
     assert first.parts[:3] != second.parts[:3]
     assert first.parent.parent.name.startswith("toolwire-tests-")
     assert not first.parent.parent.exists()
+
+
+def test_a_run_removes_what_a_killed_one_has_left_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    killed, living = tmp_path / "toolwire-tests-killed", tmp_path / "toolwire-tests-living"
+    for folder in (killed, living):
+        folder.mkdir()
+        (folder / "lock").touch()
+    with (living / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(tmp_path)
+
+    assert (killed.exists(), living.exists()) == (False, True)
 
 
 def test_a_folder_that_is_named_stays(tmp_path: Path) -> None:
