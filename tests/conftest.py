@@ -14,7 +14,7 @@ from _pytest.pathlib import rm_rf
 from hypothesis import Phase, settings
 
 from tests import cpu_table
-from tests.postgres_server import PostgresServer, postgres_server
+from tests.postgres_server import PostgresServer, postgres_server, shared
 
 pytest_addoption = cpu_table.pytest_addoption
 
@@ -84,7 +84,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for all tests of a worker; each store takes a schema of its own."""
-    with postgres_server() as server:
+    with postgres_server() as server, shared(server):
         yield server
 
 

@@ -79,6 +79,24 @@ class PostgresServer:
             self._process = None
 
 
+_shared: list[PostgresServer] = []
+
+
+@contextmanager
+def shared(server: PostgresServer) -> Iterator[None]:
+    """While it is open, `shared_server` gives this server to those who cannot ask for a fixture."""
+    _shared.append(server)
+    try:
+        yield
+    finally:
+        _shared.remove(server)
+
+
+def shared_server() -> PostgresServer:
+    """The server of the fixture `postgres`, which the test must use."""
+    return _shared[-1]
+
+
 def new_schema() -> str:
     """A name that no other test uses: a schema of its own is to a store what an empty database is."""
     return f"t{uuid4().hex}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loop.test_liveness import owner
+from tests.record.conftest import database_server
 from tests.record.hrana_server import hrana_server
 from toolwire import Agent, MemoryStore, SqliteStore, tool
 from toolwire.protocol.tools import Tool
@@ -23,12 +24,12 @@ A_MOMENT_S = 0.3
 Opens = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "libsql"])
+@pytest.fixture(params=["memory", "sqlite", "libsql", "postgres"])
 async def opens(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opens]:
     """Opens the store as another process would, or as another machine; what is kept in memory has one store."""
     memory, kind = MemoryStore(), request.param
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(hrana_server(tmp_path / "server.db"))
+        on = stack.enter_context(database_server("postgres" if kind == "postgres" else "libsql", tmp_path, request))
         homes = iter(range(10))
 
         async def opened() -> Store:
@@ -37,7 +38,7 @@ async def opens(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
                     return memory
                 case "sqlite":
                     return await stack.enter_async_context(await SqliteStore.at(tmp_path / "home"))
-            store = await LibsqlStore.on(server.url, tmp_path / f"home-{next(homes)}")
+            store = await on(tmp_path / f"home-{next(homes)}")
             return await stack.enter_async_context(store)
 
         yield opened

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.record.conftest import libsql_server
+from tests.record.conftest import database_server
 from toolwire import Agent, Limits, MemoryStore, SqliteStore, tool
 from toolwire.protocol.chat import Reply, Request, ResultsMessage
 from toolwire.record.contract import Store
-from toolwire.record.libsql import LibsqlStore
 from toolwire.testing import ScriptedModel
 from toolwire.wire.encode.request import encode_conversation
 from toolwire.wire.formats.registry import DIALECTS
@@ -28,7 +27,7 @@ def mark(number: int) -> str:
     return "made"
 
 
-@pytest.fixture(params=["memory", "sqlite", "libsql"])
+@pytest.fixture(params=["memory", "sqlite", "libsql", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     if request.param == "memory":
         yield MemoryStore()
@@ -36,8 +35,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         async with await SqliteStore.at(tmp_path / "home") as opened:
             yield opened
     else:
-        with libsql_server(tmp_path) as url:
-            async with await LibsqlStore.on(url, tmp_path / "home") as opened:
+        with database_server(request.param, tmp_path, request) as on:
+            async with await on(tmp_path / "home") as opened:
                 yield opened
 
 

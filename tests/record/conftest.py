@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from tests.postgres_server import PostgresServer, new_schema
+from tests.postgres_server import new_schema, shared_server
 from toolwire.record import schema
 from toolwire.record.contract import Store
 from toolwire.record.hrana import HranaConnection
@@ -24,6 +24,7 @@ from .hrana_server import hrana_server
 
 NOW = 1_700_000_000.0
 
+OnServer = Callable[..., Awaitable[SqliteStore]]
 OpenStore = Callable[[], Awaitable[SqliteStore]]
 
 
@@ -35,15 +36,25 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         case "sqlite":
             async with await SqliteStore.at(tmp_path / "home", clock=lambda: NOW) as opened:
                 yield opened
-        case "postgres":
-            server: PostgresServer = request.getfixturevalue("postgres")
-            home, schema = tmp_path / "home", new_schema()
-            async with await PostgresStore.on(server.url, home, schema=schema, clock=lambda: NOW) as opened:
-                yield opened
-        case _:
-            with libsql_server(tmp_path) as url:
-                async with await LibsqlStore.on(url, tmp_path / "home", clock=lambda: NOW) as opened:
+        case kind:
+            with database_server(kind, tmp_path, request) as on:
+                async with await on(tmp_path / "home", clock=lambda: NOW) as opened:
                     yield opened
+
+
+@contextmanager
+def database_server(kind: str, folder: Path, request: pytest.FixtureRequest | None = None) -> Iterator[OnServer]:
+    """Opens stores in one empty database of a server of this kind, as many processes and machines would.
+
+    A test that has no request to give uses the fixture `postgres`.
+    """
+    if kind == "postgres":
+        if request is not None:
+            request.getfixturevalue("postgres")
+        yield functools.partial(PostgresStore.on, shared_server().url, schema=new_schema())
+        return
+    with libsql_server(folder) as url:
+        yield functools.partial(LibsqlStore.on, url)
 
 
 @contextmanager

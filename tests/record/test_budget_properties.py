@@ -21,11 +21,10 @@ from toolwire.protocol.budgets import Budget, Spending
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.turns import Turn
 from toolwire.record.contract import Reservation, Store, UsageRequest
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 from .samples import a_turn
 
 T = TypeVar("T")
@@ -66,7 +65,8 @@ class Spenders(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        self.url = self.stack.enter_context(libsql_server(self.folder)) if self.kind == "libsql" else ""
+        if self.kind not in ("memory", "sqlite"):
+            self.on = self.stack.enter_context(database_server(self.kind, self.folder))
         self.memory = MemoryStore(clock=lambda: NOW)
         self.stores = [self.opened(number) for number in range(2)]
         for number, name in enumerate("abc"):
@@ -79,7 +79,7 @@ class Spenders(RuleBasedStateMachine):
                 return self.memory
             case "sqlite":
                 return self.do(SqliteStore.at(self.folder / "home", clock=lambda: NOW))
-        return self.do(LibsqlStore.on(self.url, self.folder / f"home-{number}", clock=lambda: NOW))
+        return self.do(self.on(self.folder / f"home-{number}", clock=lambda: NOW))
 
     def teardown(self) -> None:
         for store in getattr(self, "stores", []):
@@ -160,7 +160,8 @@ class Spenders(RuleBasedStateMachine):
         assert self.used <= LIMIT + self.beyond
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3), ("postgres", 2)])
+@pytest.mark.usefixtures("postgres")
 def test_A7_reservations_keep_all_turns_within_the_day(kind: str, examples: int) -> None:
     machine = type("Machine", (Spenders,), {"kind": kind})
     quietly = settings(

@@ -16,13 +16,12 @@ from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 from .samples import a_call, a_card, a_turn, success
 
 DAY_S = 86_400.0
@@ -80,7 +79,8 @@ a_step = st.one_of(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 80), ("sqlite", 10), ("libsql", 2)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 80), ("sqlite", 10), ("libsql", 2), ("postgres", 2)])
+@pytest.mark.usefixtures("postgres")
 @pytest.mark.parametrize("scoped", [False, True])
 def test_a_follower_sees_every_row_once_wherever_it_is_cut(kind: str, examples: int, scoped: bool) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
@@ -101,8 +101,8 @@ async def played(kind: str, steps: list[tuple[str, int]], *, scoped: bool) -> No
         elif kind == "sqlite":
             store = await SqliteStore.at(folder / "home", clock=lambda: now)
         else:
-            url = stack.enter_context(libsql_server(folder))
-            store = await LibsqlStore.on(url, folder / "home", clock=lambda: now)
+            on = stack.enter_context(database_server(kind, folder))
+            store = await on(folder / "home", clock=lambda: now)
         view = of_project(store, "mine") if scoped else store
         followers, made, kept = [Follower(kind) for kind in READS], [], set[str]()
         for number, (step, limit) in enumerate(steps):

@@ -32,7 +32,7 @@ from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 from .hrana_server import hrana_server
 from .samples import a_call, a_card, a_turn, success
 
@@ -97,8 +97,8 @@ class TwoProcesses(RuleBasedStateMachine):
                 self.do(LibsqlStore.on(self.server.url, home, clock=clock, lease_s=LEASE_S)) for home in homes
             ]
         else:
-            url = self.stack.enter_context(libsql_server(folder))
-            self.stores = [self.do(LibsqlStore.on(url, folder / "home", clock=clock)) for _ in range(2)]
+            on = self.stack.enter_context(database_server(self.kind, folder))
+            self.stores = [self.do(on(folder / "home", clock=clock)) for _ in range(2)]
         self.do(self.stores[0].begin(self.turn))
         self.do(self.stores[1].audit([]))  # both have written once, and so have their leases
         for name in ("call-1", "call-2"):
@@ -244,7 +244,10 @@ class TwoProcesses(RuleBasedStateMachine):
                 assert card.result == self.results.get(card.call.id)
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3), ("machines", 6)])
+@pytest.mark.usefixtures("postgres")
+@pytest.mark.parametrize(
+    ("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3), ("postgres", 2), ("machines", 6)]
+)
 def test_two_claimants_never_hold_a_call_and_no_result_of_a_holder_is_lost(kind: str, examples: int) -> None:
     machine = type("Machine", (TwoProcesses,), {"kind": kind})
     quietly = settings(

@@ -10,11 +10,10 @@ from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import Store, TurnStats
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 from .samples import a_call, a_card, a_row, a_turn, success
 
 Open = Callable[[], Awaitable[Store]]
@@ -35,7 +34,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "libsql"])
+@pytest.fixture(params=["memory", "sqlite", "libsql", "postgres"])
 async def opens(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Open]:
     """Opens a store as another process would; what is kept in memory has one store."""
     home, opened, memory = tmp_path / "home", [], MemoryStore(clock=clock)
@@ -47,8 +46,8 @@ async def opens(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
         opened.append(await SqliteStore.at(home, clock=clock))
         return opened[-1]
 
-    async def libsql() -> Store:
-        opened.append(await LibsqlStore.on(url, home, clock=clock))
+    async def in_server() -> Store:
+        opened.append(await on(home, clock=clock))
         return opened[-1]
 
     if request.param == "memory":
@@ -56,8 +55,8 @@ async def opens(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
     elif request.param == "sqlite":
         yield sqlite
     else:
-        with libsql_server(tmp_path) as url:
-            yield libsql
+        with database_server(request.param, tmp_path, request) as on:
+            yield in_server
             for store in opened:
                 await store.close_store()
             opened = []

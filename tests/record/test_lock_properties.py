@@ -23,11 +23,10 @@ from hypothesis.stateful import (
 
 from toolwire.plan.resources import LockClaim
 from toolwire.record.contract import Store
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 
 T = TypeVar("T")
 PLACES = 2
@@ -73,7 +72,8 @@ class Queuing(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        self.url = self.stack.enter_context(libsql_server(self.folder)) if self.kind == "libsql" else ""
+        if self.kind not in ("memory", "sqlite"):
+            self.on = self.stack.enter_context(database_server(self.kind, self.folder))
         self.memory = MemoryStore(clock=lambda: NOW)
         self.stores = [self.opened(number) for number in range(2)]
 
@@ -83,7 +83,7 @@ class Queuing(RuleBasedStateMachine):
                 return self.memory
             case "sqlite":
                 return self.do(SqliteStore.at(self.folder / "home", clock=lambda: NOW))
-        return self.do(LibsqlStore.on(self.url, self.folder / f"home-{number}", clock=lambda: NOW))
+        return self.do(self.on(self.folder / f"home-{number}", clock=lambda: NOW))
 
     def teardown(self) -> None:
         for store in getattr(self, "stores", []):
@@ -136,7 +136,8 @@ class Queuing(RuleBasedStateMachine):
             assert self.holds(next(iter(self.queue))) is True, "the one who came first waits for nobody"
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 60), ("sqlite", 10), ("libsql", 3), ("postgres", 2)])
+@pytest.mark.usefixtures("postgres")
 def test_shared_locks_have_no_two_holders_and_every_wait_ends(kind: str, examples: int) -> None:
     machine = type("Machine", (Queuing,), {"kind": kind})
     quietly = settings(

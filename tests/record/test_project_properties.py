@@ -24,13 +24,12 @@ from toolwire.protocol.chat import Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.record.contract import Store, TurnStats
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.record.sqlite import SqliteStore
 from toolwire.wire.formats.tally import FormatTally
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 from .samples import a_call, a_card, a_row, a_turn, success
 
 PROJECTS = ("default", "tenant-b")
@@ -176,7 +175,8 @@ async def told_by(step: Callable[[Doing], Awaitable[None]], doing: Doing) -> tup
     return "", ""
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 150), ("sqlite", 10), ("libsql", 3)])
+@pytest.mark.parametrize(("kind", "examples"), [("memory", 150), ("sqlite", 10), ("libsql", 3), ("postgres", 3)])
+@pytest.mark.usefixtures("postgres")
 def test_T62_no_operation_of_one_project_is_seen_by_another_or_changes_it(kind: str, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(steps=st.lists(a_step, max_size=25))
@@ -195,8 +195,8 @@ async def played(kind: str, steps: list[tuple[int, str, str, int, bool]]) -> Non
             async with await SqliteStore.at(folder / "home", clock=lambda: NOW, monotonic=lambda: 0.0) as store:
                 await play(store, steps)
         else:
-            url = stack.enter_context(libsql_server(folder))
-            async with await LibsqlStore.on(url, folder / "home", clock=lambda: NOW, monotonic=lambda: 0.0) as store:
+            on = stack.enter_context(database_server(kind, folder))
+            async with await on(folder / "home", clock=lambda: NOW, monotonic=lambda: 0.0) as store:
                 await play(store, steps)
 
 

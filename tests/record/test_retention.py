@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.conftest import libsql_server
+from tests.record.conftest import database_server
 from tests.record.samples import a_call, a_card, a_row, a_turn, success
 from toolwire.errors import NotFound
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.record.contract import TurnStats
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
 from toolwire.record.upkeep import MARKER, pruned_in_background
@@ -34,14 +33,14 @@ def clock() -> FrozenClock:
     return FrozenClock(START)
 
 
-@pytest.fixture(params=["sqlite", "libsql"])
+@pytest.fixture(params=["sqlite", "libsql", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: FrozenClock) -> AsyncIterator[SqliteStore]:
     if request.param == "sqlite":
         async with await SqliteStore.at(tmp_path / "home", clock=clock) as opened:
             yield opened
         return
-    with libsql_server(tmp_path) as url:
-        async with await LibsqlStore.on(url, tmp_path / "home", clock=clock) as opened:
+    with database_server(request.param, tmp_path, request) as on:
+        async with await on(tmp_path / "home", clock=clock) as opened:
             yield opened
 
 

@@ -10,12 +10,11 @@ from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.chat import Note, Reply, Usage
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.record.contract import Store, TurnStats
-from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server
 from .samples import a_call, a_card, a_turn, success
 
 ASKS = Reply(calls=(a_call("a"), a_call("b")), usage=Usage(100, 20, 0, 0.25))
@@ -32,7 +31,7 @@ class Kept:
         await self.store.append_reply(turn, reply, [a_card(call, turn) for call in reply.calls], [])
 
 
-@pytest.fixture(params=["memory", "sqlite", "libsql"])
+@pytest.fixture(params=["memory", "sqlite", "libsql", "postgres"])
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
     clock = FrozenClock(NOW)
     match request.param:
@@ -41,9 +40,9 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         case "sqlite":
             async with await SqliteStore.at(tmp_path / "home", clock=clock, monotonic=clock) as opened:
                 yield Kept(opened, clock)
-        case _:
-            with libsql_server(tmp_path) as url:
-                async with await LibsqlStore.on(url, tmp_path / "home", clock=clock, monotonic=clock) as opened:
+        case kind:
+            with database_server(kind, tmp_path, request) as on:
+                async with await on(tmp_path / "home", clock=clock, monotonic=clock) as opened:
                     yield Kept(opened, clock)
 
 

@@ -142,7 +142,7 @@ class PgConnection:
         if self._writes:
             counted = self._run(self._connection.fetchval(_COUNT))
         status = self._run(self._connection.execute("COMMIT"))
-        if status != "COMMIT":
+        if self._writes and status != "COMMIT":
             raise sqlite3.OperationalError("the transaction was rolled back")
         self._own = counted
         return Cursor()

@@ -73,9 +73,9 @@ _KEEP_RECORDS_CURSOR = """
 _FIRST_OPEN = """
     SELECT min(seq) FROM audit WHERE (turn_id, project) IN (SELECT id, project FROM turns WHERE state <> 'ended')
 """
-_NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0"
+_NAMING = "SELECT context FROM records WHERE schema_name = 'tool.result' AND context LIKE '%sha256:%'"
 _NAMED_BY_OPEN = """
-    SELECT context FROM records WHERE schema_name = 'tool.result' AND instr(context, 'sha256:') > 0
+    SELECT context FROM records WHERE schema_name = 'tool.result' AND context LIKE '%sha256:%'
     AND (turn_id, project) IN (SELECT id, project FROM turns WHERE state <> 'ended')
 """
 
