@@ -49,7 +49,8 @@ def test_a_text_that_only_looks_reads_no_keys_and_asks_nothing_about_writing(tex
     ("text", "keys"),
     [
         ("cat .env", True), ("cat src/.env", True), ("cat 'a/.env'", True), ("cat ~/.config/gh/hosts.yml", True),
-        ("A=.env cat a", True), ("cat src/a.py", False), ("cat environment", False), ("", False),
+        ("cat ~/.aws/credentials", True), ("ls .SSH", True), ("A=.env cat a", True),
+        ("cat src/a.py", False), ("cat environment", False), ("", False),
     ],
 )  # fmt: skip
 def test_a_file_with_keys_is_noticed_wherever_a_text_names_it(text: str, keys: bool) -> None:

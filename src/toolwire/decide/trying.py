@@ -6,12 +6,11 @@ tables only name what plainly writes or reaches out: trying that would cost time
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from toolwire.decide.git_reading import git_reads
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, base_name, read_shell
-from toolwire.protocol.key_files import KEY_FOLDERS_IN, is_key_file
+from toolwire.protocol.key_files import holds_keys
 
 _WRITERS = frozenset(
     "rm rmdir mv cp touch mkdir mkfifo mknod tee ln link unlink chmod chown chgrp truncate shred sponge rename".split()
@@ -62,11 +61,7 @@ def _is_known_place(path: str) -> bool:
 
 def names_keys(command: str) -> bool:
     """Whether a text names a file that holds keys."""
-    for name in _NAMES.findall(command):
-        parts = name.split("/")
-        if any(map(is_key_file, parts)) or not KEY_FOLDERS_IN.isdisjoint(pairwise(parts)):
-            return True
-    return False
+    return any(map(holds_keys, _NAMES.findall(command)))
 
 
 def _plainly_writes(words: Sequence[str]) -> bool:
