@@ -36,7 +36,7 @@ async def test_T96_a_watcher_that_never_reads_is_dropped(tmp_path: Path, monkeyp
             base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=BOUND_S, trust_env=False
         )
         async with client, asyncio.timeout(BOUND_S):
-            assert (await client.get("/v1/turns")).json() == {"data": []}
+            assert (await client.get("/v1/turns")).json()["data"] == []
             await service.store.begin(Turn("t"))
             service.log.expect("t")
             silent = await asyncio.to_thread(connected, url)
