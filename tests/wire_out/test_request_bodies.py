@@ -14,6 +14,7 @@ from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, Request, ResultsMessage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.wire.encode import anthropic, mistral, openai_chat
+from toolwire.wire.encode.outbound import CallIds
 from toolwire.wire.encode.request import Dialect, RequestEncoder, encode_request
 from toolwire.wire.formats.registry import DIALECTS
 
@@ -136,6 +137,14 @@ def test_the_provider_reads_its_own_call_ids_back() -> None:
 
 
 @pytest.mark.feature("F009")
+def test_an_id_that_a_client_gives_to_all_calls_is_replaced_soon() -> None:
+    """A history may be of any client. Trying all ids that came before would take minutes here."""
+    ids = CallIds()
+    chosen = {ids.claim(ToolCall("look", {}, id="same", alias="same")) for _ in range(20_000)}
+
+    assert len(chosen) == 20_000
+
+
 def test_an_id_that_the_provider_gave_twice_is_replaced_by_ours_the_second_time() -> None:
     body = SPEAKERS["openai"].body(CONVERSATION)
     ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
