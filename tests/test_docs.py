@@ -47,6 +47,13 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_the_page_for_contributors_names_files_that_exist() -> None:
+    named = re.findall(r"`((?:src|tests)/[\w./]+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_every_decision_has_a_number_of_its_own() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     titles = [page.read_text(encoding="utf-8").split("\n", 1)[0] for page in pages]

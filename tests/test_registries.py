@@ -23,6 +23,7 @@ from toolwire.wire.formats.costs import format_costs
 from toolwire.wire.formats.negotiation import negotiate
 from toolwire.wire.formats.preference import FormatChoice
 from toolwire.wire.formats.registry import DIALECTS
+from toolwire.wire.formats.tally import EXPECTED
 from toolwire.wire.native.detect import READERS
 
 PROVIDER = """
@@ -139,3 +140,8 @@ def test_every_row_is_explained_in_the_docs(page: str, names: list[str]) -> None
 
 def test_all_is_every_tool_of_a_group() -> None:
     assert set(tool_names(["all"])) == {name for names in GROUPS.values() for name in names} & TOOLS.keys()
+
+
+def test_each_format_that_is_asked_for_says_in_which_forms_its_calls_may_come() -> None:
+    """Without a row all its own calls would count as mismatched, and the formats would be chosen by that."""
+    assert set(EXPECTED) == set(DIALECTS) - set(READERS)

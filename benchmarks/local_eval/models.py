@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from toolwire.models.local import open_local
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel
 
 BASE = "local:smollm2-plain"

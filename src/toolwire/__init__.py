@@ -61,7 +61,7 @@ _HOMES = {
     "Runtime": "toolwire.hub.runtime",
     "MemoryStore": "toolwire.record.memory",
     "SqliteStore": "toolwire.record.sqlite",
-    "open_model": "toolwire.models.registry",
+    "open_model": "toolwire.models.opening",
     "parse_reply": "toolwire.wire.replies.reply",
     "StreamParser": "toolwire.wire.replies.reply",
     "ToolwireError": "toolwire.errors",
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from toolwire.errors import ToolFailure as ToolFailure
     from toolwire.errors import ToolwireError as ToolwireError
     from toolwire.hub.runtime import Runtime as Runtime
-    from toolwire.models.registry import open_model as open_model
+    from toolwire.models.opening import open_model as open_model
     from toolwire.protocol.approvals import Approval as Approval
     from toolwire.protocol.calls import Image as Image
     from toolwire.protocol.calls import Problem as Problem

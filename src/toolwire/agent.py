@@ -28,7 +28,7 @@ from toolwire.loop.compaction import (
     told,
 )
 from toolwire.loop.step import stopped, was_tainted
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.budgets import Budget, Spending

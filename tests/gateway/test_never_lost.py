@@ -10,7 +10,7 @@ from tests.gateway.test_passing import KITCHEN, each_api, whole_and_streamed, wi
 from tests.models.provider import Provider, Scripted, says
 from tests.wire.leaks import all_calls, marked_calls
 from toolwire import Agent, tool
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.events import Event
 
 NEARLY = ["Read_Temperature", "read-temperature", "READ_TEMPERATURE"]

@@ -12,7 +12,7 @@ from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, w
 from tests.models.provider import Asked, Provider, answer, says
 from toolwire import Agent
 from toolwire.gateway.settings import Bounds
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import TextDelta
 from toolwire.protocol.events import Event
 

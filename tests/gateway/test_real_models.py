@@ -9,7 +9,7 @@ import xllamacpp  # type: ignore[import-untyped]  # it ships no types
 from tests.gateway.clients import KINDS, RESPONSES, Kind
 from tests.gateway.stand import NAME, Stand
 from tests.gateway.test_passing import each_api, whole_and_streamed
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.models.weights import weights_of
 from toolwire.protocol.chat import ChatModel
 

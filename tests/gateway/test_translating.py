@@ -13,7 +13,7 @@ from tests.gateway.stand import NAME, QUICK, ROOM, Stand
 from tests.gateway.test_faults import ended, refusal
 from tests.gateway.test_passing import KITCHEN, LEAKED, NATIVE, cut, each_api, whole_and_streamed
 from tests.models.provider import Provider, Scripted, answer, half, says
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.wire.formats.preference import FormatChoice
 
 USAGE = {"prompt_eval_count": 20, "eval_count": 7}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Effect, tool
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ResultsMessage
 
 ARGUMENTS = '{"a": 40, "b": 2}'

@@ -9,7 +9,7 @@ import pytest
 from toolwire.agent import Agent
 from toolwire.errors import SettingsError
 from toolwire.models.http_chat import HttpChat
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.events import TurnStarted
 from toolwire.protocol.tools import Tool

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from toolwire.models.opening import open_model
 from toolwire.models.prices import cost_usd, with_cost
-from toolwire.models.registry import open_model
 from toolwire.protocol.chat import Reply, Usage
 
 USAGE = Usage(input_tokens=1_000_000, output_tokens=100_000, cached_tokens=200_000)

@@ -7,7 +7,7 @@ from typing import Any
 from toolwire.agent import Agent
 from toolwire.define.functions import tool
 from toolwire.define.toolbox import Toolbox
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ResultsMessage
 from toolwire.protocol.outcomes import Code
 

@@ -10,7 +10,7 @@ import xllamacpp  # type: ignore[import-untyped]  # it ships no types
 from toolwire.errors import ModelRefused
 from toolwire.models.http_chat import HttpChat
 from toolwire.models.openai import OpenAIChat
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.models.weights import weights_of
 from toolwire.protocol.calls import Text, ToolCall, ToolResult
 from toolwire.protocol.chat import Delta, Note, Reply, Request, ResultsMessage, TextDelta, UserMessage

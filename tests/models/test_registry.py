@@ -10,7 +10,7 @@ import pytest
 from toolwire.cli.entry.exits import Exit
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.models.http_chat import HttpChat
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.providers import PROVIDERS
 
 from .conftest import KEY, QUESTION, Client
@@ -120,7 +120,7 @@ def test_the_embedded_model_without_its_extra_says_how_to_get_it(tmp_path: Path)
 
 
 def test_the_registry_loads_no_client_before_a_model_is_opened() -> None:
-    program = "import sys, toolwire.models.registry; print({'httpx2', 'xllamacpp', 'genai_prices'} & set(sys.modules))"
+    program = "import sys, toolwire.models.opening; print({'httpx2', 'xllamacpp', 'genai_prices'} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
     assert said.stdout.strip() == "set()"

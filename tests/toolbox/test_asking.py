@@ -11,7 +11,7 @@ from tests.toolbox.conftest import Call
 from toolwire import Agent, Grant, Tier, Tool, tool
 from toolwire.define.conformance import report
 from toolwire.errors import ToolFailure
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import Reply, Request, Usage, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code

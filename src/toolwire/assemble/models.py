@@ -8,8 +8,8 @@ from typing import Any
 from toolwire.assemble.project import ProjectFolder
 from toolwire.errors import ModelRefused, SettingsError
 from toolwire.models.model_names import split_name
+from toolwire.models.opening import open_model
 from toolwire.models.recording import RecordingModel, ReplayModel
-from toolwire.models.registry import open_model
 from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.chat import ChatModel, Reply, Request
 from toolwire.protocol.turns import NO_MODEL

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.project_modules import importable
-from toolwire.assemble.remote import on_remote
+from toolwire.assemble.remote_workspace import on_remote
 from toolwire.assemble.services import is_served, with_services
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox

@@ -18,13 +18,13 @@ from toolwire.errors import SettingsError
 from toolwire.gateway.approvals import Approvals, Desk
 from toolwire.gateway.asked import Asked, ToolLists, read_asked
 from toolwire.gateway.calls import Ids
-from toolwire.gateway.door import Door, Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream, Exchange
 from toolwire.gateway.faults import Fault, Rejected, error_body
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
 from toolwire.gateway.log import Log, silent
+from toolwire.gateway.middleware import Door, Scope
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream

@@ -1,11 +1,11 @@
 """Routes that clients expect beside chat and that the gateway has nothing to add to: they pass as they are."""
 
-from toolwire.gateway.door import Scope
 from toolwire.gateway.exchange import ByModel, ByUpstream
 from toolwire.gateway.faults import Fault, Rejected, of_answer
 from toolwire.gateway.flow import Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.log import RequestEntry
+from toolwire.gateway.middleware import Scope
 from toolwire.gateway.settings import Bounds
 
 PATHS = {"/v1/completions": "openai", "/v1/embeddings": "openai", "/v1/messages/count_tokens": "anthropic"}

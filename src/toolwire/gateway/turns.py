@@ -14,11 +14,11 @@ from toolwire.assemble.event_log import LoggedEvent
 from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownModel, UnknownTool
 from toolwire.define.nearest import nearest
 from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
-from toolwire.gateway.door import Scope
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.frames import KEEP_ALIVE, named
 from toolwire.gateway.guard import Receive, read_body
+from toolwire.gateway.middleware import Scope
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.waits import Until, Wait

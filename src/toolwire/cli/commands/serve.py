@@ -20,7 +20,7 @@ from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.text import on_one_line
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel
 from toolwire.settings import Settings
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from toolwire.define.functions import tool
 from toolwire.errors import ModelError, ModelUnavailable, SettingsError, ToolFailure
-from toolwire.models.registry import open_model
+from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code

@@ -104,7 +104,8 @@ class CallIds:
     def _derived(self, call: ToolCall) -> str:
         attempt = 0
         while (digest := _digest(f"{call.id}/{attempt}")) in self._taken:
-            attempt = attempt + 1 if attempt else len(self._taken)  # where one id comes again and again, none is tried twice
+            # Where one id comes again and again, those before it are not tried once more.
+            attempt = attempt + 1 if attempt else len(self._taken)
         return digest
 
 

@@ -11,7 +11,7 @@ KEPT_NAMES = 20
 LONGEST_NAME = 64
 
 # Servers that know a text form hand its calls over as native ones; that is no mismatch.
-_EXPECTED: Mapping[str, frozenset[str]] = {
+EXPECTED: Mapping[str, frozenset[str]] = {
     "hermes": frozenset({"native", "hermes"}),
     "qwen_xml": frozenset({"native", "hermes", "qwen_xml", "qwen3_coder"}),
     "rcrt": frozenset({"native", "bare_json", "rcrt", "rcrt_breadcrumb"}),
@@ -72,7 +72,7 @@ def tally(model: str, offered: str, reply: Reply) -> FormatTally:
     codes = [problem.code for problem in reply.problems]
     spoiled = {problem.call for problem in reply.problems if problem.code in _SPOILS and problem.call is not None}
     lost = sum(problem.call is None for problem in reply.problems if problem.code in _SPOILS)
-    expected = _EXPECTED.get(offered, _NATIVE_ONLY)
+    expected = EXPECTED.get(offered, _NATIVE_ONLY)
     return FormatTally(
         model=model[:200],
         offered=offered,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolwire.define.functions import tool_name
-from toolwire.define.registry_files import read_tables
 from toolwire.define.schemas import compile_parameters, compile_schema, object_schema, plain_copy
 from toolwire.define.service_arguments import has_marks, refuse_hidden, visible_schema
+from toolwire.define.service_files import read_tables
 from toolwire.define.tables import Table
 from toolwire.define.versions import is_version, meant, read_pin, version_key
 from toolwire.errors import DefinitionError

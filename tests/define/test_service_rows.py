@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from toolwire import Agent, Grant, Tier
-from toolwire.define.registry import ToolRegistry, registry_from_file
 from toolwire.define.service_arguments import (
     HiddenArgument,
     MissingVariable,
@@ -16,6 +15,7 @@ from toolwire.define.service_arguments import (
     fill_arguments,
     with_environment,
 )
+from toolwire.define.service_rows import ToolRegistry, registry_from_file
 from toolwire.errors import DefinitionError
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.execute.router import Router
