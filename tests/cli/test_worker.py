@@ -10,8 +10,10 @@ from tests.cli.stage import LIMIT_S, Stage, scripted
 
 GARDEN = '''
 import os, time
+from dataclasses import replace
 from pathlib import Path
 from toolwire import Context, Effect, tool
+from toolwire.errors import Suspended
 
 
 @tool(effect=Effect.PURE)
@@ -28,6 +30,25 @@ def leak(key: str) -> str:
 
 
 @tool
+async def tell(key: str, context: Context, late: bool = False) -> str:
+    """Say a key in everything but the result."""
+    context.progress(f"opening with {key}", 0.5)
+    context.read_from(f"https://example.com/?key={key}")
+    context.touched(f"list:{key}", writes=True)
+    if late:
+        after = replace(context, told=[])
+        after.read_from(f"https://example.com/late?key={key}")
+        await after.recorder.record_told(after, "tell")
+    return "told"
+
+
+@tool
+async def stop(key: str) -> str:
+    """Say a key where a turn is waited for."""
+    raise Suspended("", (), f"turn of {key}")
+
+
+@tool
 def dig() -> str:
     """Dig until a file says that it is enough."""
     Path("digging").write_text(str(os.getpid()))
@@ -37,11 +58,11 @@ def dig() -> str:
 '''
 SETTINGS = """
 [tools]
-modules = ["garden:where", "garden:leak", "garden:dig"]
-secrets = ["KEY for leak"]
+modules = ["garden:where", "garden:leak", "garden:dig", "garden:tell", "garden:stop"]
+secrets = ["KEY for leak", "KEY for tell", "KEY for stop"]
 [services.shed]
 socket = "shed.sock"
-tools = ["where", "leak", "dig", "calculator"]
+tools = ["where", "leak", "dig", "calculator", "tell", "stop"]
 """
 
 
@@ -114,6 +135,19 @@ def test_secrets_are_revealed_in_the_worker_only(shed: Stage) -> None:
     assert told.code == 0, told.err
     assert told.out.startswith("10: ")
     assert "opensesame" not in told.out
+
+
+@pytest.mark.parametrize("words", [("tell",), ("tell", "late=true"), ("stop",)])
+def test_no_secret_of_a_worker_leaves_it_beside_a_result(shed: Stage, words: tuple[str, ...]) -> None:
+    """Progress, origins, what is told after a call and what a failure says: the caller knows none of its secrets."""
+    work(shed, KEY="opensesame")
+    with shed.start("call", *words, "key={{secret:KEY}}", "--yes", "--json") as caller:
+        out, err = caller.communicate(timeout=LIMIT_S)
+    kept = [file.read_bytes() for file in (shed.folder / ".toolwire").rglob("*") if file.is_file()]
+
+    assert caller.returncode == (1 if words == ("stop",) else 0), err
+    assert any(b"example.com" in one or b"waits for another turn" in one for one in kept)
+    assert not any(b"opensesame" in one for one in (out, err, *kept))
 
 
 def test_a_worker_that_is_not_there_is_said_and_nothing_is_recorded(shed: Stage) -> None:
@@ -200,7 +234,7 @@ def test_two_workers_do_not_share_a_socket(shed: Stage) -> None:
 
 
 def test_a_name_that_two_places_have_is_refused_unless_the_settings_choose(shed: Stage) -> None:
-    shed.settings(SETTINGS.replace('tools = ["where", "leak", "dig", "calculator"]\n', ""))
+    shed.settings(SETTINGS.replace('tools = ["where", "leak", "dig", "calculator", "tell", "stop"]\n', ""))
     work(shed)
     ran = shed.run("call", "where")
 
@@ -210,7 +244,7 @@ def test_a_name_that_two_places_have_is_refused_unless_the_settings_choose(shed:
 
 def test_a_tool_that_the_worker_lacks_is_said(shed: Stage) -> None:
     work(shed)
-    shed.settings(SETTINGS.replace('"dig", "calculator"]', '"digs"]'))
+    shed.settings(SETTINGS.replace('"dig", "calculator", "tell", "stop"]', '"digs"]'))
     ran = shed.run("call", "where")
 
     assert ran.code == 2

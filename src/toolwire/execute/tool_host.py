@@ -1,9 +1,9 @@
 """Runs the tools of this process for callers in other processes, whatever carries the messages.
 
-Secrets are put in place here, where the tools live, and taken out of results before those leave. What a tool tells its
-context travels with its result. What it tells later, such as at the end of a command in the background, goes to the
-process that made the call; if that is gone, it waits for the next call of the same agent in the same folders, since
-the record that it belongs to is there.
+Secrets are put in place here, where the tools live, and taken out of all that leaves: results, progress, and what a
+tool tells its context, which travels with its result. What it tells later, such as at the end of a command in the
+background, goes to the process that made the call; if that is gone, it waits for the next call of the same agent in the
+same folders, since the record that it belongs to is there.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from toolwire.errors import Suspended, ToolFailure
 from toolwire.execute.channel import LARGE_BYTES, Channel, Disconnected, Json
@@ -19,7 +20,7 @@ from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo, Context
-from toolwire.protocol.outcomes import Code
+from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import changed, dataclass
@@ -44,7 +45,7 @@ _Owner = tuple[str, str, tuple[str, ...]]
 
 
 class ToolHost:
-    """Serves tools. `reveal` puts secrets into a call and may raise to refuse it; `scrub` takes them out of results."""
+    """Serves tools. `reveal` puts secrets into a call and may raise to refuse it; `scrub` takes them out again."""
 
     def __init__(
         self,
@@ -109,7 +110,8 @@ class ToolHost:
         loop, caller = asyncio.get_running_loop(), _Caller(channel, self._stall_s)
 
         def report(words: str, fraction: float | None) -> None:
-            loop.call_soon_threadsafe(channel.offer, {"kind": "progress", "message": words, "fraction": fraction})
+            clean, part = self._clean([words, fraction])
+            loop.call_soon_threadsafe(channel.offer, {"kind": "progress", "message": clean, "fraction": part})
 
         recorder = _CallRecorder(self, caller, str(message.get("caller", "")))
         context = changed(Context.of(info, report), reveal=self._reveal, recorder=recorder)
@@ -124,7 +126,8 @@ class ToolHost:
             result = work.result()
             large = sum(len(getattr(block, "text", "")) for block in result.content) > LARGE_BYTES
             wanted = None if context.trial is None else context.trial.wanted
-            await self._send(channel, write_ended(result, context.told, wanted), large=large)
+            told = self._without_secrets(write_ended(result, context.told, wanted), "told", "wanted")
+            await self._send(channel, told, large=large)
         finally:
             caller.leave()
             listening.cancel()
@@ -133,14 +136,26 @@ class ToolHost:
 
     async def _run(self, allowed: Allowed, context: Context, caller: "_Caller") -> ToolResult:
         await self._tell_late(caller, context.info)
+        result = await self._executed(allowed, context)
+        return result if self._scrub is None else await asyncio.to_thread(self._scrub, result)
+
+    async def _executed(self, allowed: Allowed, context: Context) -> ToolResult:
         try:
-            result = await self._executor.execute(allowed, context)
+            return await self._executor.execute(allowed, context)
         except Suspended as waiting:
             message = f"{allowed.call.name!r} waits for another turn, which no tool of a service can: {waiting}."
             return ToolResult.failed(allowed.call, Code.EXECUTION_FAILED, message)
         except Exception as error:  # secrets that the tool may not have; whatever a tool raises is a result already
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{error}.")
-        return result if self._scrub is None else await asyncio.to_thread(self._scrub, result)
+
+    def _clean(self, value: Any) -> Any:
+        """Any JSON without the secrets of this process: what `scrub` makes of it in a result."""
+        if self._scrub is None:
+            return value
+        return self._scrub(ToolResult("", "", Status.SUCCESS, structured=value)).structured
+
+    def _without_secrets(self, message: Json, *keys: str) -> Json:
+        return message | {key: self._clean(message[key]) for key in keys if key in message}
 
     async def _send(self, channel: Channel, message: Json, *, large: bool = False) -> None:
         async with asyncio.timeout(self._stall_s):
@@ -148,7 +163,7 @@ class ToolHost:
 
     async def tell(self, note: LateNote, name: str) -> None:
         """Have a late note put on record by the caller of this name, or keep it for the next one of its kind."""
-        if (caller := self._listeners.get(name)) is not None and await _is_kept(caller, note):
+        if (caller := self._listeners.get(name)) is not None and await self._is_kept(caller, note):
             return
         self.late.append(note)
         while len(self.late) > MOST_LATE:
@@ -159,17 +174,16 @@ class ToolHost:
         """Have notes put on record that callers of the same kind were not there for."""
         mine = [note for note in self.late if _owner(note.info) == _owner(info)]
         for note in mine:
-            if await _is_kept(caller, note):
+            if await self._is_kept(caller, note):
                 with suppress(ValueError):  # another call of the same moment was faster
                     self.late.remove(note)
 
-
-async def _is_kept(caller: "_Caller", note: LateNote) -> bool:
-    """Whether a caller has put a note on record."""
-    try:
-        return (await caller.ask(write_late(note))).get("kind") == "kept"
-    except (Disconnected, TimeoutError):
-        return False
+    async def _is_kept(self, caller: "_Caller", note: LateNote) -> bool:
+        """Whether a caller has put a note on record."""
+        try:
+            return (await caller.ask(self._without_secrets(write_late(note), "told"))).get("kind") == "kept"
+        except (Disconnected, TimeoutError):
+            return False
 
 
 def _owner(info: CallInfo) -> _Owner:
