@@ -137,6 +137,58 @@ def test_an_owner_counts_each_lapse_of_its_lease_once(database: Database, lease:
     assert one.lapses == 2
 
 
+@pytest.mark.parametrize("fails_half_way", [False, True])
+def test_an_owner_that_is_cut_off_notices_that_its_lease_ran_out_also_after_a_write_that_failed(
+    database: Database, lease: Lease, elapsed: FrozenClock, fails_half_way: bool
+) -> None:
+    one = joined(lease("one"), database)
+    if fails_half_way:
+        one.rolled_back()
+    database.is_down = True
+    assert one.lapses == 0
+    elapsed.advance(10 * LEASE_S)
+    assert (one.lapses, one.lapses) == (1, 1)
+
+
+def test_a_renewal_that_was_rolled_back_does_not_count(database: Database, lease: Lease, elapsed: FrozenClock) -> None:
+    one = joined(lease("one"), database)
+    one.rolled_back()
+    elapsed.advance(LEASE_S - 1)
+    joined(one, database)  # in a transaction that fails, too
+    one.rolled_back()
+    assert one.lapses == 0
+    elapsed.advance(2)
+    assert one.lapses == 1
+    joined(one, database)
+    one.rolled_back()
+    elapsed.advance(2 * LEASE_S)
+    assert one.lapses == 1  # it had none to lose
+
+
+def test_a_renewal_that_was_committed_outlasts_a_later_write_that_failed(
+    database: Database, lease: Lease, elapsed: FrozenClock
+) -> None:
+    one = joined(lease("one"), database)
+    one.rolled_back()
+    elapsed.advance(LEASE_S - 1)
+    joined(one, database)
+    joined(one, database)  # the next transaction, so that the one before was committed
+    one.rolled_back()
+    elapsed.advance(LEASE_S)
+    assert one.lapses == 0
+    elapsed.advance(1)
+    assert one.lapses == 1
+
+
+def test_a_lapse_that_both_clocks_tell_is_counted_once(database: Database, lease: Lease, elapsed: FrozenClock) -> None:
+    one = joined(lease("one"), database)
+    elapsed.advance(LEASE_S + 1)
+    database.now += LEASE_S + 1
+    assert one.lapses == 1
+    joined(one, database)
+    assert (one.lapses, database.rows()) == (1, [(one.name, LEASE_S, 2)])
+
+
 def test_an_owner_learns_from_the_database_that_its_lease_had_run_out(
     database: Database, lease: Lease, elapsed: FrozenClock
 ) -> None:

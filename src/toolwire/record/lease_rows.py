@@ -66,17 +66,19 @@ class LeaseRows:
         self._guard = threading.Lock()
         self._generation = 0
         self._lapses = 0
-        self._until = 0.0
-        self._holds = False
+        self._is_written = False
+        self._until: float | None = None  # none before the first lease, and from a lapse that was counted to the next
+        self._until_committed: float | None = None  # the same if the transaction that renewed it is rolled back
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self.mark, self.unmark, self.erase, self.begun = local.mark, local.unmark, local.erase, local.begun
 
     @property
     def lapses(self) -> int:
-        if self._holds and self._elapsed() > self._until:
+        if self._has_run_out(self._elapsed()):
             with self._guard:
-                self._lapse()
+                if self._has_run_out(self._elapsed()):
+                    self._lapse()
         return self._lapses
 
     def alive_on(self, connection: sqlite3.Connection) -> Alive:
@@ -99,17 +101,21 @@ class LeaseRows:
     def join(self, connection: sqlite3.Connection) -> None:
         """The row comes with the first change, so that who only reads writes nothing."""
         asked = self._elapsed()
-        if self._holds and asked <= self._until:
-            return
+        with self._guard:  # what was renewed in an earlier transaction is committed, or was rolled back
+            self._until_committed = self._until
+            if self._is_written and self._until is not None and asked <= self._until:
+                return
         connection.execute(_SWEEP)
-        self._renew(asked, connection)
+        self._renew(asked, connection, is_committed=False)
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep_renewing, name="toolwire-store-heartbeat", daemon=True)
             self._thread.start()
 
     def rolled_back(self) -> None:
         """The row may have gone with it. The next transaction writes it again, and so does the next renewal."""
-        self._holds = False
+        with self._guard:
+            self._is_written = False
+            self._until = self._until_committed
 
     def sweep(self, in_use: Collection[str]) -> None:
         self._local.sweep(in_use)
@@ -121,19 +127,26 @@ class LeaseRows:
                 self._thread.join()
         self._local.close()
 
-    def _renew(self, asked: float, connection: sqlite3.Connection) -> None:
+    def _renew(self, asked: float, connection: sqlite3.Connection, *, is_committed: bool = True) -> None:
         """Renew the row, and take note of how long it lasts at least, counted from when it was `asked` for."""
         (generation,) = connection.execute(_RENEW, (self.name, self._lease_s, self._generation)).fetchone()
         with self._guard:
-            if self._generation and (generation != self._generation or (self._holds and asked > self._until)):
+            if self._until is not None and (generation != self._generation or self._has_run_out(asked)):
                 self._lapse()
+            is_first = not self._generation
             self._generation = generation
             self._until = asked + self._lease_s
-            self._holds = True
+            self._is_written = True
+            if is_committed or is_first:
+                self._until_committed = self._until
+
+    def _has_run_out(self, now: float) -> bool:
+        until = self._until
+        return until is not None and now > until
 
     def _lapse(self) -> None:
         self._lapses += 1
-        self._holds = False
+        self._until = self._until_committed = None
 
     def _keep_renewing(self) -> None:
         """The heartbeat. Where the database cannot be reached the lease runs out, and what it owns is fenced."""
