@@ -16,7 +16,7 @@ from toolwire.record.pg_dialect import translated
 from toolwire.record.postgres import PostgresStore
 
 from .conftest import NOW
-from .samples import a_call, a_card, a_turn, success
+from .samples import a_call, a_card, a_row, a_turn, success
 
 
 @asynccontextmanager
@@ -146,3 +146,52 @@ async def test_what_was_kept_survives_the_death_of_the_server(mortal: PostgresSe
 
         assert [one.id for one in await store.turns()] == [turn.id]
         assert (await store.calls(turn_id=turn.id))[0].result == success(call)
+
+
+async def test_a_killed_server_leaves_no_gap_in_the_audit_log(mortal: PostgresServer, tmp_path: Path) -> None:
+    """Sequences skip numbers after a crash and after a rollback; a gap counts as rows that were taken out."""
+    async with opened(mortal.url, tmp_path, new_schema()) as store:
+        await store.audit([a_row("accepted")])
+        await asyncio.to_thread(mortal.kill)
+        await asyncio.to_thread(mortal.start)
+        await store.audit([a_row("allowed")])
+
+        assert (await store.audit_chain()).broken_at is None
+        assert len(await store.audit_log()) == 2
+
+
+async def test_a_character_zero_in_a_call_and_its_result_harms_no_later_question(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    schema, turn, call = new_schema(), a_turn(), a_call(path="a\x00b \\u0000 \ue000 \\ue0000")
+    async with opened(postgres.url, tmp_path / "one", schema) as store:
+        await store.begin(turn)
+        card = await store.open(a_card(call, turn), [])
+        await store.close(card, success(call, "null: \x00, written \\u0000, and \\ue0001"), [])
+        await store.open(a_card(a_call("call-2", path="\x00"), turn), [])
+        await store.release(turn)
+
+        assert [one.calls for one in (await store.metrics())[0]] == [1]
+    async with opened(postgres.url, tmp_path / "two", schema) as store:
+        await store.resume(turn.id)
+        assert {one.call.arguments["path"] for one in await store.calls(turn_id=turn.id)} == {
+            "a\x00b \\u0000 \ue000 \\ue0000",
+            "\x00",
+        }
+
+
+async def test_a_writer_that_stops_half_way_is_ended_by_the_server(postgres: PostgresServer) -> None:
+    connection = await asyncio.to_thread(PgConnection, postgres.url, schema=new_schema())
+    limits = [
+        (await asyncio.to_thread(connection.execute, f"SHOW {name}")).fetchall()[0][0]
+        for name in ("idle_in_transaction_session_timeout", "tcp_keepalives_idle")
+    ]
+    await asyncio.to_thread(connection.close)
+
+    assert limits == ["20s", "10"]
+
+
+async def test_what_was_used_is_counted_in_whole_numbers(postgres: PostgresServer, tmp_path: Path) -> None:
+    async with opened(postgres.url, tmp_path, new_schema()) as store:
+        await store.begin(a_turn())
+        assert type((await store.spent("agent", NOW)).tokens) is int

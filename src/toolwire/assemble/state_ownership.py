@@ -187,7 +187,7 @@ def _sign_blank(file: Path) -> bool:
         store.execute("BEGIN IMMEDIATE")
         for each in (store, pristine):
             each.execute(_OWN)
-        if _made_of(store) != _made_of(pristine) or _holds_anything(store):
+        if _made_of(store) != _made_of(pristine) or _holds_more(store, pristine):
             store.rollback()
             return False
         store.execute("DELETE FROM own")
@@ -199,9 +199,16 @@ def _made_of(store: sqlite3.Connection) -> set[tuple[str, str, str]]:
     return set(store.execute("SELECT type, name, sql FROM sqlite_master"))
 
 
-def _holds_anything(store: sqlite3.Connection) -> bool:
-    """Whether any table but the token's has a row."""
-    return any(line.startswith("INSERT ") and not line.startswith('INSERT INTO "own"') for line in store.iterdump())
+def _holds_more(store: sqlite3.Connection, pristine: sqlite3.Connection) -> bool:
+    """Whether any table but the token's has a row that a new store does not have."""
+    from_start = set(_rows(pristine))
+    return any(row not in from_start for row in _rows(store))
+
+
+def _rows(store: sqlite3.Connection) -> Iterator[str]:
+    for line in store.iterdump():
+        if line.startswith("INSERT ") and not line.startswith('INSERT INTO "own"'):
+            yield line
 
 
 def _sentence(wrong: OSError, home: Path) -> str:

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -46,17 +47,17 @@ _LEFT = """
 _ALL = "SELECT digest, at, size FROM bodies"
 
 
+@dataclass(frozen=True, slots=True)
 class FolderBodies:
     """Bodies as files of this machine; see `artifacts.py`."""
 
-    def __init__(self, artifacts: Artifacts) -> None:
-        self._artifacts = artifacts
+    artifacts: Artifacts
 
     async def keep(self, data: bytes) -> str:
-        return await self._on_files(partial(self._artifacts.keep, data))
+        return await self._on_files(partial(self.artifacts.keep, data))
 
     async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
-        draft = await self._on_files(self._artifacts.draft)
+        draft = await self._on_files(self.artifacts.draft)
         try:
             async for piece in pieces:
                 await self._on_files(partial(draft.write, piece))
@@ -65,13 +66,13 @@ class FolderBodies:
             await self._on_files(draft.discard)
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        return await self._on_files(partial(self._artifacts.fetch, handle, offset, length))
+        return await self._on_files(partial(self.artifacts.fetch, handle, offset, length))
 
     async def _on_files(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
-            raise translated(error, self._artifacts.folder) from error
+            raise translated(error, self.artifacts.folder) from error
 
 
 class DatabaseBodies:

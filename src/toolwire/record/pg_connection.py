@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,9 +23,23 @@ from toolwire.record.pg_dialect import translated
 
 T = TypeVar("T")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('toolwire:' || current_schema(), 0))"
+_MAKE_SCHEMA = """
+    DO $$ BEGIN EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_setting('search_path')); END $$
+"""
+# A machine that stops in the middle of a change holds the lock of all writers: the server ends it before long.
+_WATCHED = {
+    "idle_in_transaction_session_timeout": "20s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "2",
+}
 _VERSION = "SELECT last_value FROM commits"
 _COUNT = "SELECT nextval('commits')"
-_ESCAPE = "\ue000"  # a character for private use; PostgreSQL cannot keep the character 0
+# PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
+_ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
+_USUAL = -1.0
+_LONG = 30
+"""So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _UNREACHABLE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
@@ -48,7 +63,6 @@ class PgConnection:
 
     def __init__(self, url: str, password: str = "", *, schema: str = "toolwire", patience_s: float = 10.0) -> None:
         self._address = address_of(url)
-        self._schema = schema
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
         self._writes = False
@@ -57,7 +71,7 @@ class PgConnection:
             url,
             password=password or None,
             timeout=patience_s,
-            server_settings={"search_path": schema, "application_name": "toolwire", "jit": "off"},
+            server_settings={"search_path": schema, "application_name": "toolwire", "jit": "off", **_WATCHED},
         )
         try:
             self._connect()
@@ -85,7 +99,7 @@ class PgConnection:
                 self.roll_back()
                 return Cursor()
             case _:
-                return self._run(self._asked(sql, parameters))
+                return self._run(self._asked(sql, parameters), self._patience_s * (1 if self._writes else _LONG))
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
@@ -97,13 +111,13 @@ class PgConnection:
     def make_schema(self) -> None:
         """Make the schema that the store lives in, if there is none. Two who do it at once both succeed."""
         try:
-            self._run(self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}"))
+            self._run(self._connection.execute(_MAKE_SCHEMA))
         except sqlite3.IntegrityError:
             return  # the other one was quicker
 
     def run(self, script: str) -> None:
-        """Statements in PostgreSQL's own words."""
-        self._run(self._connection.execute(script))
+        """Statements in PostgreSQL's own words, which may take as long as they need."""
+        self._run(self._connection.execute(script), patience_s=None)
 
     def roll_back(self) -> None:
         """End the transaction, if there is still one. A server that is gone has rolled it back already."""
@@ -161,9 +175,14 @@ class PgConnection:
         rows = await statement.fetch(*_values(parameters))
         return Cursor(map(_read, rows), _count(statement.get_statusmsg() or ""))
 
-    def _run(self, work: Awaitable[T]) -> T:
+    def _run(self, work: Awaitable[T], patience_s: float | None = _USUAL) -> T:
+        limit_s = self._patience_s if patience_s == _USUAL else patience_s
         try:
-            return self._loop.run_until_complete(asyncio.wait_for(work, self._patience_s))
+            return self._loop.run_until_complete(asyncio.wait_for(work, limit_s))
+        except TimeoutError as late:
+            raise StoreUnavailable(
+                f"{self._address} did not answer within {limit_s:g} s; another process may be writing, or it is far"
+            ) from late
         except _FULL as error:
             raise _refusal(error, sqlite3.SQLITE_FULL) from error
         except asyncpg.IntegrityConstraintViolationError as error:
@@ -191,20 +210,24 @@ def _values(row: Sequence[Any]) -> list[Any]:
 
 def _value(value: Any) -> Any:
     if isinstance(value, str):
-        return _escaped(value) if "\x00" in value or _ESCAPE in value else value
+        for zero, escape in _ESCAPES:
+            if zero in value or escape in value:
+                value = value.replace(escape, escape + "1").replace(zero, escape + "0")
+        return value
     return int(value) if isinstance(value, bool) else value
 
 
-def _escaped(text: str) -> str:
-    return text.replace(_ESCAPE, _ESCAPE + "1").replace("\x00", _ESCAPE + "0")
-
-
 def _read(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(_unescaped(value) if isinstance(value, str) and _ESCAPE in value else value for value in row)
+    return tuple(map(_read_value, row))
 
 
-def _unescaped(text: str) -> str:
-    return text.replace(_ESCAPE + "0", "\x00").replace(_ESCAPE + "1", _ESCAPE)
+def _read_value(value: Any) -> Any:
+    if isinstance(value, str):
+        for zero, escape in _ESCAPES:
+            if escape in value:
+                value = value.replace(escape + "0", zero).replace(escape + "1", escape)
+        return value
+    return int(value) if isinstance(value, Decimal) else value  # the sum of whole numbers
 
 
 def _count(status: str) -> int:

@@ -746,9 +746,10 @@ def too_new(path: Path | str, version: int, known: int | None = None) -> StoreUn
 
 
 class CopiedTable(NamedTuple):
-    """A table of a store, with the statements that read its rows in order, page by page, and write them again."""
+    """A table of a store, with the statements that empty it, read its rows in order, page by page, and write them."""
 
     name: str
+    clear: str
     read: str
     write: str
 
@@ -764,18 +765,20 @@ def tables(connection: sqlite3.Connection, page: int) -> Iterator[CopiedTable]:
         places = ", ".join("?" * len(columns))
         at_once = min(page, _BODY_PARTS_COPIED) if name == "body_parts" else page
         read = f'SELECT * FROM "{name}" ORDER BY {keys} LIMIT {at_once} OFFSET ?'  # noqa: S608 -- names of this file
-        yield CopiedTable(name, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608
+        clear = f'DELETE FROM "{name}"'  # noqa: S608
+        yield CopiedTable(name, clear, read, f'INSERT INTO "{name}" VALUES ({places})')  # noqa: S608
 
 
 def newest() -> list[str]:
     """The statements that make the tables of today at once, for a server that never had those of yesterday."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection, "a new store")
+        read = {table.name: table.read for table in tables(connection, 10)}
         made = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
         out = []
         for name, kind, sql in made.fetchall():
             out.append(sql)
             if kind == "table":
-                rows = connection.execute(f'SELECT * FROM "{name}"').fetchall()  # noqa: S608 -- names of this file
+                rows = connection.execute(read[name], (0,)).fetchall()
                 out += [f'INSERT INTO "{name}" VALUES ({", ".join(map(repr, row))})' for row in rows]  # noqa: S608
     return out

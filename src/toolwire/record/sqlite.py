@@ -668,7 +668,7 @@ def _copy_rows(
     schema.migrate(copy, target)
     copy.execute("BEGIN")
     for table in schema.tables(copy, _ROWS_COPIED):
-        copy.execute(f'DELETE FROM "{table.name}"')  # noqa: S608 -- a new store has some rows of its own
+        copy.execute(table.clear)  # a new store has some rows of its own
         done = 0
         while rows := connection.execute(table.read, (done,)).fetchall():
             copy.executemany(table.write, rows)
