@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,14 @@ from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
+from toolwire.testing import FrozenClock
 
-from .conftest import NOW, libsql_server
+from .conftest import NOW, database_server, libsql_server
 
 DAY_S = 86_400.0
 PLACES = ["memory", "folder", "database", "libsql", "postgres"]
 LASTING = ["folder", "database"]
+Machine = Callable[[str], Awaitable[SqliteStore]]
 
 
 @contextlib.asynccontextmanager
@@ -277,3 +279,67 @@ async def test_the_same_body_kept_at_the_same_time_is_kept_once(tmp_path: Path) 
     connection = sqlite3.connect(tmp_path / "home" / "store.db")
     assert connection.execute("SELECT count(DISTINCT upload) FROM body_parts").fetchone() == (1,)
     connection.close()
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock(NOW)
+
+
+@pytest.fixture(params=["database", "libsql", "postgres"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path, clock: FrozenClock) -> Iterator[Machine]:
+    """Opens stores that share a database, each on a machine of its own."""
+    if request.param == "database":
+        yield lambda _: SqliteStore.at(tmp_path / "home", clock=clock, bodies="database")
+        return
+    with database_server(request.param, tmp_path, request) as on:
+        yield lambda name: on(tmp_path / name, clock=clock)
+
+
+async def swept(machine: Machine) -> None:
+    """What a process does with its first body."""
+    async with await machine("other") as other:
+        await other.keep(b"a small one")
+
+
+async def parts_of(store: SqliteStore) -> int:
+    """How many parts of bodies the database holds."""
+    count = await store._reader.read(
+        lambda connection: connection.execute("SELECT count(*) FROM body_parts").fetchone()
+    )
+    return int(count[0])
+
+
+async def test_an_upload_that_lasts_for_hours_is_kept_whole(machine: Machine, clock: FrozenClock) -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        for start in range(0, len(BODY), PIECE):
+            yield BODY[start : start + PIECE]
+            clock.advance(2_400)
+            await swept(machine)
+
+    async with await machine("one") as one, await machine("two") as two:
+        handle = await one.keep_pieces(slow())
+        assert await two.fetch(handle) == BODY
+
+
+@pytest.mark.parametrize("body", [BODY, BODY[: 2 * PIECE], BODY[:PIECE]])
+@pytest.mark.parametrize("after", [0, 1])
+async def test_an_upload_whose_parts_were_removed_fails_and_leaves_nothing(
+    machine: Machine, clock: FrozenClock, body: bytes, after: int
+) -> None:
+    async def stalled() -> AsyncIterator[bytes]:
+        starts = range(0, len(body), PIECE)
+        for number, start in enumerate(starts):
+            yield body[start : start + PIECE]
+            if number == min(after, len(starts) - 1):
+                clock.advance(7_200)
+                await swept(machine)
+
+    async with await machine("one") as one:
+        with pytest.raises(StoreError, match=r"no piece of it came for an hour.*; keep it again"):
+            await one.keep_pieces(stalled())
+        with pytest.raises(NotFound):
+            await one.fetch(f"sha256:{hashlib.sha256(body).hexdigest()}")
+        await one.keep(b"")  # whatever was on its way to the store has arrived
+        assert await parts_of(one) == 1
+        assert await one.fetch(await one.keep(body)) == body

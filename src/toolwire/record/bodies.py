@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from toolwire.errors import StoreError
 from toolwire.record import refusals
 from toolwire.record.artifacts import STAGING_S, Artifacts
 from toolwire.record.contract import BodyStore
@@ -37,12 +38,19 @@ _ADD_PART = "INSERT INTO body_parts (upload, part, data, at) VALUES (?, ?, ?, ?)
 _ADD_BODY = "INSERT INTO bodies (digest, upload, size, at) VALUES (?, ?, ?, ?)"
 _TOUCH = "UPDATE bodies SET at = ? WHERE digest = ?"
 _DROP_BODY = "DELETE FROM bodies WHERE digest = ?"
-_DROP_PARTS = "DELETE FROM body_parts WHERE upload = ?"
+# Of an upload that fails with its last step, nothing says whether that was made all the same.
+_DROP_PARTS = """
+    DELETE FROM body_parts WHERE upload = ?1 AND NOT EXISTS (SELECT 1 FROM bodies WHERE upload = ?1)
+"""
 _PART = "SELECT data FROM body_parts WHERE upload = ? AND part = ?"
-# The first part says when an upload began to be left: each one has been added since.
+_HAS_PART = "SELECT 1 FROM body_parts WHERE upload = ? AND part = ?"
+_HAS_PARTS = "SELECT count(*), coalesce(sum(length(data)), 0) FROM body_parts WHERE upload = ?"
+# The newest part says since when an upload has been left. The first one, of which there is an index, is older.
 _LEFT = """
     SELECT p.upload FROM body_parts p LEFT JOIN bodies b ON b.upload = p.upload
-    WHERE p.part = 0 AND p.at < ? AND b.upload IS NULL LIMIT ?
+    WHERE p.part = 0 AND p.at < ?1 AND b.upload IS NULL AND ?1 > (
+        SELECT newest.at FROM body_parts newest WHERE newest.upload = p.upload ORDER BY newest.part DESC LIMIT 1
+    ) LIMIT ?2
 """
 _ALL = "SELECT digest, at, size FROM bodies"
 
@@ -103,11 +111,12 @@ class DatabaseBodies:
                 add = partial(_add_part, row=(upload, part, piece, self._clock()))
                 await self._writer.write(add)
                 size, part = size + len(piece), part + 1
+            digest = whole.hexdigest()
+            finish = partial(_finish, digest=digest, upload=upload, parts=part, size=size, at=self._clock())
+            await self._writer.write(finish)
         except BaseException:
             self._writer.after(partial(_drop_parts, upload=upload), asyncio.get_running_loop())
             raise
-        digest = whole.hexdigest()
-        await self._writer.write(partial(_finish, digest=digest, upload=upload, size=size, at=self._clock()))
         return f"sha256:{digest}"
 
     async def fetch(self, handle: str, *, offset: int = 0, length: int | None = None) -> bytes:
@@ -158,16 +167,24 @@ def _touched(tx: Transaction, digest: str, at: float) -> bool:
     return bool(tx.connection.execute(_TOUCH, (at, digest)).rowcount)
 
 
-def _add_part(tx: Transaction, row: tuple[str, int, bytes, float]) -> None:
+def _add_part(tx: Transaction, row: tuple[str, int, bytes, float]) -> StoreError | None:
+    """Add a part behind the one before, so that no upload lacks its first one, by which a sweep finds it."""
+    upload, part, *_ = row
+    if part and tx.connection.execute(_HAS_PART, (upload, part - 1)).fetchone() is None:
+        return refusals.upload_removed()
     tx.connection.execute(_ADD_PART, row)
+    return None
 
 
-def _finish(tx: Transaction, digest: str, upload: str, size: int, at: float) -> None:
+def _finish(tx: Transaction, digest: str, upload: str, parts: int, size: int, at: float) -> StoreError | None:
     """From here on the body is found. Another process may have kept the same one meanwhile."""
     if _touched(tx, digest, at):
         tx.connection.execute(_DROP_PARTS, (upload,))
-    else:
-        tx.connection.execute(_ADD_BODY, (digest, upload, size, at))
+        return None
+    if tuple(tx.connection.execute(_HAS_PARTS, (upload,)).fetchone()) != (parts, size):
+        return refusals.upload_removed()
+    tx.connection.execute(_ADD_BODY, (digest, upload, size, at))
+    return None
 
 
 def _drop_parts(tx: Transaction, upload: str) -> None:

@@ -71,6 +71,12 @@ def damaged_body(handle: str) -> StoreError:
     )
 
 
+def upload_removed() -> StoreError:
+    return StoreError(
+        "the body is not kept: no piece of it came for an hour, and what had come was removed; keep it again"
+    )
+
+
 def already_begun(turn_id: str) -> StoreError:
     return StoreError(f"turn {turn_id!r} is already kept; resume it, or begin one with a new id")
 
