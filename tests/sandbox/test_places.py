@@ -96,7 +96,7 @@ async def test_T126_the_users_own_repository_among_packages_stays(
     box: Sandbox, repository: Path, tmp_path: Path
 ) -> None:
     theirs = IDENTITY + PLANTED.format(path="node_modules/x", marker=tmp_path / "marker")
-    await Open().run(Command(shell(f"{theirs}; sleep 0.1"), str(repository)))
+    await Open().run(Command(shell(f"{theirs}\nsleep 0.1"), str(repository)))
     ran = await run(box, repository, "touch node_modules/x/h node_modules/y; git -C node_modules/x log")
 
     assert not [note for note in ran.notes if "held-back" in note]
