@@ -12,17 +12,19 @@ import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
 
 from tests.postgres_server import PostgresServer, new_schema
 from toolwire.errors import NotFound, StoreError
-from toolwire.record.bodies import PIECE
+from toolwire.record.bodies import PIECE, DatabaseBodies
 from toolwire.record.contract import BodyPlace, Store
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.projects import of_project
+from toolwire.record.reader import Reader
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
 from toolwire.testing import FrozenClock
@@ -32,6 +34,8 @@ from .conftest import NOW, database_server, libsql_server
 DAY_S = 86_400.0
 PLACES = ["memory", "folder", "database", "libsql", "postgres"]
 LASTING = ["folder", "database"]
+P = ParamSpec("P")
+T = TypeVar("T")
 Machine = Callable[[str], Awaitable[SqliteStore]]
 
 
@@ -343,3 +347,71 @@ async def test_an_upload_whose_parts_were_removed_fails_and_leaves_nothing(
         await one.keep(b"")  # whatever was on its way to the store has arrived
         assert await parts_of(one) == 1
         assert await one.fetch(await one.keep(body)) == body
+
+
+class ReadsBetween(Reader):
+    """Reads as another reader does; something happens before one of its questions."""
+
+    def __init__(self, reader: Reader, number: int, happens: Callable[[], Awaitable[object]]) -> None:
+        self._real, self._left, self._happens = reader, number, happens
+
+    async def read(
+        self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        self._left -= 1
+        if self._left == 0:
+            await self._happens()
+        return await self._real.read(question, *args, **kwargs)
+
+
+async def test_a_body_that_is_needed_again_while_old_ones_are_pruned_stays(
+    machine: Machine, clock: FrozenClock
+) -> None:
+    clock.advance(0.123456789)
+    async with await machine("one") as one, await machine("two") as two:
+        handle = await one.keep(BODY)
+        pruning = one.bodies
+        assert isinstance(pruning, DatabaseBodies)
+        (found,) = await pruning.kept()
+        clock.advance(0.001)
+        await two.keep(BODY)
+        assert not await pruning.drop(found)
+        assert await one.fetch(handle) == BODY
+        (found,) = await pruning.kept()
+        assert await pruning.drop(found)
+        assert not await pruning.drop(found)
+        assert await parts_of(one) == 0
+        with pytest.raises(NotFound):
+            await one.fetch(handle)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("number", range(1, 7))
+async def test_a_body_that_is_pruned_while_it_is_read_is_whole_or_not_found(
+    machine: Machine, number: int, is_known: bool
+) -> None:
+    async with await machine("one") as one:
+        handle = await one.keep(BODY)
+        pruning = one.bodies
+        assert isinstance(pruning, DatabaseBodies)
+        (found,) = await pruning.kept()
+        reading = DatabaseBodies(one._writer, reader := one._reader, one._clock)
+        if is_known:
+            await reading.fetch(handle)
+        reading._reader = ReadsBetween(reader, number, lambda: pruning.drop(found))
+        try:
+            assert await reading.fetch(handle, offset=5, length=PIECE) == BODY[5:][:PIECE]
+        except NotFound:
+            assert await pruning.kept() == []
+
+
+async def test_a_body_that_lost_a_part_after_it_was_compared_is_damaged(tmp_path: Path) -> None:
+    async with opened("database", tmp_path) as store:
+        handle = await store.keep(BODY)
+        assert await store.fetch(handle) == BODY
+        with contextlib.closing(sqlite3.connect(tmp_path / "home" / "store.db")) as connection:
+            connection.execute("DELETE FROM body_parts WHERE part = 1")
+            connection.commit()
+        assert await store.fetch(handle, length=PIECE) == BODY[:PIECE]
+        with pytest.raises(StoreError, match="is damaged"):
+            await store.fetch(handle)

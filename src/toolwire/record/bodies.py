@@ -37,7 +37,7 @@ _BODY = "SELECT upload, size FROM bodies WHERE digest = ?"
 _ADD_PART = "INSERT INTO body_parts (upload, part, data, at) VALUES (?, ?, ?, ?)"
 _ADD_BODY = "INSERT INTO bodies (digest, upload, size, at) VALUES (?, ?, ?, ?)"
 _TOUCH = "UPDATE bodies SET at = ? WHERE digest = ?"
-_DROP_BODY = "DELETE FROM bodies WHERE digest = ?"
+_DROP_BODY = "DELETE FROM bodies WHERE digest = ? AND at = ?"
 # Of an upload that fails with its last step, nothing says whether that was made all the same.
 _DROP_PARTS = """
     DELETE FROM body_parts WHERE upload = ?1 AND NOT EXISTS (SELECT 1 FROM bodies WHERE upload = ?1)
@@ -124,36 +124,40 @@ class DatabaseBodies:
         if match is None:
             raise refusals.no_body(handle)
         digest = match[1]
-        found = await self._reader.read(_find, digest)
-        if found is None:
-            if self._before is None:
-                raise refusals.no_body(handle)
-            return await self._before.fetch(handle, offset=offset, length=length)
-        upload, size = found
-        if digest not in self._checked:
-            await self._check(handle, digest, upload, size)
-        start = min(max(offset, 0), size)
-        end = size if length is None else min(start + max(length, 0), size)
-        return await self._reader.read(_range, upload, start, end)
+        if digest in self._checked or await self._check(handle, digest):
+            found = await self._reader.read(_range, digest, max(offset, 0), length)
+            if found is not None:
+                return found
+        if self._before is None:
+            raise refusals.no_body(handle)
+        return await self._before.fetch(handle, offset=offset, length=length)
 
     async def kept(self) -> list[KeptBody]:
         """All bodies in the database."""
         return await self._reader.read(lambda connection: [KeptBody(*row) for row in connection.execute(_ALL)])
 
-    async def drop(self, digest: str) -> None:
-        self._checked.pop(digest, None)
-        await self._writer.write(partial(_drop, digest=digest))
+    async def drop(self, body: KeptBody) -> bool:
+        """Remove a body, unless it was needed again since it was found; whether it was removed."""
+        self._checked.pop(body.digest, None)
+        return await self._writer.write(partial(_drop, body=body))
 
-    async def _check(self, handle: str, digest: str, upload: str, size: int) -> None:
-        """Compare a body with its digest, piece by piece, so that other questions come in between."""
-        whole = hashlib.sha256()
-        for start in range(0, size, PIECE):
-            whole.update(await self._reader.read(_range, upload, start, min(start + PIECE, size)))
+    async def _check(self, handle: str, digest: str) -> bool:
+        """Compare a body with its digest, piece by piece, so that other questions come in between.
+
+        False if it is not there, or is dropped meanwhile. Raises StoreError for one that is damaged.
+        """
+        whole, start = hashlib.sha256(), 0
+        while piece := await self._reader.read(_range, digest, start, PIECE):
+            whole.update(piece)
+            start += len(piece)
+        if piece is None:
+            return False
         if whole.hexdigest() != digest:
             raise refusals.damaged_body(handle)
         self._checked[digest] = None
         while len(self._checked) > _MOST_CHECKED:
             self._checked.popitem(last=False)
+        return True
 
     async def _sweep(self) -> None:
         """Once an hour, remove what dead processes left."""
@@ -191,11 +195,12 @@ def _drop_parts(tx: Transaction, upload: str) -> None:
     tx.connection.execute(_DROP_PARTS, (upload,))
 
 
-def _drop(tx: Transaction, digest: str) -> None:
-    row = tx.connection.execute(_BODY, (digest,)).fetchone()
-    if row is not None:
-        tx.connection.execute(_DROP_BODY, (digest,))
-        tx.connection.execute(_DROP_PARTS, (row[0],))
+def _drop(tx: Transaction, body: KeptBody) -> bool:
+    row = tx.connection.execute(_BODY, (body.digest,)).fetchone()
+    if row is None or not tx.connection.execute(_DROP_BODY, (body.digest, body.at)).rowcount:
+        return False
+    tx.connection.execute(_DROP_PARTS, (row[0],))
+    return True
 
 
 def _sweep_left(tx: Transaction, before: float) -> None:
@@ -203,18 +208,19 @@ def _sweep_left(tx: Transaction, before: float) -> None:
         tx.connection.execute(_DROP_PARTS, (upload,))
 
 
-def _find(connection: sqlite3.Connection, digest: str) -> tuple[str, int] | None:
-    row = connection.execute(_BODY, (digest,)).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
-def _range(connection: sqlite3.Connection, upload: str, start: int, end: int) -> bytes:
-    """The bytes between two places; a part that is missing is no bytes, which the digest shows."""
+def _range(connection: sqlite3.Connection, digest: str, start: int, length: int | None) -> bytes | None:
+    """Bytes of a body that is kept, found and read in one view of the store. Raises StoreError if a part is missing."""
+    found = connection.execute(_BODY, (digest,)).fetchone()
+    if found is None:
+        return None
+    upload, size = found
+    end = size if length is None else min(start + max(length, 0), size)
     pieces = []
-    for part in range(start // PIECE, (end + PIECE - 1) // PIECE):
-        row = connection.execute(_PART, (upload, part)).fetchone()
-        begin = part * PIECE
+    for part in range(start // PIECE, (end + PIECE - 1) // PIECE if start < end else 0):
+        row, begin = connection.execute(_PART, (upload, part)).fetchone(), part * PIECE
         pieces.append(bytes(row[0])[max(start - begin, 0) : end - begin] if row else b"")
+    if sum(map(len, pieces)) != max(end - start, 0):
+        raise refusals.damaged_body(f"sha256:{digest}")
     return b"".join(pieces)
 
 

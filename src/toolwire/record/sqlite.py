@@ -544,11 +544,10 @@ class SqliteStore(ClosingStore):
 
         await self._on_files(work)
         if isinstance(self.bodies, DatabaseBodies):
-            rows = pruning.old_bodies(await self.bodies.kept(), named, needed, retention.bodies, now)
-            pruned.bodies += len(rows)
-            pruned.body_bytes += sum(body.size for body in rows)
-            for body in rows if not dry_run else ():
-                await self.bodies.drop(body.digest)
+            for body in pruning.old_bodies(await self.bodies.kept(), named, needed, retention.bodies, now):
+                if dry_run or await self.bodies.drop(body):
+                    pruned.bodies += 1
+                    pruned.body_bytes += body.size
 
     async def vacuum(self) -> None:
         """Give the space of what was pruned back to the disk. Other processes wait while it is done."""
