@@ -2,12 +2,17 @@
 
 import json
 import signal
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.cli.stage import LIMIT_S, Stage, scripted
 
+SOCKET = ".toolwire/sockets/shed.sock"
 GARDEN = '''
 import os, time
 from dataclasses import replace
@@ -101,7 +106,7 @@ def test_a_call_of_a_served_tool_runs_in_the_worker(shed: Stage) -> None:
     assert '"result":42' in built_in.out
     assert "where" in tools.out
     assert end(worker) == 0
-    assert not (shed.folder / "shed.sock").exists()
+    assert not (shed.folder / SOCKET).exists()
 
 
 def test_the_calls_of_a_model_run_in_the_worker(shed: Stage) -> None:
@@ -181,7 +186,7 @@ def test_a_worker_that_is_told_to_end_lets_its_call_finish(shed: Stage) -> None:
     while not begun.exists():
         assert caller.poll() is None, caller.communicate(timeout=LIMIT_S)
     worker.send_signal(signal.SIGTERM)
-    while (shed.folder / "shed.sock").exists():
+    while (shed.folder / SOCKET).exists():
         assert worker.poll() is None
     (shed.folder / "enough").touch()
     out, err = caller.communicate(timeout=LIMIT_S)
@@ -261,6 +266,97 @@ def test_T170_a_cloned_project_sends_no_call_to_a_socket_without_trust(shed: Sta
 
 
 def test_T170_control_a_trusted_project_does(shed: Stage) -> None:
+    worker = work(shed)
+
+    assert shed.run("call", "where", "--json").json["structured"]["process"] == worker.pid
+
+
+@contextmanager
+def impostor(place: Path) -> Iterator[socket.socket]:
+    """A listener such as a command could leave in a folder that it may write to."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        listener.setblocking(False)
+        yield listener
+
+
+def address_in(shed: Stage, way: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What the settings say, and where a command could put its own socket for that."""
+    outside, inside = tmp_path_factory.mktemp("o"), shed.folder
+    (inside / "run").mkdir()
+    (inside / ".toolwire").mkdir(mode=0o700)
+    match way:
+        case "absolute":
+            return f"{inside}/run/s", inside / "run/s"
+        case "up from the state folder":
+            return "../../s", inside / "s"
+        case "a state folder below the top":
+            (inside / "run/.toolwire").mkdir()
+            return f"{inside}/run/.toolwire/s", inside / "run/.toolwire/s"
+        case "a link that leads in":
+            (outside / "link").symlink_to(inside / "run")
+            return f"{outside}/link/s", inside / "run/s"
+        case "a link that leads out":
+            (inside / "run/link").symlink_to(outside)
+            return f"{inside}/run/link/s", outside / "s"
+        case "a link to a link that leads out":
+            (inside / "run/link").symlink_to(outside)
+            (outside / "first").symlink_to(inside / "run/link")
+            return f"{outside}/first/s", outside / "s"
+        case "another root":
+            shed.environ["TOOLWIRE_GRANT__ROOTS"] = json.dumps([str(inside), str(outside)])
+            return f"{outside}/s", outside / "s"
+    raise AssertionError(way)
+
+
+@pytest.mark.parametrize(
+    ("way", "command"),
+    [
+        ("absolute", ("call", "where")),
+        ("absolute", ("tools",)),
+        ("absolute", ("ask", "Hi")),
+        ("absolute", ("worker", "shed")),
+        ("up from the state folder", ("call", "where")),
+        ("a state folder below the top", ("call", "where")),
+        ("a link that leads in", ("call", "where")),
+        ("a link that leads out", ("call", "where")),
+        ("a link to a link that leads out", ("call", "where")),
+        ("another root", ("call", "where")),
+    ],
+)
+def test_T172_no_call_goes_to_a_socket_that_commands_could_have_replaced(
+    shed: Stage, way: str, command: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The kernel cannot tell it from a worker's: commands in a box run as the user, unless that is root."""
+    address, place = address_in(shed, way, tmp_path_factory)
+    shed.settings(SETTINGS.replace('"shed.sock"', json.dumps(address)) + 'token_env = "SHED_TOKEN"\n')
+    with impostor(place) as listener:
+        ran = shed.run(*command, SHED_TOKEN="opensesame")
+
+        assert ran.code == 2
+        assert "services.shed.socket" in ran.err
+        assert "could be replaced by tools that may change" in ran.err
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_T172_control_a_name_lies_in_the_state_folder_which_no_command_sees(shed: Stage) -> None:
+    shed.settings(SETTINGS + 'token_env = "SHED_TOKEN"\n')
+    worker = work(shed, SHED_TOKEN="opensesame")
+    flags = ("--tools", "shell", "--tier", "run", "--allow", "shell", "--yes")
+    seen = shed.run("call", "bash", f"command=ls {SOCKET}", *flags, SHED_TOKEN="opensesame")
+    there = shed.run("call", "where", "--json", SHED_TOKEN="opensesame")
+
+    assert (shed.folder / SOCKET).is_socket()
+    assert "No such file" in seen.out + seen.err
+    assert there.json["structured"]["process"] == worker.pid
+
+
+def test_T172_control_an_absolute_path_outside_of_what_is_granted_is_used(
+    shed: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shed.settings(SETTINGS.replace('"shed.sock"', f'"{tmp_path_factory.mktemp("o")}/s"'))
     worker = work(shed)
 
     assert shed.run("call", "where", "--json").json["structured"]["process"] == worker.pid

@@ -1,6 +1,7 @@
 """Tools that run in workers: `[services.NAME]` says where their calls go, and what a worker of that name offers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolwire.assemble.project import ProjectFolder
@@ -10,8 +11,9 @@ from toolwire.errors import SettingsError
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.lazy import lazy_module
+from toolwire.protocol.obeyed import OWN_STATE
 from toolwire.protocol.tools import Tool
-from toolwire.settings import ServiceSettings
+from toolwire.settings import Layer, ServiceSettings
 
 if TYPE_CHECKING:
     from toolwire.execute import router, service
@@ -20,13 +22,18 @@ else:
     router = lazy_module("toolwire.execute.router")
     service = lazy_module("toolwire.execute.service")
 
+SOCKETS = "sockets"
+"""The folder for sockets of workers in a state folder, at whose top only files and folders may lie."""
+
+_MOST_LINKS = 40  # as the kernel has it
+
 
 def executor_of(project: ProjectFolder) -> Executor:
     """What runs the calls of a project: in this process, and in the workers that its settings name."""
     services = project.settings.services
     if not services:
         return InProcessExecutor()
-    tokens = {address_of(project, one): token_of(project, name, one) for name, one in services.items()}
+    tokens = {safe_address(project, name, one): token_of(project, name, one) for name, one in services.items()}
     return router.Router(InProcessExecutor(), service=service.ServiceExecutor(tokens))
 
 
@@ -55,7 +62,7 @@ def with_services(project: ProjectFolder, own: Toolbox) -> Toolbox:
 
 
 def _tools_of(project: ProjectFolder, name: str, one: ServiceSettings) -> list[Tool]:
-    address = address_of(project, one)
+    address = safe_address(project, name, one)
     try:
         offered = {tool.name: tool for tool in service.tools_at(address, token_of(project, name, one))}
     except service.ServiceUnavailable as reason:
@@ -74,7 +81,56 @@ def require_tools(key: str, names: tuple[str, ...], offered: Mapping[str, Tool])
 
 
 def address_of(project: ProjectFolder, one: ServiceSettings) -> str:
-    return str(project.cwd / one.socket)
+    """Where a worker listens: a relative path starts in the state folder, which no command sees."""
+    return str(project.home / SOCKETS / one.socket)
+
+
+def safe_address(project: ProjectFolder, name: str, one: ServiceSettings) -> str:
+    """The same, where no tool could put a socket of its own in its place. Raises SettingsError.
+
+    Whoever listens there gets the token and the arguments of calls. The kernel does not tell a command from a worker:
+    unless toolwire is root, both run as the same user.
+    """
+    address = address_of(project, one)
+    entries = list(_entries(Path(address)))
+    for root in _changed_by_tools(project):
+        for entry in entries:
+            if root in entry.parents and not entry.is_relative_to(root / OWN_STATE):
+                raise SettingsError(
+                    f"services.{name}.socket: {entry} could be replaced by tools that may change {root}; "
+                    f"give a plain name such as {name}.sock, which lies in {project.home / SOCKETS}, "
+                    "or a path outside of grant.roots"
+                )
+    return address
+
+
+def _changed_by_tools(project: ProjectFolder) -> list[Path]:
+    """The folders that tools of any turn here may change: where no roots are set, the whole project is one."""
+    settings = project.settings
+    if settings.remote() is not None:
+        return []
+    roots = [Path(root) for root in settings.grant(project.cwd).roots]
+    if settings.origin("grant.roots").layer is Layer.BUILT_IN and settings.folder is not None:
+        roots.append(settings.folder)
+    return [root.resolve() for root in roots]
+
+
+def _entries(path: Path) -> Iterator[Path]:
+    """Every entry of a folder that is looked up on the way along a path, those that its links lead to as well."""
+    here, left, links = Path("/"), list(path.parts[1:]), 0
+    while left:
+        if (part := left.pop(0)) == "..":
+            here = here.parent
+            continue
+        entry = here / part
+        yield entry
+        if links < _MOST_LINKS and entry.is_symlink():
+            links += 1
+            target = entry.readlink()
+            here = Path("/") if target.is_absolute() else here
+            left = [*target.parts[target.is_absolute() :], *left]
+        else:
+            here = entry
 
 
 def token_of(project: ProjectFolder, name: str, one: ServiceSettings) -> str:

@@ -45,6 +45,9 @@ PATHS = frozenset(
     "grant.roots store.home tools.skills_path search.folder workspace.identity workspace.known_hosts "
     "services.NAME.socket".split()
 )
+IN_STATE = frozenset({"services.NAME.socket"})
+"""Paths that start in the state folder where they are relative, whichever file says them."""
+
 ADDED_UP = frozenset({("grant", "rules"), ("tools", "exclude")})
 """Lists of restrictions: what one file says is added to what weaker files say, so that none can drop them."""
 
@@ -236,9 +239,11 @@ def _fold_case(name: str) -> str:
 
 def _with_full_paths(entry: SettingEntry, environ: Mapping[str, str]) -> SettingEntry:
     """Read `~` as the home folder, and start a relative path of a project's file at that file."""
-    if pattern_of(_without_alias(entry).path) not in PATHS:
+    pattern = pattern_of(_without_alias(entry).path)
+    if pattern not in PATHS:
         return entry
-    start = str(entry.origin.file.parent) if entry.origin.file and entry.origin.layer is Layer.PROJECT_FILE else ""
+    is_beside = entry.origin.layer is Layer.PROJECT_FILE and pattern not in IN_STATE
+    start = str(entry.origin.file.parent) if entry.origin.file and is_beside else ""
     home = environ.get("HOME") or environ.get("USERPROFILE") or "~"
 
     def full(path: Any) -> Any:

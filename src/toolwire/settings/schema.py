@@ -413,7 +413,11 @@ class AgentSettings(Section):
 class ServiceSettings(Section):
     """A worker in another process on this machine, and which tools it runs."""
 
-    socket: str = Field(min_length=1, description="Unix socket on which the worker listens: `toolwire worker NAME`.")
+    socket: str = Field(
+        min_length=1,
+        description="Unix socket on which the worker listens: `toolwire worker NAME`. A relative path starts in the "
+        "folder `sockets` of the state folder.",
+    )
     tools: Words = Field(
         default=(), description="Tools that run there, also in place of built-in ones; empty takes all that it has."
     )

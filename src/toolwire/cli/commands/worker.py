@@ -6,13 +6,15 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import address_of, require_tools, token_of
+from toolwire.assemble.services import address_of, require_tools, safe_address, token_of
+from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import Groups
@@ -49,6 +51,8 @@ def worker(
     """
     place = current_project({"tools.groups": tools})
     service = _service(place, name, socket, token_env)
+    if name is not None and socket is None:
+        safe_address(place, name, service)
     run_sync(_serve(place, name or "worker", service, drain))
     return Exit.DONE
 
@@ -63,7 +67,8 @@ def _service(place: ProjectFolder, name: str | None, socket: str | None, token_e
     if name is None and socket is None:
         raise SettingsError("name a service of the settings, or give --socket PATH")
     said = {} if name is None else known[name].model_dump()
-    said |= {key: value for key, value in (("socket", socket), ("token_env", token_env)) if value is not None}
+    own = None if socket is None else str(place.cwd / socket)
+    said |= {key: value for key, value in (("socket", own), ("token_env", token_env)) if value is not None}
     service = ServiceSettings(**said)
     if len(os.fsencode(address_of(place, service))) > _LONGEST_ADDRESS:
         raise SettingsError(f"the path of a socket has at most {_LONGEST_ADDRESS} bytes; choose a shorter one")
@@ -73,6 +78,9 @@ def _service(place: ProjectFolder, name: str | None, socket: str | None, token_e
 async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drain_s: float) -> None:
     address, token = address_of(place, service), token_of(place, name, service)
     secrets = place.settings.secrets(place.environ)
+    if Path(address).is_relative_to(place.home):
+        await require_own(place.home, place.environ, named=place.names_home, store=False)
+        Path(address).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     stopped = asyncio.Event()
     async with AsyncExitStack() as closing:
         toolbox = toolbox_of(place, replace(tool_dependencies(place), closing=closing), is_worker=True)
