@@ -28,7 +28,9 @@ def test_what_was_asked_is_kept_in_a_server(inside: Inside, tmp_path: Path) -> N
     with scripted("Good morning.") as model:
         ran = inside("ask", "Hello", *model.flags)
         newest = inside("status", "--json").json["newest"]
+        shown = inside("status").out
 
+    assert "://" in next(line for line in shown.splitlines() if line.startswith("store"))
     assert ran.out == "Good morning.\n"
     assert [one["question"] for one in newest] == ["Hello"]
     assert not (tmp_path / ".toolwire" / "store.db").exists()

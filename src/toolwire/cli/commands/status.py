@@ -137,7 +137,9 @@ def _show_overview(screen: Screen, place: ProjectFolder, kept: _RecordSummary, u
     view, turns = _overview(place, kept, used), kept.turns
     counted = ", ".join(f"{number} {state}" for state, number in view["turns"].items() if number) or "none yet"
     more = f" (newest {_MOST_TURNS:,})" if len(turns) == _MOST_TURNS else ""
-    store = f"{view['store']['kind']} in {place.home}" + ("" if place.store_exists else " (not made yet)")
+    chosen = place.settings.store
+    lies = f"at {chosen.url}" if chosen.in_server else f"in {place.home}"
+    store = f"{chosen.kind} {lies}" + ("" if place.store_exists else " (not made yet)")
     boxed = "none: commands are not confined" if view["sandbox"] == "none" else view["sandbox"]
     today = budget_line(place, used)
     shown = {"model": view["model"], "sandbox": boxed, "store": store, "turns": counted + more}

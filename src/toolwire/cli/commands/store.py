@@ -58,7 +58,8 @@ def vacuum(home: Home = None, no_color: NoColor = False) -> Exit:
     before = file.stat().st_size if file.exists() else 0
     run_sync(_vacuum(place))
     after = file.stat().st_size if file.exists() else 0
-    screen.tell(f"The record takes {after / _MB:,.1f} MB, {max(before - after, 0) / _MB:,.1f} MB less.", "green")
+    freed = f"The record takes {after / _MB:,.1f} MB, {max(before - after, 0) / _MB:,.1f} MB less."
+    screen.tell(freed if after else "The server has given back what it could.", "green")
     return Exit.DONE
 
 
