@@ -174,3 +174,46 @@ async def test_a_turn_in_a_memory_store_goes_on_with_the_choices_that_it_began_w
 
     assert (model.requests[0]["temperature"], "tools" in model.requests[0]) == (0.25, False)
     assert budget == Budget(calls=5, tokens=1000)
+
+
+def with_login(url: str) -> str:
+    return url.replace("://", "://user:opensesame@")
+
+
+@pytest.mark.parametrize("how", ["resume", "run"])
+def test_a_turn_whose_address_had_a_password_goes_on_at_no_other_address(
+    painter: Inside, tmp_path: Path, store: str, how: str
+) -> None:
+    """The password is not kept, so the turn waits until the address is given again; the key goes nowhere else."""
+    with project(tmp_path, store, "From elsewhere.") as (other, change), scripted(RED, "It is red.") as model:
+        change()
+        address = with_login(model.url)
+        begun = painter("ask", "Paint", "--base-url", address)
+        turn, asked = waiting(painter)
+        assert painter("approve", asked).code == Exit.DONE
+        told = painter("ask", "--resume", turn) if how == "resume" else painter("run", "--once", "--json")
+        shown = painter("explain", turn, "--json")
+        again = painter("ask", "--resume", turn, "--base-url", address)
+
+    assert begun.code == Exit.WAITING
+    said = told.err if how == "resume" else told.json["error"]
+    assert told.code == (Exit.USAGE if how == "resume" else Exit.FAILED)
+    assert f"the address of its model, {model.url}, had a user name or password in it, which is not kept" in said
+    assert "--base-url" in said
+    assert "opensesame" not in told.out + told.err + shown.out
+    assert not other.requests
+    assert (again.code, again.out.strip()) == (Exit.DONE, "It is red."), again.err
+    if not store:
+        assert not any(b"opensesame" in file.read_bytes() for file in (tmp_path / ".toolwire").glob("store.db*"))
+
+
+@pytest.mark.parametrize("how", ["resume", "run"])
+def test_a_turn_whose_address_had_no_password_goes_on_there(
+    painter: Inside, tmp_path: Path, store: str, how: str
+) -> None:
+    with project(tmp_path, store, "From elsewhere.") as (other, change), scripted(RED, "It is red.") as model:
+        change()
+        assert painter("ask", "Paint", "--base-url", model.url).code == Exit.WAITING
+        approved(painter, how)
+
+    assert (len(model.requests), len(other.requests)) == (2, 0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder, open_project
+from toolwire.errors import SettingsError
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.budgets import Budget, least
 from toolwire.protocol.tools import Grant, Tier
@@ -61,10 +62,18 @@ def model_spec(choice: ModelChoice, base_url: str = "", key_env: str = "", repla
 
 
 def kept_spec(spec: AgentSpec, names: tuple[str, ...]) -> AgentSpec:
-    """The spec as turns carry it: with the names of its tools, and without an address that has a password in it."""
+    """The spec as turns carry it: with the names of its tools, and without a password in the address of its model."""
     if "@" in spec.model.base_url:
-        spec = changed(spec, model=changed(spec.model, base_url=""))
+        address = _without_login(spec.model.base_url)
+        spec = changed(spec, model=changed(spec.model, base_url=address, had_login=True))
     return changed(spec, tools=changed(spec.tools, names=names))
+
+
+def _without_login(url: str) -> str:
+    """An address without user name and password; empty where an odd one may have part of them elsewhere."""
+    start, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return "" if "@" in start + path else f"{start}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _granted_by(project: ProjectFolder, allow: tuple[str, ...], *, confirms_all: bool) -> GrantedByUser:
@@ -135,10 +144,18 @@ def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_mo
 def _model_again(project: ProjectFolder, before: ModelSpec, now: ModelSpec) -> ModelSpec:
     if not before.name:  # a single call asks no model
         return before
+    if before.had_login and not (now.base_url or now.replay or before.replay):
+        # The settings may name another address, where the question and a key must not go.
+        at = f", {before.base_url}," if before.base_url else ""
+        raise SettingsError(
+            f"the address of its model{at} had a user name or password in it, which is not kept; "
+            "go on with `toolwire ask --resume` and that address after --base-url"
+        )
     allowed = choice_for(project, before.name, before.profile)
     return changed(
         before,
         base_url=now.base_url or before.base_url,
+        had_login=False,
         key_env=now.key_env or before.key_env,
         replay=now.replay or before.replay,
         max_tokens=least(before.max_tokens, allowed.max_tokens),

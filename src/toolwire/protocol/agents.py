@@ -27,7 +27,8 @@ class FormatSpec:
 class ModelSpec:
     """Which model answers and how it is reached. `key_env` names the variable with its key.
 
-    `replay` is the file of a recording that answers in place of the model.
+    `replay` is the file of a recording that answers in place of the model. `had_login` says of a spec on record that
+    its address had a user name or password in it, which is not kept.
     """
 
     name: str = ""
@@ -38,6 +39,7 @@ class ModelSpec:
     temperature: float | None = None
     max_tokens: int | None = None
     formats: FormatSpec = FormatSpec()
+    had_login: bool = False
 
 
 @quick
