@@ -164,7 +164,9 @@ class SqliteStore(ClosingStore):
         run_already = self._runs.get(key)
         self._runs[key] = _Run(turn.epoch, self._monotonic(), self._owners.lapses)
         try:
-            await self._writer.write(partial(changes.begin, key=key, row=row), _whose(turn))
+            begin = partial(changes.begin, key=key, row=row)
+            _, lapses = await self._writer.write(partial(_leased, change=begin, owners=self._owners), _whose(turn))
+            self._runs[key] = self._runs[key]._replace(lapses=lapses)
         except BaseException:
             if run_already is None:
                 self._let_go(turn)
@@ -184,9 +186,9 @@ class SqliteStore(ClosingStore):
             take = partial(
                 changes.resume, key=key, runs=self._runs.__contains__, owners=owners, at=self._clock(),
             )  # fmt: skip
-            epoch = await self._writer.write(take)
+            epoch, lapses = await self._writer.write(partial(_leased, change=take, owners=owners))
             kept = await self.turn(turn_id, project=project)
-            self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s, self._owners.lapses)
+            self._runs[key] = _Run(epoch, self._monotonic() - kept.ran_s, lapses)
         except BaseException as error:
             self._taking.discard(key)
             if not isinstance(error, Fenced | NotFound):
@@ -615,6 +617,14 @@ class SqliteStore(ClosingStore):
             return await asyncio.to_thread(work)
         except OSError as error:
             raise translated(error, self._artifacts.folder) from error
+
+
+def _leased(
+    tx: Transaction, change: Callable[[Transaction], T | StoreError], owners: Liveness
+) -> tuple[T, int] | StoreError:
+    """What comes of a change, and how often the lease had run out when the transaction of it held one."""
+    outcome = change(tx)
+    return outcome if isinstance(outcome, StoreError) else (outcome, owners.lapses)
 
 
 def _whose(of: Turn | CallCard | ApprovalCard) -> tuple[str, str]:
