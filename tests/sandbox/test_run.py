@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -278,6 +279,92 @@ async def test_T70_a_box_that_does_not_start_is_examined_then_and_nothing_runs_i
             await sandbox.run(Command(shell("echo x > ran"), str(workspace)))
         assert refused.value.detail == {"engine": "bubblewrap"}
         assert (broken.examined, other.asked, names(workspace)) == (times, 0, [])
+
+
+class _Hanging(_Counted):
+    """An engine whose launcher never comes to the command; it works again, or not, when it is examined."""
+
+    def __init__(self, program: Path, *, tells: bool, works: bool) -> None:
+        super().__init__(Bubblewrap(cgroups(), program=str(program)), tells=tells)
+        self._works = works
+
+    def probe(self) -> EngineReport:
+        self.examined += 1
+        return EngineReport(self.name, usable=self._works or self.examined == (not self.tells_at_start), reason="stuck")
+
+
+@pytest.fixture
+def launcher() -> Iterator[Callable[[str], Path]]:
+    """Makes a program with this text, where the user of a box can run it."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+
+        def make(text: str) -> Path:
+            program = Path(folder, "launcher")
+            program.write_text(text)
+            program.chmod(0o755)
+            return program
+
+        yield make
+
+
+async def test_a_launcher_that_cannot_be_run_is_no_fault_of_the_command(
+    workspace: Path, launcher: Callable[[str], Path]
+) -> None:
+    engine = _Hanging(launcher("#!/no/such/interpreter\n"), tells=True, works=True)
+
+    with pytest.raises(SandboxUnavailable, match="bubblewrap could not confine the command: "):
+        await Sandbox({"bubblewrap": engine}).run(Command(("/bin/true",), str(workspace)))
+    assert engine.examined == 1
+
+
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("works", [True, False])
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [("exec sleep 600", ExecLimits(wall_s=0.3)), ("while :; do :; done", ExecLimits(cpu_s=1, wall_s=30))],
+)
+async def test_a_box_that_hangs_before_the_command_begins_is_no_limit_of_the_command(
+    workspace: Path, launcher: Callable[[str], Path], line: str, limits: ExecLimits, works: bool, tells: bool
+) -> None:
+    engine = _Hanging(launcher(f"#!/bin/sh\n{line}\n"), tells=tells, works=works)
+    sandbox = Sandbox({"bubblewrap": engine})
+    says = "bubblewrap could not confine the command: it had not begun" if works else "cannot be used here: stuck"
+
+    with pytest.raises(SandboxUnavailable, match=says):
+        await sandbox.run(Command(shell("echo x > ran"), str(workspace), limits=limits))
+    assert engine.examined == (1 if tells else 2)
+    assert (sandbox.healthy, names(workspace)) == (True, [])
+
+
+async def test_a_command_that_had_begun_when_its_time_was_over_has_reached_its_limit(workspace: Path) -> None:
+    engine = _Counted(engines()["bubblewrap"], tells=True)
+
+    ran = await Sandbox({"bubblewrap": engine}).run(
+        Command(shell("echo x > ran; exec sleep 600"), str(workspace), limits=ExecLimits(wall_s=2))
+    )
+
+    assert (ran.limit, ran.exit_code, names(workspace), engine.examined) == ("wall", None, ["ran"], 0)
+
+
+class _Unclean(_Counted):
+    """A real engine that cannot clean up after a command."""
+
+    def launch(self, command: Command) -> Box:
+        box = super().launch(command)
+        box.undo.insert(0, self._fail)
+        return box
+
+    def _fail(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+async def test_an_error_after_the_command_has_begun_says_nothing_about_the_engine(workspace: Path) -> None:
+    engine = _Unclean(engines()["bubblewrap"], tells=True)
+
+    with pytest.raises(OSError, match="No space left"):
+        await Sandbox({"bubblewrap": engine}).run(Command(shell("echo x > ran"), str(workspace)))
+    assert (engine.examined, names(workspace)) == (0, ["ran"])
 
 
 async def test_a_command_that_cannot_be_confined_in_an_engine_that_works_gets_its_own_reason(workspace: Path) -> None:

@@ -22,6 +22,10 @@ _OURS = {"wall", "repositories", "changes"}
 _SIGNALS = {24: "cpu", 25: "file_size"}
 
 
+class NotBegun(SandboxUnavailable):
+    """A box has ended, or was ended at a limit, before the command in it began."""
+
+
 class Capture:
     """The beginning and the end of a stream, its length and its digest, in bounded memory."""
 
@@ -155,8 +159,9 @@ class Watch:
         box = self._box
         signal = -code if code < 0 else code - 128 if 128 < code < 193 else None
         limit = limit or self._reached(signal, code, hits)
-        if not limit:
-            self._check(self._status.output().text, err)
+        lines = self._status.output().text.splitlines()
+        if not limit or lines.count("ready") < box.stages:
+            self._check(lines, err, limit)
         exit_code = None if limit in _OURS or code < 0 else code
         return Ran(exit_code, signal, out, err, elapsed_s, limit, box.engine, box.profile, box.weaker)
 
@@ -167,15 +172,16 @@ class Watch:
             return _SIGNALS[signal]
         return "processes" if "processes" in hits and code != 0 else ""
 
-    def _check(self, status: str, stderr: Output) -> None:
+    def _check(self, lines: list[str], stderr: Output, limit: str) -> None:
         """Tell a command that ended from one that never began."""
-        lines = status.splitlines()
-        if lines and lines[-1].startswith("noexec"):
+        is_confined = lines.count("ready") >= self._box.stages
+        if is_confined and lines[-1].startswith("noexec"):
             reason = lines[-1].removeprefix("noexec ")
             raise ToolFailure(f"{self._command.argv[0]!r} cannot be run: {reason}", code=Code.NOT_FOUND)
         if lines and lines[-1].startswith("fail enter"):
             raise ToolFailure(f"there is no folder {self._command.cwd!r} to work in", code=Code.INVALID_PARAMS)
-        if lines.count("ready") < self._box.stages:
+        if not is_confined:
             failed = [line.removeprefix("fail ") for line in lines if line != "ready"]
-            said = "; ".join(failed) or stderr.text.strip()[:500] or "it said nothing"
-            raise SandboxUnavailable(f"{self._box.engine} could not confine the command: {said}")
+            late = f"it had not begun when the limit {limit!r} was reached" if limit else "it said nothing"
+            said = "; ".join(failed) or stderr.text.strip()[:500] or late
+            raise NotBegun(f"{self._box.engine} could not confine the command: {said}")

@@ -112,10 +112,12 @@ class Box:
             self.kill()
             self.end()
         clean = self.group.remove() if self.group is not None else True
-        for step in reversed(self.undo):
-            step()
-        for descriptor in (self.pidfd, self.stdout, self.stderr, self.status):
-            os.close(descriptor)
+        try:
+            for step in reversed(self.undo):
+                step()
+        finally:
+            for descriptor in (self.pidfd, self.stdout, self.stderr, self.status):
+                os.close(descriptor)
         return clean
 
 
@@ -123,7 +125,7 @@ class Engine(Protocol):
     """One way to confine a command. `weaker` says which of its promises do not hold on this machine.
 
     One that `tells_at_start` (an attribute that it may have) says of each command whether it could be confined, before
-    the command begins. It is not examined beforehand, only when that fails.
+    the command begins. It is not examined beforehand, only when that fails. Every engine is examined then.
     """
 
     name: str

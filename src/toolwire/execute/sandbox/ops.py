@@ -6,7 +6,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from toolwire.errors import SandboxUnavailable, ToolFailure
-from toolwire.execute.sandbox.capture import Watch
+from toolwire.execute.sandbox.capture import NotBegun, Watch
 from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
 from toolwire.execute.sandbox.refusals import explain_refusals
 from toolwire.execute.sandbox.starter import STARTER
@@ -56,17 +56,25 @@ class Sandbox:
         name = self.choice(command.engine)
         engine = self._engines.get(name)
         if engine is None or not getattr(engine, "tells_at_start", False):
-            return await self._run_in(await self._usable(name), command, listener)
+            engine = await self._usable(name)
+        began = perf_counter()
         try:
-            return await self._run_in(engine, command, listener)
-        except (SandboxUnavailable, OSError):  # the command has not begun; find out whether any would
-            self._reports.pop(name, None)
-            await self._usable(name)
+            box = await _launched(engine, command)
+        except (SandboxUnavailable, OSError):
+            await self._examine(name)
+            raise
+        try:
+            return await self._run_in(box, command, listener, began)
+        except NotBegun:  # other errors say nothing about the engine: the command may have run
+            await self._examine(name)
             raise
 
-    async def _run_in(self, engine: Engine, command: Command, listener: Listener | None) -> Ran:
-        began = perf_counter()
-        box = await _launched(engine, command)
+    async def _examine(self, name: str) -> None:
+        """After a command that has not begun: find out whether any would. Raises SandboxUnavailable if none."""
+        self._reports.pop(name, None)
+        await self._usable(name)
+
+    async def _run_in(self, box: Box, command: Command, listener: Listener | None, began: float) -> Ran:
         try:
             ran = await self._follow(box, command, listener, began)
         except ToolFailure:
