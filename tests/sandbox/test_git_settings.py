@@ -144,7 +144,7 @@ def test_T84_settings_are_put_back_where_a_command_that_may_set_some_sets_others
         place.looked_at()
 
         assert (place.top / ".git" / "config").read_text() == before
-        assert any("toolwire protects" in note for note in told["notes"])
+        assert any("toolwire protects" in note for note in told["held"])
         assert not place.marker.exists()
 
 

@@ -13,8 +13,6 @@ from .cases import CASES, streamed, text_of
 from .test_native import ADD
 
 TEXTS = [(case, text) for case in CASES if (text := text_of(case))]
-ALL_POINTS = 80
-"""A longer text is cut at so many of its points; which, depends on the case."""
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 40, "b": 2}}\n</tool_call>'
 # An end of reasoning whose beginning stood in the prompt: what came before it was shown as text by then.
 LATE_NEWS = ("</think>", "[BEGIN FINAL RESPONSE]")
@@ -28,9 +26,7 @@ def whole(case: dict[str, Any], text: str) -> Any:
 @pytest.mark.feature("F103")
 @pytest.mark.parametrize(("case", "text"), TEXTS, ids=[case["id"] for case, _ in TEXTS])
 def test_a_text_cut_at_any_one_point_gives_the_same_reply(case: dict[str, Any], text: str) -> None:
-    points = (
-        range(len(text)) if len(text) <= ALL_POINTS else random.Random(case["id"]).sample(range(len(text)), ALL_POINTS)
-    )
+    points = range(len(text)) if len(text) <= 400 else random.Random(case["id"]).sample(range(len(text)), 100)
     expected = whole(case, text)
 
     assert all(streamed(case, (text[:at], text[at:])) == expected for at in points)
