@@ -35,7 +35,7 @@ from toolwire.record.sqlite import SqliteStore
 
 WORKERS = 3
 EARLY = 0.1
-SLICE_S = 0.1  # twenty of the interpreter's switch intervals
+SLICE_S = 0.02  # four of the interpreter's switch intervals
 CONTROLS = ("none", "memory", "unmarked", "noteless", "ack-first", "slow-begin")
 ONCE = ("uns_s", "uns_a", "write", "bash")
 _COUNT = "SELECT count(*) FROM records WHERE schema_name = 'tool.result'"
