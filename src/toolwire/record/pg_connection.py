@@ -7,6 +7,7 @@ reads inside one stays true until it commits, and rows are numbered in the order
 
 import asyncio
 import contextlib
+import math
 import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
 from decimal import Decimal
@@ -37,12 +38,10 @@ _VERSION = "SELECT last_value FROM commits"
 _COUNT = "SELECT nextval('commits')"
 # PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
 _ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
-_USUAL = -1.0
 _LONG = 30
 """So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _UNREACHABLE = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _LATER = (asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError, asyncpg.CrashShutdownError,
           asyncpg.TooManyConnectionsError)  # fmt: skip
@@ -99,7 +98,7 @@ class PgConnection:
                 self.roll_back()
                 return Cursor()
             case _:
-                return self._run(self._asked(sql, parameters), self._patience_s * (1 if self._writes else _LONG))
+                return self._run(self._asked(sql, parameters), longer=1 if self._writes else _LONG)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
@@ -117,7 +116,7 @@ class PgConnection:
 
     def run(self, script: str) -> None:
         """Statements in PostgreSQL's own words, which may take as long as they need."""
-        self._run(self._connection.execute(script), patience_s=None)
+        self._run(self._connection.execute(script), longer=math.inf)
 
     def roll_back(self) -> None:
         """End the transaction, if there is still one. A server that is gone has rolled it back already."""
@@ -175,8 +174,9 @@ class PgConnection:
         rows = await statement.fetch(*_values(parameters))
         return Cursor(map(_read, rows), _count(statement.get_statusmsg() or ""))
 
-    def _run(self, work: Awaitable[T], patience_s: float | None = _USUAL) -> T:
-        limit_s = self._patience_s if patience_s == _USUAL else patience_s
+    def _run(self, work: Awaitable[T], *, longer: float = 1) -> T:
+        """Wait for an answer, so many times longer than usual."""
+        limit_s = self._patience_s * longer
         try:
             return self._loop.run_until_complete(asyncio.wait_for(work, limit_s))
         except TimeoutError as late:
