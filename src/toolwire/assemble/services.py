@@ -88,8 +88,8 @@ def address_of(project: ProjectFolder, one: ServiceSettings) -> str:
 def safe_address(project: ProjectFolder, name: str, one: ServiceSettings) -> str:
     """The same, where no tool could put a socket of its own in its place. Raises SettingsError.
 
-    Whoever listens there gets the token and the arguments of calls. The kernel does not tell a command from a worker:
-    unless toolwire is root, both run as the same user.
+    The process that listens there gets the token and the arguments of calls. The kernel does not tell a command from a
+    worker: unless toolwire is root, both run as the same user.
     """
     address = address_of(project, one)
     entries = list(_entries(Path(address)))

@@ -44,7 +44,7 @@ class Delivered(Protocol):
         ...
 
     async def nak(self, delay_s: float = 0.0) -> None:
-        """It shall come again, to this or another subscriber, after so many seconds."""
+        """Have it delivered again, to this or another subscriber, after so many seconds."""
         ...
 
     async def progress(self) -> None:
@@ -83,7 +83,7 @@ class Bus(Protocol):
     ) -> AbstractAsyncContextManager[Subscription]:
         """Get the messages whose subjects a filter stands for, also those that were kept before.
 
-        Subscribers with the same durable name share them. The name keeps its place while nobody subscribes. Leaving
+        Subscribers with the same durable name share them. The name keeps its place without a subscriber. Leaving
         the block gives back what was not handed out. Raises BusError where the name is in use for another filter.
         """
         ...

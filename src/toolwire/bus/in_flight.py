@@ -27,7 +27,7 @@ class InFlight:
         self._changed.set()
 
     async def wait_for_room(self) -> None:
-        """Raises StopAsyncIteration when nothing more shall be handed out."""
+        """Raises StopAsyncIteration when nothing more is handed out."""
         while self._count >= self._most and not self.stopping.is_set():
             await self._next_change()
         if self.stopping.is_set():

@@ -146,7 +146,7 @@ _AUDIT_OF_TURN = """
 """
 _AUDIT_OF_TOOL = "SELECT * FROM audit WHERE project = ?1 AND ?2 IS NULL AND tool = ?3 AND seq > ?4 ORDER BY seq"
 _ALL_AUDIT = "SELECT * FROM audit WHERE project = ?1 AND ?2 IS NULL AND ?3 IS NULL AND seq > ?4 ORDER BY seq"
-# The store numbers rows from 1 on, so a lower number is somebody else's doing.
+# The store numbers rows from 1 on, so a lower number was not written by it.
 _CHAIN = """
     SELECT a.*, coalesce(w.writer, ''), w.number FROM audit a LEFT JOIN audit_writers w ON w.seq = a.seq
     WHERE {rows} ORDER BY a.seq

@@ -83,7 +83,7 @@ class WarmLog:
             self._write()
 
     def _write(self) -> None:
-        """Write all that waits, a little at a time, so that whoever runs calls in this process need not wait for it."""
+        """Write all that waits, a little at a time, so that calls in this process need not wait for it."""
         while rows := list(_taken(self._waiting, ROWS_AT_ONCE)):
             try:
                 with self._opened() as folder:

@@ -149,7 +149,7 @@ def decode_wakeup(message: BusMessage, *, versions: frozenset[str] = VERSIONS) -
 
 
 def encode_command(command: ToolCommand, *, headers_only: bool = False) -> BusMessage | Refusal:
-    """The message of a command, or why nobody could read it.
+    """The message of a command, or why it could not be read.
 
     With `headers_only` the identity is left out of the payload, for services that refuse to find it there.
     """

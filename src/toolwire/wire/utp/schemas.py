@@ -65,7 +65,7 @@ def _message(title: str, fields: tuple[WireField, ...], required: tuple[str, ...
         "type": "object",
         "properties": {**address, **_properties(fields, required)},
         "required": sorted(required),
-        # Content belongs into cards. Unknown fields are allowed, and ignored by whoever gets them.
+        # Content belongs into cards. Unknown fields are allowed, and ignored by receivers.
         "propertyNames": {"not": {"pattern": f"^(?:{'|'.join(map(_in_any_case, sorted(BANNED)))})$"}},
     }
 
