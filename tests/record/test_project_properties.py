@@ -61,7 +61,7 @@ class Doing:
         await self.view.open(self.card, [self.row])
 
     async def claim(self) -> None:
-        await self.view.claim(self.card, [self.row], until=NOW + 60)
+        await self.view.claim(self.card, [self.row], owner="worker", until=NOW + 60)
 
     async def renew(self) -> None:
         await self.view.renew(replace(self.card, token=self.card.record_id, attempt=1), NOW + 90)
