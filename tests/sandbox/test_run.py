@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +15,9 @@ from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.sandbox.bubblewrap import Bubblewrap
 from toolwire.execute.sandbox.contract import Box, Engine, EngineReport
 from toolwire.execute.sandbox.engines import cgroups, engines, local_sandbox
+from toolwire.execute.sandbox.examination import examined
 from toolwire.execute.sandbox.ops import Sandbox
+from toolwire.execute.sandbox.probes import PROBES
 from toolwire.protocol.operations import Command, ExecLimits, shell
 from toolwire.protocol.outcomes import Code
 
@@ -335,6 +339,15 @@ async def test_a_box_that_hangs_before_the_command_begins_is_no_limit_of_the_com
         await sandbox.run(Command(shell("echo x > ran"), str(workspace), limits=limits))
     assert engine.examined == (1 if tells else 2)
     assert (sandbox.healthy, names(workspace)) == (True, [])
+
+
+async def test_an_examination_waits_for_a_box_that_is_slow_to_start(launcher: Callable[[str], Path]) -> None:
+    slow = Bubblewrap(cgroups(), program=str(launcher(f'#!/bin/sh\nsleep 1\nexec {shutil.which("bwrap")} "$@"\n')))
+    probes = [replace(probe, limits=replace(probe.limits, wall_s=0.5)) for probe in PROBES if probe.name == "read"]
+
+    findings = [finding async for finding in examined(Sandbox({"bubblewrap": slow}), probes)]
+
+    assert [(finding.probe.name, finding.given) for finding in findings] == [("read", True)]
 
 
 async def test_a_command_that_had_begun_when_its_time_was_over_has_reached_its_limit(workspace: Path) -> None:
