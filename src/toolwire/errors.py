@@ -12,6 +12,7 @@ ToolwireError
 ├── StoreError           the store cannot keep its promise
 │   ├── StoreUnavailable     disk full, locked, unreadable, made by a newer version
 │   ├── NotFound              no turn, call or artifact with that id
+│   ├── Conflict             what is kept already stands in the way of what should be kept
 │   └── Fenced               another process owns this turn or call now; stop all side effects
 │       └── CallHeld             another claim on the call still lasts; wait for its result
 ├── BusError             a message could not be sent or received
@@ -105,6 +106,10 @@ class StoreUnavailable(StoreError):
 
 class NotFound(StoreError):
     """There is no turn, call or artifact with that id."""
+
+
+class Conflict(StoreError):
+    """What is kept already stands in the way: the same id with other content, or too many. Nothing was changed."""
 
 
 class Fenced(StoreError):

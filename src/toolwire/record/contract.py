@@ -1,6 +1,7 @@
 """The promise that every store keeps. `tests/record/` runs one suite over all of them.
 
-A store is the sum of small contracts: turns, calls, approvals, the audit log, metrics, budgets, provenance and bodies.
+A store is the sum of small contracts: turns, calls, approvals, the audit log, metrics, budgets, provenance, bodies,
+registered tools and cards.
 A part that needs one of them takes that one. Which owners are alive is a contract of its own, `liveness.py`.
 """
 
@@ -14,6 +15,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn, TurnKind
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
@@ -543,6 +545,45 @@ class EventStore(Protocol):
         ...
 
 
+class RegistryStore(Protocol):
+    """Tools that projects have registered: rows of `resource.tools`, several versions of a tool side by side."""
+
+    async def register_tools(
+        self, rows: Sequence[ToolRegistration], *, by: str = "", replace: bool = False
+    ) -> list[ToolRegistration]:
+        """Keep versions of a project's tools, all or none, with their audit rows; gives back what is kept of them.
+
+        A version with the same content is left as it is. Raises `Conflict` for one with other content, unless that is
+        to be replaced, and `StoreError` for rows of several projects.
+        """
+        ...
+
+    async def unregister_tool(
+        self, name: str, version: str | None = None, *, by: str = "", project: str = "default"
+    ) -> list[ToolRegistration]:
+        """Remove one version of a tool, or all of them; gives back what was there. Raises `NotFound`."""
+        ...
+
+    async def registered_tools(self, *, project: str = "default") -> list[ToolRegistration]:
+        """All versions of a project's tools, by name and then by version."""
+        ...
+
+
+class CardStore(Protocol):
+    """Cards of results that services have written. They go with their turns."""
+
+    async def keep_card(self, card: ResultCard) -> ResultCard:
+        """Keep a card, once; gives back what is kept under its id.
+
+        Raises `Conflict` where that has other content, and where its call has too many cards.
+        """
+        ...
+
+    async def result_card(self, card_id: str, *, project: str = "default") -> ResultCard:
+        """A card that was kept. Raises `NotFound`."""
+        ...
+
+
 class Store(
     TurnStore,
     CallStore,
@@ -554,6 +595,8 @@ class Store(
     ProvenanceStore,
     BodyStore,
     EventStore,
+    RegistryStore,
+    CardStore,
     Protocol,
 ):
     """Keeps turns, calls, results, approvals, the audit log and metrics; every method is one atomic, durable change.

@@ -20,9 +20,10 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
-from toolwire.record import ledger, refusals, story
+from toolwire.record import ledger, refusals, registry_rules, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
 from toolwire.record.closing import ClosingStore
@@ -52,6 +53,7 @@ from toolwire.record.memory_limits import (
     Questions,
     named_bodies,
 )
+from toolwire.record.memory_registry import MemoryCards, MemoryRegistry
 from toolwire.record.reserving import granted, reserved
 from toolwire.record.rows import new_id
 from toolwire.record.tally import (
@@ -168,6 +170,8 @@ class MemoryStore(ClosingStore):
         self._open: dict[_TurnKey, _MemoryTurn] = {}
         self._begun: set[tuple[_TurnKey, str]] = set()
         self._events = MemoryEvents()
+        self._registry = MemoryRegistry()
+        self._result_cards = MemoryCards()
         self._untrusted: dict[str, dict[str, UntrustedMark]] = {}
 
     async def begin(self, turn: Turn) -> None:
@@ -551,6 +555,30 @@ class MemoryStore(ClosingStore):
     ) -> list[Numbered[KeptEvent]]:
         return self._events.after(cursor, limit, project)
 
+    async def register_tools(
+        self, rows: Sequence[ToolRegistration], *, by: str = "", replace: bool = False
+    ) -> list[ToolRegistration]:
+        project = registry_rules.only_project(rows)
+        kept, audit = self._registry.register(project, rows, by, self._clock(), replace=replace)
+        self._audit.extend(audit)
+        return _raise(kept)
+
+    async def unregister_tool(
+        self, name: str, version: str | None = None, *, by: str = "", project: str = "default"
+    ) -> list[ToolRegistration]:
+        gone, audit = self._registry.unregister(project, name, version, by, self._clock())
+        self._audit.extend(audit)
+        return _raise(gone)
+
+    async def registered_tools(self, *, project: str = "default") -> list[ToolRegistration]:
+        return self._registry.of_project(project)
+
+    async def keep_card(self, card: ResultCard) -> ResultCard:
+        return _raise(self._result_cards.keep(card))
+
+    async def result_card(self, card_id: str, *, project: str = "default") -> ResultCard:
+        return _raise(self._result_cards.get(card_id, project))
+
     async def keep_pieces(self, pieces: AsyncIterable[bytes]) -> str:
         return await self.keep(b"".join([piece async for piece in pieces]))
 
@@ -684,6 +712,7 @@ class MemoryStore(ClosingStore):
             if self._turns.pop(past.key, None) is not None:
                 self._shares.pop(past.key, None)
             self._events.drop(past.key)
+            self._result_cards.drop(past.key)
             self._approvals.drop_turn(past.key, self._clock())
 
     def _touch(self, kept: _MemoryTurn, state: str) -> None:

@@ -17,6 +17,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
@@ -313,6 +314,32 @@ class ProjectStore:
         project: str | None = None,  # noqa: ARG002 -- its own
     ) -> Doing[list[Numbered[KeptEvent]]]:
         return self.whole.events_after(cursor, limit=limit, project=self.project)
+
+    def register_tools(
+        self, rows: Sequence[ToolRegistration], *, by: str = "", replace: bool = False
+    ) -> Doing[list[ToolRegistration]]:
+        self._require(*rows)
+        return self.whole.register_tools(rows, by=by, replace=replace)
+
+    def unregister_tool(
+        self,
+        name: str,
+        version: str | None = None,
+        *,
+        by: str = "",
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[ToolRegistration]]:
+        return self.whole.unregister_tool(name, version, by=by, project=self.project)
+
+    def registered_tools(self, *, project: str | None = None) -> Doing[list[ToolRegistration]]:  # noqa: ARG002 -- its own
+        return self.whole.registered_tools(project=self.project)
+
+    def keep_card(self, card: ResultCard) -> Doing[ResultCard]:
+        self._require(card)
+        return self.whole.keep_card(card)
+
+    def result_card(self, card_id: str, *, project: str | None = None) -> Doing[ResultCard]:  # noqa: ARG002 -- its own
+        return self.whole.result_card(card_id, project=self.project)
 
     def _only(self, project: str) -> str:
         if project != self.project:

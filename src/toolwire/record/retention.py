@@ -52,6 +52,7 @@ _DROP_TURN = (
     "DELETE FROM records WHERE project = ? AND turn_id = ?",
     "DELETE FROM starts WHERE project = ? AND turn_id = ?",
     "DELETE FROM lent WHERE project = ? AND root = ?",
+    "DELETE FROM result_cards WHERE project = ? AND turn_id = ?",
     "DELETE FROM events WHERE project = ? AND turn_id = ? AND seq < (SELECT max(seq) FROM events)",
     "DELETE FROM turns WHERE project = ? AND id = ?",
 )

@@ -647,11 +647,47 @@ _EVENTS = (
     "CREATE INDEX events_by_age ON events (at)",
 )
 
+# Tools that projects have registered, and the cards of results that services write. Names of tools and versions are
+# short. Ids of cards come from services: an index of them begins with the project, which one service belongs to.
+_REGISTRY = (
+    """
+    CREATE TABLE registered_tools (
+        project TEXT NOT NULL,
+        tool_name TEXT NOT NULL,
+        version TEXT NOT NULL,
+        description TEXT NOT NULL,
+        parameters TEXT NOT NULL,
+        target_subject TEXT NOT NULL,
+        after_execution TEXT NOT NULL,
+        options TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        PRIMARY KEY (project, tool_name, version)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE result_cards (
+        seq INTEGER PRIMARY KEY,
+        project TEXT NOT NULL,
+        card_id TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        body BLOB NOT NULL,
+        author TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        UNIQUE (project, card_id)
+    ) STRICT
+    """,
+    "CREATE INDEX result_cards_by_call ON result_cards (turn_id, project, call_id)",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
     _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
-    _BODIES, _EVENTS,
+    _BODIES, _EVENTS, _REGISTRY,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

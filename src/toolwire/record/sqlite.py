@@ -19,8 +19,20 @@ from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Turn
-from toolwire.record import changes, event_rows, lock_rows, reads, refusals, reserved_usage, schema, sub_agent_shares
+from toolwire.record import (
+    changes,
+    event_rows,
+    lock_rows,
+    reads,
+    refusals,
+    registry_rows,
+    registry_rules,
+    reserved_usage,
+    schema,
+    sub_agent_shares,
+)
 from toolwire.record import marks as marking
 from toolwire.record import retention as pruning
 from toolwire.record.approval_clock import ApprovalClock
@@ -455,6 +467,28 @@ class SqliteStore(ClosingStore):
         self, cursor: int = 0, *, limit: int = 100, project: str = DEFAULT
     ) -> list[Numbered[KeptEvent]]:
         return await self._reader.read(event_rows.events_after, cursor, limit, project)
+
+    async def register_tools(
+        self, rows: Sequence[ToolRegistration], *, by: str = "", replace: bool = False
+    ) -> list[ToolRegistration]:
+        project = registry_rules.only_project(rows)
+        register = partial(registry_rows.register, project=project, rows=tuple(rows), by=by, replace=replace)
+        return await self._writer.write(partial(register, at=self._clock()))
+
+    async def unregister_tool(
+        self, name: str, version: str | None = None, *, by: str = "", project: str = DEFAULT
+    ) -> list[ToolRegistration]:
+        unregister = partial(registry_rows.unregister, project=project, name=name, version=version)
+        return await self._writer.write(partial(unregister, by=by, at=self._clock()))
+
+    async def registered_tools(self, *, project: str = DEFAULT) -> list[ToolRegistration]:
+        return await self._reader.read(registry_rows.registered, project)
+
+    async def keep_card(self, card: ResultCard) -> ResultCard:
+        return await self._writer.write(partial(registry_rows.keep_card, card=card))
+
+    async def result_card(self, card_id: str, *, project: str = DEFAULT) -> ResultCard:
+        return await self._reader.read(registry_rows.card, card_id, project)
 
     def put_bodies(self, where: BodyStore | BodyPlace) -> None:
         """Say where large bodies are kept from now on. In the database, those of before are found in the folder."""

@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 from toolwire.errors import (
+    Conflict,
     DefinitionError,
     Fenced,
     ModelError,
@@ -48,6 +49,7 @@ _BY_ERROR: tuple[tuple[type[ToolwireError], Exit], ...] = (
     (ModelError, Exit.MODEL),
     (NotFound, Exit.NOT_FOUND),
     (Fenced, Exit.FAILED),
+    (Conflict, Exit.FAILED),
     (StoreError, Exit.STORE),
     (Suspended, Exit.WAITING),
 )
