@@ -4,10 +4,12 @@ A file has `[[tools]]`, each a row: `project_id`, `tool_name`, `description`, `p
 `after_execution`, `options`, `version`. A `project_id` beside the tools holds for all rows that name none.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolwire.define.canonical import canonical
 from toolwire.define.functions import tool_name
 from toolwire.define.schemas import compile_parameters, compile_schema, object_schema, plain_copy
 from toolwire.define.service_arguments import has_marks, refuse_hidden, visible_schema
@@ -16,6 +18,7 @@ from toolwire.define.tables import Table
 from toolwire.define.versions import is_version, meant, read_pin, version_key
 from toolwire.errors import DefinitionError
 from toolwire.protocol.bus import AfterExecution
+from toolwire.protocol.registrations import ToolRegistration
 from toolwire.protocol.subjects import PROJECT_MARK, BadSubject, TargetSubject, check_token
 from toolwire.protocol.tools import BusService, Delivery, Effect, Tier, Tool
 from toolwire.protocol.values import dataclass
@@ -30,17 +33,22 @@ OPTION_KEYS = (
 )  # fmt: skip
 LONGEST_TIMEOUT_S = 86_400
 MOST_ROWS = 1_000
+LARGEST_ROW = 256 * 1024
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PERMISSION = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
-    """One row: a tool of a project. `parameters` is the whole schema, with the arguments that a model does not see."""
+    """One row: a tool of a project.
+
+    `parameters` is the whole schema, with the arguments that a model does not see; `row` is what a store keeps.
+    """
 
     project: str
     tool: Tool
     parameters: Mapping[str, Any]
+    row: ToolRegistration
     ui_allowed: bool = False
 
 
@@ -86,9 +94,37 @@ def registry_from_file(content: bytes, file: str, *, project: str = "") -> ToolR
     for row in rows:
         if project and row.project != project:
             raise DefinitionError(
-                f"{file} registers {row.tool.name!r} for project {row.project!r}, not for {project!r}"
+                f"{file} registers {row.tool.name!r} for project {row.project!r}, not for {project!r}; "
+                "choose that project, or leave project_id out"
             )
     return ToolRegistry().plus(rows)
+
+
+def read_registration(row: ToolRegistration) -> RegisteredTool:
+    """The tool of a row that a store kept. Raises `DefinitionError` for one that this version cannot read."""
+    values = {**written_row(row), "project_id": row.project}
+    return _row(Table(f"{row.name}@{row.version} of project {row.project}", values).only(ROW_KEYS), "")
+
+
+def read_row(values: Mapping[str, Any], where: str, *, project: str) -> RegisteredTool:
+    """One row of a project, as a request has it. Raises `DefinitionError`, which begins with `where`."""
+    found = _row(Table(where, values).only(ROW_KEYS), project)
+    if found.project != project:
+        raise DefinitionError(f"{where}: project_id is {found.project!r}, not {project!r}; leave it out")
+    return found
+
+
+def written_row(row: ToolRegistration) -> dict[str, Any]:
+    """A row in the words of `resource.tools`, without its project: what its digest is about."""
+    return {
+        "tool_name": row.name,
+        "version": row.version,
+        "description": row.description,
+        "parameters": dict(row.parameters),
+        "target_subject": row.target_subject,
+        "after_execution": row.after_execution,
+        "options": dict(row.options),
+    }
 
 
 def _row(entry: Table, usual_project: str) -> RegisteredTool:
@@ -120,7 +156,28 @@ def _row(entry: Table, usual_project: str) -> RegisteredTool:
         validator=refuse_hidden(target) if hides else None,
         target=target,
     )
-    return RegisteredTool(project, tool, parameters, options.flag("ui_allowed", default=False))
+    kept = _registration(entry, project, tool, target)
+    return RegisteredTool(project, tool, parameters, kept, options.flag("ui_allowed", default=False))
+
+
+def _registration(entry: Table, project: str, tool: Tool, target: BusService) -> ToolRegistration:
+    parameters, options = (
+        plain_copy(entry.table(key).values, f"{entry.where}.{key}") for key in ("parameters", "options")
+    )
+    said = (
+        tool.name,
+        tool.version,
+        tool.description,
+        parameters,
+        target.subject,
+        target.after_execution.value,
+        options,
+    )
+    row = ToolRegistration(project, *said, digest="")
+    content = canonical(written_row(row))
+    if len(content) > LARGEST_ROW:
+        raise DefinitionError(f"{entry.where} has {len(content):,} bytes; at most {LARGEST_ROW:,} are allowed")
+    return ToolRegistration(project, *said, digest=hashlib.sha256(content).hexdigest())
 
 
 def _name(entry: Table) -> str:

@@ -426,6 +426,15 @@ class ServiceSettings(Section):
     )
 
 
+class RegistrySettings(Section):
+    """Tools of services that get their calls over a bus, beside those that `toolwire registry add` keeps."""
+
+    files: Words = Field(default=(), description="YAML, TOML or JSON files that register tools of services on a bus.")
+    versions: Annotated[tuple[Annotated[str, AfterValidator(_pin)], ...], Field(strict=False)] = Field(
+        default=(), description='Versions of registered tools to use in place of the newest, such as "web_search@1.2".'
+    )
+
+
 class StoreSettings(Section):
     home: str = Field(default=".toolwire", min_length=1, description="Folder that keeps turns, records and results.")
     kind: Literal["sqlite", "memory", "libsql", "postgres"] = Field(default="sqlite", description="What keeps them.")
@@ -602,6 +611,7 @@ class Settings(Section):
     grants: GrantSettings = Field(default=GrantSettings.model_construct(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
     services: dict[str, ServiceSettings] = Field(default_factory=dict)
+    registry: RegistrySettings = RegistrySettings.model_construct()
     store: StoreSettings = StoreSettings.model_construct()
     retention: RetentionSettings = RetentionSettings.model_construct()
     budget: BudgetSettings = BudgetSettings.model_construct()

@@ -62,14 +62,17 @@ class Untrusted(SettingsError):
 
 
 def sources_of(wants: Iterable[SettingEntry], folders: Iterable[Path]) -> dict[str, str]:
-    """The modules that settings name and what they import, as far as it lies in the folders, each with its digest.
+    """The modules that settings name and what they import, as far as it lies in the folders, and the files of
+    registered tools, each with its digest.
 
     Tools may write to a project, so a word for its modules is for their content too. Raises SettingsError.
     """
+    wants = tuple(wants)
     named = [path.partition(":")[0] for entry in wants if entry.path == ("tools", "modules") for path in entry.value]
     tops = dict.fromkeys(path.partition(".")[0] for path in named)
     places = list(dict.fromkeys(folder.resolve() for folder in folders))
     own = dict.fromkeys(file for top in tops for folder in places for file in _sources(folder, top))
+    own |= dict.fromkeys(Path(file) for entry in wants if entry.path == ("registry", "files") for file in entry.value)
     others = sorted(set(find_imported(named, places, MOST_SOURCES)) - own.keys())
     if len(others) > MOST_SOURCES:
         raise SettingsError(f"tools.modules import more than {MOST_SOURCES} files of the project; let them import less")

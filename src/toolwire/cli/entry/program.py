@@ -47,6 +47,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Serve OpenAI- and Anthropic-compatible APIs; repair a model's tool calls.",
     ),
     "worker": ("toolwire.cli.commands.worker:worker", "Run tools of this project for agents in other processes."),
+    "registry": (
+        "toolwire.cli.commands.registry:registry",
+        "Register tools of services that get their calls over a bus.",
+    ),
     "trust": ("toolwire.cli.commands.trust:trust", "Trust a project's settings file: its tools, grant and addresses."),
     "release": ("toolwire.cli.commands.release:release", "List or release what commands made and toolwire held back."),
     "status": (

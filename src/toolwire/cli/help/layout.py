@@ -33,6 +33,13 @@ EXAMPLES = {
     "toolwire tools show": ("toolwire tools show bash --tools shell",),
     "toolwire parse": ("toolwire parse reply.txt", "toolwire parse - < reply.txt"),
     "toolwire serve": ("toolwire serve --upstream http://127.0.0.1:11434/v1",),
+    "toolwire registry add": ("toolwire registry add tools.yaml", "toolwire registry add --project acme tools.toml"),
+    "toolwire registry list": ("toolwire registry list --json",),
+    "toolwire registry show": ("toolwire registry show web_search", "toolwire registry show web_search@1.2 --json"),
+    "toolwire registry remove": (
+        "toolwire registry remove web_search@1.2",
+        "toolwire registry remove web_search --all",
+    ),
     "toolwire trust": ("toolwire trust", "toolwire trust .toolwire"),
     "toolwire logs": ("toolwire logs --follow", "toolwire logs --turn 4b1e"),
     "toolwire docs": ("toolwire docs", "toolwire docs settings"),

@@ -72,6 +72,18 @@ def call_ids(ctx: Any, incomplete: str) -> list[Offer]:
     return _on_record(ctx, incomplete, read)
 
 
+def registered_tools(ctx: Any, incomplete: str) -> list[Offer]:
+    """The tools that the store has registered, each version behind an `@`."""
+
+    async def read(store: Store) -> list[Offer]:
+        rows = await store.registered_tools()
+        named = {row.name: row.description for row in rows}
+        pinned = [(f"{row.name}@{row.version}", row.description) for row in rows]
+        return [(word, one_line(about, _LONGEST)) for word, about in (*named.items(), *pinned)]
+
+    return _on_record(ctx, incomplete, read)
+
+
 def tool_groups(incomplete: str) -> list[Offer]:
     """Groups of tools, one after another with commas between them."""
     before, comma, last = incomplete.rpartition(",")

@@ -29,6 +29,10 @@ def complete_tool(ctx: Any, incomplete: str) -> Any:
     return completions.tool_names(ctx, incomplete)
 
 
+def complete_registered(ctx: Any, incomplete: str) -> Any:
+    return completions.registered_tools(ctx, incomplete)
+
+
 def complete_interrupted_turn(ctx: Any, incomplete: str) -> Any:
     return completions.interrupted_ids(ctx, incomplete)
 

@@ -1,0 +1,82 @@
+"""The registered tools of a project: those that its store keeps, and those of the files that its settings name."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from toolwire.assemble.project import ProjectFolder
+from toolwire.define.service_files import LARGEST_FILE
+from toolwire.define.service_rows import RegisteredTool, ToolRegistry, read_registration, registry_from_file
+from toolwire.define.versions import meant, version_key
+from toolwire.errors import DefinitionError, NotFound, SettingsError
+from toolwire.protocol.registrations import ToolRegistration
+from toolwire.record.contract import RegistryStore
+
+
+def rows_of_files(project: ProjectFolder) -> dict[str, tuple[RegisteredTool, ...]]:
+    """What the files of `registry.files` register for this project, by file. Raises SettingsError."""
+    origin = f"registry.files ({project.settings.origin('registry.files')})"
+    found = {}
+    for file in project.settings.registry.files:
+        try:
+            content = _content(project.cwd / file)
+            found[file] = registry_from_file(content, file, project=project.name).rows
+        except DefinitionError as wrong:
+            raise SettingsError(f"{origin}: {wrong}") from None
+    return found
+
+
+async def registry_of(project: ProjectFolder, store: RegistryStore | None) -> ToolRegistry:
+    """All registered tools of a project. A row that files and store say alike counts once.
+
+    Raises SettingsError where they say the same version differently, and for a row that cannot be read.
+    """
+    kept = () if store is None else await store.registered_tools(project=project.name)
+    rows: dict[tuple[str, str], RegisteredTool] = {}
+    for source, found in (("the store", tuple(map(_read, kept))), *rows_of_files(project).items()):
+        for one in found:
+            before = rows.setdefault((one.row.name, one.row.version), one)
+            if before.row.digest != one.row.digest:
+                raise SettingsError(
+                    f"{source} registers {one.row.name}@{one.row.version} with other content than another place does; "
+                    "give one of them another version"
+                )
+    return ToolRegistry(tuple(rows.values()))
+
+
+def newest_first(rows: Iterable[ToolRegistration]) -> list[ToolRegistration]:
+    """By name, and of each tool the newest version first."""
+    by_version = sorted(rows, key=lambda row: version_key(row.version), reverse=True)
+    return sorted(by_version, key=lambda row: row.name)
+
+
+def find_row(rows: Sequence[ToolRegistration], wanted: str, project: str) -> ToolRegistration:
+    """The row that `name` or `name@version` means: the newest version, drafts last, or the pinned one.
+
+    Raises `NotFound`, with the versions that there are.
+    """
+    name, _, pin = wanted.partition("@")
+    own = {row.version: row for row in newest_first(rows) if row.name == name}
+    if not own:
+        raise NotFound(f"{name[:128]!r} is not registered for project {project!r}; `toolwire registry list` shows all")
+    if not pin:
+        return next((row for version, row in own.items() if "-" not in version), next(iter(own.values())))
+    version = meant(pin, own)
+    if version is None:
+        raise NotFound(f"{wanted[:200]} is not registered for project {project!r}; there are {', '.join(own)}")
+    return own[version]
+
+
+def _read(row: ToolRegistration) -> RegisteredTool:
+    try:
+        return read_registration(row)
+    except DefinitionError as wrong:
+        advice = f"remove it with: toolwire registry remove {row.name}@{row.version}"
+        raise SettingsError(f"a registered tool cannot be read: {wrong}; {advice}") from None
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(LARGEST_FILE + 1)
+    except OSError as wrong:
+        raise DefinitionError(f"{file} cannot be read: {wrong.strerror}") from None
