@@ -44,7 +44,6 @@ from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, TurnSummary
 from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
-from toolwire.record.ready import ready_turns
 
 T = TypeVar("T")
 News = Callable[[Toolbox], Toolbox | None]
@@ -211,7 +210,7 @@ class Agent:
 
     async def ready(self, *, limit: int = 20) -> list[TurnSummary]:
         """Turns that can go on because what they wait for has come, the oldest first."""
-        return await ready_turns(self.store, self.runtime.clock(), limit=limit)
+        return await self.store.ready_turns(self.runtime.clock(), limit=limit)
 
     async def cancel(self, turn_id: str, reason: str = CANCELED) -> None:
         """End a turn that no process runs; what it had not run yet does not run. Ending one twice changes nothing.

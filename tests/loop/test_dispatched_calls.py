@@ -19,7 +19,6 @@ from toolwire.protocol.tools import Edge, Effect, Tool
 from toolwire.protocol.values import changed
 from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store
-from toolwire.record.ready import ready_turns
 from toolwire.testing import ScriptedModel, call
 
 SOON, FAR = 1_000.0, 2e10
@@ -88,10 +87,10 @@ async def test_a_turn_waits_for_a_call_that_was_sent_and_goes_on_with_its_result
         await agent(store, fleet, one, call("launch", site="pad")).ask("Launch")
     turn_id = waiting.value.turn_id
     [card] = await store.calls(turn_id=turn_id)
-    before = await ready_turns(store, SOON - 1)
+    before = await store.ready_turns(SOON - 1)
     held = await claimed(store, turn_id)
     await store.close(held, launched(held), [])
-    after = [turn.id for turn in await ready_turns(store, SOON - 1)]
+    after = [turn.id for turn in await store.ready_turns(SOON - 1)]
     answer = await agent(store, fleet, one, "Done.").resume(turn_id)
 
     [(allowed, context)] = fleet.sent
@@ -106,7 +105,7 @@ async def test_a_turn_waits_for_a_call_that_was_sent_and_goes_on_with_its_result
 async def test_a_call_that_no_worker_claimed_is_sent_again_when_the_time_has_come(store: Store) -> None:
     fleet, one = Fleet(), far()
     turn_id = await sent(store, fleet, one)
-    ready = [turn.id for turn in await ready_turns(store, SOON)]
+    ready = [turn.id for turn in await store.ready_turns(SOON)]
     with pytest.raises(Suspended):
         await agent(store, fleet, one).resume(turn_id)
 

@@ -10,7 +10,6 @@ from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.projects import of_project
-from toolwire.record.ready import ready_turns
 
 from .samples import a_call, a_card, a_turn, success
 
@@ -25,7 +24,7 @@ async def waiting(store: Store, turn_id: str, *waits: Wait, project: str = "defa
 
 
 async def ready(store: Store, now: float = 100.0) -> list[str]:
-    return [turn.id for turn in await ready_turns(store, now)]
+    return [turn.id for turn in await store.ready_turns(now)]
 
 
 def a_question(turn_id: str, approval_id: str = "q1") -> ApprovalCard:

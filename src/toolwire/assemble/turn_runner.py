@@ -16,7 +16,6 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
 from toolwire.record.contract import Store
-from toolwire.record.ready import ready_turns
 
 OpenAgent = Callable[[Turn], AbstractAsyncContextManager[Agent]]
 """Makes the agent that goes on with a turn."""
@@ -136,7 +135,7 @@ class TurnRunner:
             return False
         taken = False
         limit = room + len(self._running) + len(self._pauses)
-        ready = [turn.id for turn in await ready_turns(self._store, self._clock(), limit=limit)]
+        ready = [turn.id for turn in await self._store.ready_turns(self._clock(), limit=limit)]
         for turn_id in (*self._requested, *ready):
             if room > 0 and self._may_run(turn_id):
                 self._requested.pop(turn_id, None)

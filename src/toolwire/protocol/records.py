@@ -39,6 +39,28 @@ class CallCard:
 
 @quick
 @dataclass(frozen=True, slots=True)
+class Dispatch:
+    """A call that was given to a process elsewhere, which claims it. There is one for each call, in the store.
+
+    `message` is JSON with all that the process needs, and `subject` where its command goes. It is sent at the time
+    `due`, and then again with pauses, until the call has a result: `sent` counts how often. If it is not claimed before
+    `expires_at` it is given up. `repeatable` says that it may be claimed again after a holder that died.
+    """
+
+    project: str
+    turn_id: str
+    call_id: str
+    epoch: int
+    subject: str
+    message: str
+    due: float
+    expires_at: float
+    repeatable: bool = False
+    sent: int = 0
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class AuditRow:
     """One line of the audit log: who did what to which call, under which rule, and how it went."""
 

@@ -14,7 +14,7 @@ from toolwire.protocol.budgets import Allotment, Budget, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn, TurnKind
 from toolwire.protocol.values import dataclass, quick
@@ -145,6 +145,14 @@ class KeptEvent:
         return self.epoch, self.number
 
 
+class DueDispatch(NamedTuple):
+    """A dispatch whose time has come, and its call. One that `gives_up` is not sent: the call is closed instead."""
+
+    dispatch: Dispatch
+    card: CallCard
+    gives_up: bool
+
+
 class Numbered(NamedTuple, Generic[T]):
     """Something that was kept, with the cursor behind it: a follower goes on after that number."""
 
@@ -231,6 +239,13 @@ class TurnStore(Protocol):
         """The newest turns, newest first.
 
         `state` is one of `TurnSummary`, or `waiting`: interrupted ones that say what they wait for.
+        """
+        ...
+
+    async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
+        """Turns that no living process runs and that can go on, the oldest first: those have waited longest.
+
+        See `ready.py` for what that means.
         """
         ...
 
@@ -338,6 +353,31 @@ class CallStore(Protocol):
         self, cursor: int = 0, *, limit: int = 100, project: str | None = None
     ) -> list[Numbered[CallCard]]:
         """The next calls after a cursor, in the order in which they were opened; see `turns_after`."""
+        ...
+
+
+class DispatchStore(Protocol):
+    """Calls on their way to processes that claim them, and when each is sent again: the outbox of the fleet."""
+
+    async def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> CallCard:
+        """Keep how a call is sent, in the place of an older dispatch of it.
+
+        A call that has ended comes back with its result, and nothing is kept. Raises `CallHeld` while a claim lasts,
+        `Fenced` when the turn was taken over, and `NotFound`.
+        """
+        ...
+
+    async def dispatched(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
+        """How a call was sent, and its card. Raises `NotFound`, also for a call that ended some time ago."""
+        ...
+
+    async def take_due(
+        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
+    ) -> list[DueDispatch]:
+        """The dispatches to send now, the longest due first; each is due again after a pause, by how often it was sent.
+
+        Those of calls that have ended are dropped. One whose call is held is due when the lease ends.
+        """
         ...
 
 
@@ -587,6 +627,7 @@ class CardStore(Protocol):
 class Store(
     TurnStore,
     CallStore,
+    DispatchStore,
     ApprovalStore,
     AuditStore,
     MetricStore,

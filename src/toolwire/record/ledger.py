@@ -20,12 +20,13 @@ its turn has ended.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Protocol, TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
@@ -160,7 +161,7 @@ def claim_call(
     A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise.
     """
     if kept is None:
-        return refusals.no_call(card), None, (), 0
+        return refusals.no_call(card.turn_id, card.call.id), None, (), 0
     if turn is not None and turn.epoch != card.epoch:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     if kept.result is not None:
@@ -184,7 +185,7 @@ def renew_call(
     A lease that lasts as long as its turn is run ends with that; given a date, it becomes one of its own.
     """
     if kept is None:
-        return refusals.no_call(card), None, (), 0
+        return refusals.no_call(card.turn_id, card.call.id), None, (), 0
     if kept.result is not None:
         return _seen(kept, card), None, (), 0
     if not _is_holder(card, kept):
@@ -214,7 +215,7 @@ def close_call(
     that has no turn).
     """
     if kept is None:
-        return refusals.no_call(card), None, (), 0
+        return refusals.no_call(card.turn_id, card.call.id), None, (), 0
     if kept.result is not None:
         return kept.result, None, (refusals.late_result(card, result, at),), 0
     if not card.token:
@@ -226,6 +227,46 @@ def close_call(
     elif card.token != kept.token:
         return refusals.claim_lost(card), None, (refusals.late_result(card, result, at),), 0
     return result, _with_result(kept, result, ""), (), 0 if ran else -1
+
+
+def dispatch_call(
+    dispatch: Dispatch, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive
+) -> CallCard | StoreError:
+    """The card of a call that may be sent, or that has ended; otherwise why it may not."""
+    if kept is None:
+        return refusals.no_call(dispatch.turn_id, dispatch.call_id)
+    if turn is not None and turn.epoch != dispatch.epoch:
+        return refusals.taken_over(dispatch.turn_id, dispatch.epoch, turn.epoch)
+    if is_held(kept, turn, at, alive):
+        return refusals.held(kept)
+    return _as_seen(kept, dispatch.epoch, "")
+
+
+class Sending(Enum):
+    """What is done about a dispatch whose time has come."""
+
+    SEND = "send"
+    WAIT = "wait"
+    GIVE_UP = "give up"
+    DROP = "drop"
+
+
+def due_call(
+    dispatch: Dispatch, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive
+) -> tuple[Sending, float | None]:
+    """What is done about a dispatch now; and, where its call is held, until when.
+
+    Under another epoch the process that took the turn over sends its calls again, or ends them.
+    """
+    if kept is None or kept.result is not None or (turn is not None and turn.state == ENDED):
+        return Sending.DROP, None
+    if turn is not None and turn.epoch != dispatch.epoch:
+        return Sending.WAIT, None
+    if is_held(kept, turn, at, alive):
+        return Sending.WAIT, kept.until
+    if kept.attempt and not dispatch.repeatable:
+        return Sending.GIVE_UP, None
+    return (Sending.GIVE_UP if at >= dispatch.expires_at else Sending.SEND), None
 
 
 def _seen(kept: CallCard, card: CallCard) -> CallCard:

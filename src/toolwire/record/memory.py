@@ -19,15 +19,16 @@ from toolwire.protocol.budgets import Allotment, ReservedShares, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
-from toolwire.record import ledger, refusals, registry_rules, story
+from toolwire.record import ledger, ready, refusals, registry_rules, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.chain import AuditChain
 from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
+    DueDispatch,
     KeptEvent,
     KeptTurn,
     LoopMetrics,
@@ -39,7 +40,7 @@ from toolwire.record.contract import (
     TurnSummary,
     UsageRequest,
 )
-from toolwire.record.ledger import Step
+from toolwire.record.ledger import Sending, Step
 from toolwire.record.lock_queue import LockLine, may_go
 from toolwire.record.memory_events import MemoryEvents
 from toolwire.record.memory_limits import (
@@ -164,6 +165,7 @@ class MemoryStore(ClosingStore):
         self._threads = MemoryThreads(self._bodies, self._max_bytes)
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
+        self._dispatches: dict[tuple[str, str, str], Dispatch] = {}
         self._lock_queue: dict[str, list[LockLine]] = {}
         self._shares: dict[tuple[str, str], ReservedShares] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
@@ -394,6 +396,63 @@ class MemoryStore(ClosingStore):
         if state == "waiting":
             newest = (kept for kept in newest if kept.opening.waits)
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
+
+    async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
+        come = ready.Come(self._is_decided, self._is_over, self._has_result)
+        waiting = (kept for kept in self._open.values() if kept.state == "interrupted" and kept.opening.waits)
+        found = (
+            kept
+            for kept in islice(waiting, ready.MOST_WAITING)
+            if project in (None, kept.opening.project) and ready.is_ready(*_key_of(kept), kept.opening.waits, now, come)
+        )
+        return [self._summary(kept) for kept in islice(found, max(limit, 0))]
+
+    def _is_decided(self, project: str, approval_id: str) -> bool:
+        card = self._approvals.get(approval_id, project)
+        return card is None or self._as_of_now(card).state is not ApprovalState.OPEN
+
+    def _is_over(self, project: str, turn_id: str) -> bool:
+        return (project, turn_id) not in self._open
+
+    def _has_result(self, project: str, turn_id: str, call_id: str) -> bool:
+        card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)
+        return card is not None and card.result is not None
+
+    async def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> CallCard:
+        key = (dispatch.project, dispatch.turn_id)
+        kept, turn = self._cards.get(key, _NO_CARDS).get(dispatch.call_id), self._turns.get(key)
+        card = _raise(ledger.dispatch_call(dispatch, kept, turn, self._clock(), _is_alive))
+        if card.result is None:
+            self._dispatches[*key, dispatch.call_id] = dispatch
+            self._audit.extend(audit)
+        return card
+
+    async def dispatched(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
+        dispatch = self._dispatches.get((project, turn_id, call_id))
+        card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)
+        if dispatch is None or card is None:
+            raise refusals.not_dispatched(turn_id, call_id)
+        return dispatch, _shown(card, "")
+
+    async def take_due(
+        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
+    ) -> list[DueDispatch]:
+        wanted = (one for one in self._dispatches.values() if one.due <= now and project in (None, one.project))
+        taken = []
+        for dispatch in sorted(wanted, key=lambda one: one.due)[: max(limit, 0)]:
+            key = (dispatch.project, dispatch.turn_id, dispatch.call_id)
+            card, turn = self._cards.get(key[:2], _NO_CARDS).get(key[2]), self._turns.get(key[:2])
+            what, until = ledger.due_call(dispatch, card, turn, self._clock(), _is_alive)
+            if what is Sending.DROP or card is None:
+                del self._dispatches[key]
+                continue
+            sent = dispatch.sent + (what is Sending.SEND)
+            later = changed(dispatch, due=until or now + pause(dispatch.sent), sent=sent)
+            self._dispatches[key] = later
+            if what is not Sending.WAIT:
+                seen = changed(card, epoch=dispatch.epoch, token="")
+                taken.append(DueDispatch(changed(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
+        return taken
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
         ended = self._threads.read(project, thread)

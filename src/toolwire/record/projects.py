@@ -5,7 +5,7 @@ its project; those of the default project have none, as in records from before t
 """
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -16,12 +16,13 @@ from toolwire.protocol.budgets import Allotment, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Turn
 from toolwire.record import refusals
 from toolwire.record.chain import AuditChain
 from toolwire.record.contract import (
+    DueDispatch,
     KeptEvent,
     KeptTurn,
     LoopMetrics,
@@ -179,6 +180,32 @@ class ProjectStore:
         project: str | None = None,  # noqa: ARG002 -- its own
     ) -> Doing[list[TurnSummary]]:
         return self.whole.turns(limit=limit, state=state, project=self.project)
+
+    def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> Doing[list[TurnSummary]]:  # noqa: ARG002 -- its own
+        return self.whole.ready_turns(now, limit=limit, project=self.project)
+
+    def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> Doing[CallCard]:
+        self._require(dispatch, *audit)
+        return self.whole.dispatch(dispatch, audit)
+
+    def dispatched(
+        self,
+        turn_id: str,
+        call_id: str,
+        *,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[tuple[Dispatch, CallCard]]:
+        return self.whole.dispatched(turn_id, call_id, project=self.project)
+
+    def take_due(
+        self,
+        now: float,
+        pause: Callable[[int], float],
+        *,
+        limit: int = 100,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[list[DueDispatch]]:
+        return self.whole.take_due(now, pause, limit=limit, project=self.project)
 
     def thread(self, thread: str, *, project: str | None = None) -> Doing[tuple[Message, ...]]:  # noqa: ARG002 -- its own
         return self.whole.thread(thread, project=self.project)

@@ -14,7 +14,8 @@ from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending, EndReason
 from toolwire.protocol.values import changed, dataclass
-from toolwire.record import refusals, story
+from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Wait
+from toolwire.record import ready, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.audit_heads import shared_upto
 from toolwire.record.chain import AuditChain, KeptRow, read_heads, walk
@@ -95,6 +96,18 @@ _WANTED = {
                    UNION ALL {_INTERRUPTED} AND waits <> ''""",  # noqa: S608
 }
 _TURNS_IN = {state: _scoped(_SUMMARIES.format(wanted=wanted)) for state, wanted in _WANTED.items()}
+_WAITING = _scoped(f"""
+    SELECT seq, project, id, waits FROM turns WHERE seq IN ({_WANTED["waiting"]}) ORDER BY seq LIMIT ?3
+""")  # noqa: S608
+_NUMBERED_TURNS = _scoped(f"""
+    {_SUMMARY} FROM turns WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?3)) AND project = ?1 ORDER BY seq
+""")  # noqa: S608
+_IDS = "(SELECT value FROM json_each(?2))"
+_WITH_RESULTS = _scoped(f"""
+    SELECT project, turn_id, call_id FROM records INDEXED BY records_by_call
+    WHERE turn_id IN {_IDS} AND project = ?1 AND schema_name = 'tool.result'
+""")  # noqa: S608
+_NOT_ENDED = _scoped(f"SELECT project, id FROM turns WHERE id IN {_IDS} AND project = ?1 AND state <> 'ended'")  # noqa: S608
 _THREAD = """
     SELECT seq, id, opening, ended FROM turns
     WHERE thread = ? AND ended > ? AND ended <= ? AND project = ? ORDER BY ended
@@ -202,6 +215,9 @@ _PENDING_OF_TURN = _scoped(f"{_QUESTION} {_OWN} AND turn_id = ?2 AND {_PENDING} 
 _APPROVALS_AFTER = _scoped(
     f"SELECT body, {_OF_ENDED_TURN}, seq FROM approvals {_OWN} AND seq > ?2 ORDER BY seq LIMIT ?3"  # noqa: S608
 )
+_ASKED_FOR = _scoped(
+    f"SELECT project, id, body, {_OF_ENDED_TURN} FROM approvals WHERE id IN {_IDS} AND project = ?1"  # noqa: S608
+)
 _STANDING = _scoped("""
     SELECT body FROM approvals INDEXED BY approvals_standing
     WHERE project = ?1 AND stands_until > 0 AND stands_until > ?2 ORDER BY seq DESC LIMIT ?3
@@ -238,6 +254,63 @@ def turns(
         return []
     given = (_maybe(project), _dead_owners(connection, project, alive_on), max(limit, 0))
     return [_summary(*row) for row in connection.execute(wanted.of(project), given)]
+
+
+def ready_turns(
+    connection: sqlite3.Connection,
+    now: float,
+    limit: int,
+    alive_on: AliveOn,
+    asked: ApprovalClock,
+    project: str | None = None,
+) -> list[TurnSummary]:
+    """Waiting turns that can go on, the oldest first: a few questions, however many turns wait."""
+    dead = _dead_owners(connection, project, alive_on)
+    rows = connection.execute(_WAITING.of(project), (_maybe(project), dead, ready.MOST_WAITING)).fetchall()
+    waiting = [(seq, of, turn_id, read_waits(waits)) for seq, of, turn_id, waits in rows]
+    come = _come(connection, waiting, asked, project)
+    found = [seq for seq, of, turn_id, waits in waiting if ready.is_ready(of, turn_id, waits, now, come)]
+    given = (_maybe(project), dead, orjson.dumps(found[: max(limit, 0)]).decode())
+    return [_summary(*row) for row in connection.execute(_NUMBERED_TURNS.of(project), given)]
+
+
+def _come(
+    connection: sqlite3.Connection,
+    waiting: Iterable[tuple[int, str, str, tuple[Wait, ...]]],
+    asked: ApprovalClock,
+    project: str | None,
+) -> ready.Come:
+    """What has come of what these turns wait for."""
+    called: dict[str, None] = {}
+    others: dict[str, None] = {}
+    approvals: dict[str, None] = {}
+    for _, _, turn_id, waits in waiting:
+        for wait in waits:
+            match wait:
+                case ForResult():
+                    called[turn_id] = None
+                case ForTurn(other):
+                    others[column(other)] = None
+                case ForApproval(approval_id):
+                    approvals[column(approval_id)] = None
+
+    def rows(wanted: _Scoped, ids: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        for some in ready.batches(list(ids)):
+            given = (_maybe(project), orjson.dumps(some).decode())
+            yield from connection.execute(wanted.of(project), given).fetchall()
+
+    results = set(rows(_WITH_RESULTS, called))
+    going_on = set(rows(_NOT_ENDED, others))
+    pending = set()
+    for of, approval_id, body, turn_has_ended in rows(_ASKED_FOR, approvals):
+        card = _approval(body, turn_has_ended)
+        if card.at(asked.date(card)).state is ApprovalState.OPEN:
+            pending.add((of, approval_id))
+    return ready.Come(
+        is_decided=lambda of, approval_id: (of, column(approval_id)) not in pending,
+        has_ended=lambda of, turn_id: (of, column(turn_id)) not in going_on,
+        has_result=lambda of, turn_id, call_id: (of, turn_id, column(call_id)) in results,
+    )
 
 
 def _dead_owners(connection: sqlite3.Connection, project: str | None, alive_on: AliveOn) -> str:

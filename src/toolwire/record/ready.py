@@ -1,46 +1,49 @@
-"""Which waiting turns can go on: what they wait for has come."""
+"""Which waiting turns can go on: what they wait for has come. A pure rule, for all stores.
 
-from toolwire.errors import NotFound
-from toolwire.protocol.approvals import ApprovalState
+One thing is enough, but of results that other processes bring all that are missing must be there: a turn goes on with
+the whole step.
+"""
+
+from collections.abc import Callable, Sequence
+
+from toolwire.protocol.values import dataclass
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
-from toolwire.record.contract import Store, TurnSummary
 
-_MOST_CALLS = 1_000
 MOST_WAITING = 10_000
+"""So many waiting turns are looked at, the oldest first."""
+
+_AT_ONCE = 500
 
 
-async def ready_turns(store: Store, now: float, *, limit: int = 20) -> list[TurnSummary]:
-    """Turns that no living process runs and that can go on, the oldest first: those have waited longest."""
-    found: list[TurnSummary] = []
-    for turn in reversed(await store.turns(state="waiting", limit=MOST_WAITING)):
-        if len(found) >= limit:
-            break
-        if await is_ready(store, turn, now):
-            found.append(turn)
-    return found
+@dataclass(frozen=True, slots=True)
+class Come:
+    """What has come of what turns wait for. What is not on record any more has: its turn is told what became of it."""
+
+    is_decided: Callable[[str, str], bool]
+    has_ended: Callable[[str, str], bool]
+    has_result: Callable[[str, str, str], bool]
 
 
-async def is_ready(store: Store, turn: TurnSummary, now: float) -> bool:
-    """Whether any of what a turn waits for has come."""
-    for wait in turn.waits:
-        if await _is_over(store, turn.id, wait, now):
-            return True
+def is_ready(project: str, turn_id: str, waits: Sequence[Wait], now: float, come: Come) -> bool:
+    """Whether a turn that waits for these can go on."""
+    results = [wait for wait in waits if isinstance(wait, ForResult)]
+    if results and all(_is_back(project, turn_id, wait, now, come) for wait in results):
+        return True
+    for wait in waits:
+        match wait:
+            case ForApproval(approval_id) if come.is_decided(project, approval_id):
+                return True
+            case ForTurn(other) if come.has_ended(project, other):
+                return True
+            case Until(at) if now >= at:
+                return True
     return False
 
 
-async def _is_over(store: Store, turn_id: str, wait: Wait, now: float) -> bool:
-    """What is not on record any more is not waited for: a process that resumes the turn is told what became of it."""
-    try:
-        match wait:
-            case ForApproval(approval_id):
-                return (await store.approval(approval_id)).state is not ApprovalState.OPEN
-            case ForTurn(other):
-                return (await store.turn(other)).state == "ended"
-            case ForResult(call_id, until):
-                cards = await store.calls(turn_id=turn_id, limit=_MOST_CALLS)
-                has_result = any(card.call.id == call_id and card.result is not None for card in cards)
-                return has_result or (until is not None and now >= until)
-            case Until(at):
-                return now >= at
-    except NotFound:
-        return True
+def _is_back(project: str, turn_id: str, wait: ForResult, now: float, come: Come) -> bool:
+    return come.has_result(project, turn_id, wait.call_id) or (wait.until is not None and now >= wait.until)
+
+
+def batches(ids: Sequence[str]) -> list[Sequence[str]]:
+    """Ids to ask for, so many at once."""
+    return [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)]

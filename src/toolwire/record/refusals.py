@@ -16,8 +16,12 @@ def in_several_projects(what: str) -> StoreError:
     return StoreError(f"{what[:120]} is kept in several projects; ask the view of one of them (of_project)")
 
 
-def no_call(card: CallCard) -> NotFound:
-    return NotFound(f"no call {card.call.id!r} of turn {card.turn_id!r} is kept here; open it before it starts or ends")
+def no_call(turn_id: str, call_id: str) -> NotFound:
+    return NotFound(f"no call {call_id!r} of turn {turn_id!r} is kept here; open it before it starts or ends")
+
+
+def not_dispatched(turn_id: str, call_id: str) -> NotFound:
+    return NotFound(f"call {call_id[:100]!r} of turn {turn_id[:100]!r} is not on its way to another process")
 
 
 def no_approval(approval_id: str) -> NotFound:

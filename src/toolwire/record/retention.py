@@ -51,6 +51,7 @@ _OLD_TURNS = """
 _DROP_TURN = (
     "DELETE FROM records WHERE project = ? AND turn_id = ?",
     "DELETE FROM starts WHERE project = ? AND turn_id = ?",
+    "DELETE FROM dispatches WHERE project = ? AND turn_id = ?",
     "DELETE FROM lent WHERE project = ? AND root = ?",
     "DELETE FROM result_cards WHERE project = ? AND turn_id = ?",
     "DELETE FROM events WHERE project = ? AND turn_id = ? AND seq < (SELECT max(seq) FROM events)",

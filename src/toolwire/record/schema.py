@@ -683,11 +683,32 @@ _REGISTRY = (
     "CREATE INDEX result_cards_by_call ON result_cards (turn_id, project, call_id)",
 )
 
+# Calls on their way to other processes, and when each is sent again.
+_DISPATCHES = (
+    """
+    CREATE TABLE dispatches (
+        project TEXT NOT NULL,
+        turn_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        subject TEXT NOT NULL,
+        message TEXT NOT NULL,
+        due REAL NOT NULL,
+        expires_at REAL NOT NULL,
+        repeatable INTEGER NOT NULL,
+        sent INTEGER NOT NULL,
+        PRIMARY KEY (turn_id, project, call_id)
+    ) STRICT
+    """,
+    "CREATE INDEX dispatches_due ON dispatches (due)",
+    "CREATE INDEX dispatches_due_by_project ON dispatches (project, due)",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
     _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
-    _BODIES, _EVENTS, _REGISTRY,
+    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

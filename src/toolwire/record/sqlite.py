@@ -18,11 +18,12 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.checked import folder
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Turn
 from toolwire.record import (
     changes,
+    dispatch_rows,
     event_rows,
     lock_rows,
     reads,
@@ -44,6 +45,7 @@ from toolwire.record.closing import ClosingStore
 from toolwire.record.contract import (
     BodyPlace,
     BodyStore,
+    DueDispatch,
     KeptEvent,
     KeptTurn,
     LoopMetrics,
@@ -364,6 +366,24 @@ class SqliteStore(ClosingStore):
         self, *, limit: int = 20, state: str | None = None, project: str | None = None
     ) -> list[TurnSummary]:
         return await self._reader.read(reads.turns, limit, state, self._owners.alive_on, project)
+
+    async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
+        return await self._reader.read(reads.ready_turns, now, limit, self._owners.alive_on, self._asked, project)
+
+    async def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> CallCard:
+        change = partial(dispatch_rows.keep, dispatch=dispatch, audit=audit_rows(audit), now=self._now())
+        return await self._writer.write(change, (dispatch.project, dispatch.turn_id))
+
+    async def dispatched(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
+        return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
+
+    async def take_due(
+        self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
+    ) -> list[DueDispatch]:
+        change = partial(
+            dispatch_rows.take_due, now=self._now(), upto=now, pause=pause, limit=max(limit, 0), project=project
+        )
+        return await self._writer.write(change)
 
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
         return (await self._reader.read(self._threads.read, project, thread, self._owners.alive_on)).said

@@ -25,7 +25,7 @@ CARD_JOINS = """
     LEFT JOIN records r ON r.project = c.project AND r.turn_id = c.turn_id AND r.call_id = c.call_id
         AND r.schema_name = 'tool.result'
 """
-_CARD = f"""
+CARD = f"""
     {CARD_COLUMNS}
     FROM records c
     {CARD_JOINS}
@@ -146,7 +146,7 @@ class Transaction:
         if not isinstance(known, _Ended):
             return known
         self.flush()
-        row = self.connection.execute(_CARD, key).fetchone()
+        row = self.connection.execute(CARD, key).fetchone()
         card = None if row is None else read_card(row)
         calls[key] = card if card is None or card.result is None else _ENDED
         return card

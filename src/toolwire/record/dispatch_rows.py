@@ -1,0 +1,80 @@
+"""Calls on their way to other processes, in the SQLite store; see `ledger.due_call` for when each is sent."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from toolwire.errors import StoreError
+from toolwire.protocol.records import CallCard, Dispatch
+from toolwire.protocol.values import changed
+from toolwire.record import ledger, refusals
+from toolwire.record.changes import Now
+from toolwire.record.contract import DueDispatch
+from toolwire.record.ledger import Sending
+from toolwire.record.rows import CallKey, Row, column, columns, read_card, upsert
+from toolwire.record.transaction import CARD, Transaction
+
+_KEY = ("turn_id", "project", "call_id")
+_REST = ("epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
+_KEEP = upsert("dispatches", _KEY, *_REST)
+_COLUMNS = "project, turn_id, call_id, epoch, subject, message, due, expires_at, repeatable, sent"
+_OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"  # noqa: S608 -- our own words
+_DUE = f"SELECT {_COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+_DUE_OF_PROJECT = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
+_DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
+_LATER = "UPDATE dispatches SET due = ?, sent = ? WHERE project = ? AND turn_id = ? AND call_id = ?"
+
+
+def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: Now) -> CallCard | StoreError:
+    key = _key(dispatch)
+    answer = ledger.dispatch_call(dispatch, tx.call(key), tx.turn(key[:2]), now.at, tx.alive)
+    if isinstance(answer, StoreError) or answer.result is not None:
+        return answer
+    project, turn_id, call_id = key
+    rest = (dispatch.epoch, column(dispatch.subject), column(dispatch.message), dispatch.due, dispatch.expires_at)
+    tx.connection.execute(_KEEP, (turn_id, project, call_id, *rest, int(dispatch.repeatable), dispatch.sent))
+    tx.audit.extend(audit)
+    return answer
+
+
+def of_call(connection: sqlite3.Connection, turn_id: str, call_id: str, project: str) -> tuple[Dispatch, CallCard]:
+    key = columns(project, turn_id, call_id)
+    kept, card = connection.execute(_OF_CALL, key).fetchone(), connection.execute(CARD, key).fetchone()
+    if kept is None or card is None:
+        raise refusals.not_dispatched(turn_id, call_id)
+    return _read(kept), changed(read_card(card), token="")
+
+
+def take_due(
+    tx: Transaction, now: Now, upto: float, pause: Callable[[int], float], limit: int, project: str | None
+) -> list[DueDispatch]:
+    """Those that are due at the time `upto`; each is put off, or dropped."""
+    if project is None:
+        rows = tx.connection.execute(_DUE, (upto, limit)).fetchall()
+    else:
+        rows = tx.connection.execute(_DUE_OF_PROJECT, (column(project), upto, limit)).fetchall()
+    taken, dropped, later = [], [], []
+    for dispatch in map(_read, rows):
+        key = _key(dispatch)
+        card, turn = tx.call(key), tx.turn(key[:2])
+        what, until = ledger.due_call(dispatch, card, turn, now.at, tx.alive)
+        if what is Sending.DROP or card is None:
+            dropped.append(key)
+            continue
+        sent = dispatch.sent + (what is Sending.SEND)
+        later.append((until or upto + pause(dispatch.sent), sent, *key))
+        if what is not Sending.WAIT:
+            seen = changed(card, epoch=dispatch.epoch, token="")
+            taken.append(DueDispatch(changed(dispatch, sent=sent), seen, what is Sending.GIVE_UP))
+    tx.connection.executemany(_DROP, dropped)
+    tx.connection.executemany(_LATER, later)
+    return taken
+
+
+def _key(dispatch: Dispatch) -> CallKey:
+    project, turn_id, call_id = columns(dispatch.project, dispatch.turn_id, dispatch.call_id)
+    return project, turn_id, call_id
+
+
+def _read(row: Row) -> Dispatch:
+    *head, repeatable, sent = row
+    return Dispatch(*head, repeatable=bool(repeatable), sent=sent)

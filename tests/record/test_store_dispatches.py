@@ -1,0 +1,119 @@
+"""Calls on their way to other processes, in every store: kept once, sent again with pauses, dropped when they ended."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolwire.errors import CallHeld, Fenced, NotFound
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.record.contract import Store, TurnStats
+from toolwire.record.projects import of_project
+
+from .conftest import NOW
+from .samples import a_call, a_card, a_turn, success
+
+FAR = NOW + 10_000
+
+
+async def opened(store: Store, call_id: str = "call-1", project: str = "default") -> tuple[Turn, CallCard]:
+    turn = a_turn(project=project)
+    card = replace(a_card(a_call(call_id), turn), project=project)
+    await store.begin(turn)
+    await store.open(card, [])
+    return turn, card
+
+
+def to_send(card: CallCard, due: float = NOW, **parts: object) -> Dispatch:
+    usual = Dispatch(card.project, card.turn_id, card.call.id, card.epoch, "cg.v1r4.p.c.cmd.tool.x", "{}", due, FAR)
+    return replace(usual, **parts)  # type: ignore[arg-type]
+
+
+async def due(store: Store, now: float, **named: str) -> list[tuple[str, int, bool]]:
+    taken = await store.take_due(now, lambda sent: 5.0 * (sent + 1), **named)  # type: ignore[arg-type]
+    return [(one.dispatch.call_id, one.dispatch.sent, one.gives_up) for one in taken]
+
+
+async def test_a_dispatch_is_sent_again_with_pauses_until_its_call_has_ended(store: Store) -> None:
+    _, card = await opened(store)
+    row = AuditRow.about(card, "dispatched", NOW)
+    await store.dispatch(to_send(card), [row])
+
+    assert await due(store, NOW - 1) == []
+    assert await due(store, NOW) == [("call-1", 1, False)]
+    assert await due(store, NOW + 4) == []
+    assert await due(store, NOW + 5) == [("call-1", 2, False)]
+    assert await due(store, NOW + 14) == []
+    held = await store.claim(card, [], owner="worker", until=FAR)
+    assert await due(store, NOW + 15) == []
+    await store.close(held, success(card.call), [])
+    assert await due(store, FAR + 1) == []
+    with pytest.raises(NotFound, match="not on its way"):
+        await store.dispatched(card.turn_id, card.call.id)
+    assert [row.event for row in await store.audit_log(turn_id=card.turn_id)] == ["dispatched"]
+
+
+async def test_what_was_sent_is_found_with_its_card_and_without_a_token(store: Store) -> None:
+    _, card = await opened(store)
+    await store.dispatch(to_send(card, message='{"ü": "\\ud800"}'), [])
+    await store.claim(card, [], owner="worker", until=FAR)
+
+    dispatch, kept = await store.dispatched(card.turn_id, card.call.id)
+
+    assert (dispatch.message, dispatch.epoch, dispatch.sent) == ('{"ü": "\\ud800"}', card.epoch, 0)
+    assert (kept.record_id, kept.call, kept.attempt, kept.token) == (card.record_id, card.call, 1, "")
+
+
+async def test_a_call_that_is_held_or_has_ended_or_is_of_another_epoch_is_not_sent(store: Store) -> None:
+    turn, card = await opened(store)
+    held = await store.claim(card, [], owner="worker", until=FAR)
+    with pytest.raises(CallHeld):
+        await store.dispatch(to_send(card), [])
+    result = await store.close(held, success(card.call), [])
+    assert (await store.dispatch(to_send(card), [])).result == result
+    with pytest.raises(Fenced, match="taken over"):
+        await store.dispatch(to_send(card, epoch=card.epoch - 1), [])
+    with pytest.raises(NotFound):
+        await store.dispatch(to_send(card, call_id="call-9"), [])
+    assert await due(store, FAR) == []
+    assert turn.id == card.turn_id
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+async def test_after_the_death_of_its_holder_a_call_is_sent_again_or_given_up(store: Store, repeatable: bool) -> None:
+    _, card = await opened(store)
+    await store.dispatch(to_send(card, repeatable=repeatable), [])
+    await store.claim(card, [], owner="worker", until=NOW - 1)
+
+    assert await due(store, NOW) == [("call-1", 1 if repeatable else 0, not repeatable)]
+
+
+async def test_a_call_that_no_process_takes_is_given_up(store: Store) -> None:
+    _, card = await opened(store)
+    await store.dispatch(to_send(card, expires_at=NOW), [])
+
+    assert await due(store, NOW) == [("call-1", 0, True)]
+
+
+async def test_under_a_newer_epoch_only_its_own_dispatch_is_sent(store: Store) -> None:
+    turn, card = await opened(store)
+    await store.dispatch(to_send(card), [])
+    await store.release(turn)
+    kept = await store.resume(turn.id)
+    assert await due(store, NOW) == []
+
+    await store.dispatch(to_send(replace(card, epoch=kept.opening.epoch)), [])
+    assert await due(store, NOW) == [("call-1", 1, False)]
+    await store.end(replace(kept.opening, ending=Ending(EndReason.CANCELED, "")), TurnStats())
+    assert await due(store, FAR) == []
+
+
+async def test_T62_a_project_sends_its_own_calls_only(store: Store) -> None:
+    for project in ("house", "rival"):
+        _, card = await opened(store, project=project)
+        await store.dispatch(to_send(card, subject=f"to {project}"), [])
+
+    ours = of_project(store, "house")
+    assert [one.dispatch.subject for one in await ours.take_due(NOW, lambda _: 5.0)] == ["to house"]
+    assert (await ours.dispatched("turn-1", "call-1"))[0].subject == "to house"
+    assert [one.dispatch.subject for one in await store.take_due(NOW, lambda _: 5.0)] == ["to rival"]
