@@ -25,7 +25,9 @@ async def opened(store: Store, call_id: str = "call-1", project: str = "default"
 
 
 def to_send(card: CallCard, due: float = NOW, **parts: object) -> Dispatch:
-    usual = Dispatch(card.project, card.turn_id, card.call.id, card.epoch, "cg.v1r4.p.c.cmd.tool.x", "{}", due, FAR)
+    usual = Dispatch(
+        card.project, card.turn_id, card.call.id, card.record_id, card.epoch, "cg.v1r4.p.c.cmd.tool.x", "{}", due, FAR
+    )
     return replace(usual, **parts)  # type: ignore[arg-type]
 
 
@@ -48,8 +50,8 @@ async def test_a_dispatch_is_sent_again_with_pauses_until_its_call_has_ended(sto
     assert await due(store, NOW + 15) == []
     await store.close(held, success(card.call), [])
     assert await due(store, FAR + 1) == []
-    with pytest.raises(NotFound, match="not on its way"):
-        await store.dispatched(card.turn_id, card.call.id)
+    with pytest.raises(NotFound, match="not that of a call on its way"):
+        await store.dispatched(card.record_id)
     assert [row.event for row in await store.audit_log(turn_id=card.turn_id)] == ["dispatched"]
 
 
@@ -58,7 +60,7 @@ async def test_what_was_sent_is_found_with_its_card_and_without_a_token(store: S
     await store.dispatch(to_send(card, message='{"ü": "\\ud800"}'), [])
     await store.claim(card, [], owner="worker", until=FAR)
 
-    dispatch, kept = await store.dispatched(card.turn_id, card.call.id)
+    dispatch, kept = await store.dispatched(card.record_id)
 
     assert (dispatch.message, dispatch.epoch, dispatch.sent) == ('{"ü": "\\ud800"}', card.epoch, 0)
     assert (kept.record_id, kept.call, kept.attempt, kept.token) == (card.record_id, card.call, 1, "")
@@ -110,10 +112,10 @@ async def test_under_a_newer_epoch_only_its_own_dispatch_is_sent(store: Store) -
 
 async def test_T62_a_project_sends_its_own_calls_only(store: Store) -> None:
     for project in ("house", "rival"):
-        _, card = await opened(store, project=project)
+        _, card = await opened(store, project=project)  # with the same ids
         await store.dispatch(to_send(card, subject=f"to {project}"), [])
 
     ours = of_project(store, "house")
     assert [one.dispatch.subject for one in await ours.take_due(NOW, lambda _: 5.0)] == ["to house"]
-    assert (await ours.dispatched("turn-1", "call-1"))[0].subject == "to house"
+    assert (await ours.dispatched(card.record_id))[0].subject == "to house"
     assert [one.dispatch.subject for one in await store.take_due(NOW, lambda _: 5.0)] == ["to rival"]

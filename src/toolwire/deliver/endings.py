@@ -30,6 +30,14 @@ def unknown(card: CallCard) -> ToolResult:
     return ToolResult.failed(card.call, Code.OUTCOME_UNKNOWN, message)
 
 
+def not_taken(card: CallCard) -> ToolResult:
+    """The result of a call that was sent and that no worker took."""
+    message = (
+        f"{card.call.name!r} was not started: no worker has taken it. Start one that runs this tool, and call it again."
+    )
+    return ToolResult.failed(card.call, Code.UNAVAILABLE, message)
+
+
 def busy(call: ToolCall, resource: str, holder: str, waited_s: float) -> ToolResult:
     """The result of a call that waited in vain for what another, given-up call still works on."""
     message = (

@@ -42,7 +42,8 @@ class CallCard:
 class Dispatch:
     """A call that was given to a process elsewhere, which claims it. There is one for each call, in the store.
 
-    `message` is JSON with all that the process needs, and `subject` where its command goes. It is sent at the time
+    `card_id` is the `record_id` of its card, by which a process asks for it. `message` is JSON with all that the
+    process needs, and `subject` where its command goes. It is sent at the time
     `due`, and then again with pauses, until the call has a result: `sent` counts how often. If it is not claimed before
     `expires_at` it is given up. `repeatable` says that it may be claimed again after a holder that died.
     """
@@ -50,6 +51,7 @@ class Dispatch:
     project: str
     turn_id: str
     call_id: str
+    card_id: str
     epoch: int
     subject: str
     message: str

@@ -367,7 +367,7 @@ class DispatchStore(Protocol):
         """
         ...
 
-    async def dispatched(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
+    async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
         """How a call was sent, and its card. Raises `NotFound`, also for a call that ended some time ago."""
         ...
 

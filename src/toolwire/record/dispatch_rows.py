@@ -14,10 +14,10 @@ from toolwire.record.rows import CallKey, Row, column, columns, read_card, upser
 from toolwire.record.transaction import CARD, Transaction
 
 _KEY = ("turn_id", "project", "call_id")
-_REST = ("epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
+_REST = ("card_id", "epoch", "subject", "message", "due", "expires_at", "repeatable", "sent")
 _KEEP = upsert("dispatches", _KEY, *_REST)
-_COLUMNS = "project, turn_id, call_id, epoch, subject, message, due, expires_at, repeatable, sent"
-_OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"  # noqa: S608 -- our own words
+_COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
+_OF_CARD = f"SELECT {_COLUMNS} FROM dispatches WHERE card_id = ? AND project = ?"  # noqa: S608 -- our own words
 _DUE = f"SELECT {_COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _DUE_OF_PROJECT = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
@@ -30,17 +30,18 @@ def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: Now) ->
     if isinstance(answer, StoreError) or answer.result is not None:
         return answer
     project, turn_id, call_id = key
-    rest = (dispatch.epoch, column(dispatch.subject), column(dispatch.message), dispatch.due, dispatch.expires_at)
-    tx.connection.execute(_KEEP, (turn_id, project, call_id, *rest, int(dispatch.repeatable), dispatch.sent))
+    texts = columns(dispatch.subject, dispatch.message)
+    rest = (answer.record_id, dispatch.epoch, *texts, dispatch.due, dispatch.expires_at, int(dispatch.repeatable))
+    tx.connection.execute(_KEEP, (turn_id, project, call_id, *rest, dispatch.sent))
     tx.audit.extend(audit)
     return answer
 
 
-def of_call(connection: sqlite3.Connection, turn_id: str, call_id: str, project: str) -> tuple[Dispatch, CallCard]:
-    key = columns(project, turn_id, call_id)
-    kept, card = connection.execute(_OF_CALL, key).fetchone(), connection.execute(CARD, key).fetchone()
+def of_card(connection: sqlite3.Connection, card_id: str, project: str) -> tuple[Dispatch, CallCard]:
+    kept = connection.execute(_OF_CARD, columns(card_id, project)).fetchone()
+    card = None if kept is None else connection.execute(CARD, kept[:3]).fetchone()
     if kept is None or card is None:
-        raise refusals.not_dispatched(turn_id, call_id)
+        raise refusals.not_dispatched(card_id)
     return _read(kept), changed(read_card(card), token="")
 
 

@@ -166,6 +166,7 @@ class MemoryStore(ClosingStore):
         self._approvals = Questions()
         self._spent: dict[tuple[str, str, int], Spending] = {}
         self._dispatches: dict[tuple[str, str, str], Dispatch] = {}
+        self._dispatched: dict[tuple[str, str], tuple[str, str, str]] = {}
         self._lock_queue: dict[str, list[LockLine]] = {}
         self._shares: dict[tuple[str, str], ReservedShares] = {}
         self._reserved_usage: dict[tuple[str, str], tuple[Turn, Spending]] = {}
@@ -423,15 +424,16 @@ class MemoryStore(ClosingStore):
         kept, turn = self._cards.get(key, _NO_CARDS).get(dispatch.call_id), self._turns.get(key)
         card = _raise(ledger.dispatch_call(dispatch, kept, turn, self._clock(), _is_alive))
         if card.result is None:
-            self._dispatches[*key, dispatch.call_id] = dispatch
+            self._dispatches[*key, dispatch.call_id] = changed(dispatch, card_id=card.record_id)
+            self._dispatched[dispatch.project, card.record_id] = (*key, dispatch.call_id)
             self._audit.extend(audit)
         return card
 
-    async def dispatched(self, turn_id: str, call_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
-        dispatch = self._dispatches.get((project, turn_id, call_id))
-        card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)
+    async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
+        key = self._dispatched.get((project, card_id), ("", "", ""))
+        dispatch, card = self._dispatches.get(key), self._cards.get(key[:2], _NO_CARDS).get(key[2])
         if dispatch is None or card is None:
-            raise refusals.not_dispatched(turn_id, call_id)
+            raise refusals.not_dispatched(card_id)
         return dispatch, _shown(card, "")
 
     async def take_due(
@@ -445,6 +447,7 @@ class MemoryStore(ClosingStore):
             what, until = ledger.due_call(dispatch, card, turn, self._clock(), _is_alive)
             if what is Sending.DROP or card is None:
                 del self._dispatches[key]
+                self._dispatched.pop((dispatch.project, dispatch.card_id), None)
                 continue
             sent = dispatch.sent + (what is Sending.SEND)
             later = changed(dispatch, due=until or now + pause(dispatch.sent), sent=sent)

@@ -188,14 +188,8 @@ class ProjectStore:
         self._require(dispatch, *audit)
         return self.whole.dispatch(dispatch, audit)
 
-    def dispatched(
-        self,
-        turn_id: str,
-        call_id: str,
-        *,
-        project: str | None = None,  # noqa: ARG002 -- its own
-    ) -> Doing[tuple[Dispatch, CallCard]]:
-        return self.whole.dispatched(turn_id, call_id, project=self.project)
+    def dispatched(self, card_id: str, *, project: str | None = None) -> Doing[tuple[Dispatch, CallCard]]:  # noqa: ARG002 -- its own
+        return self.whole.dispatched(card_id, project=self.project)
 
     def take_due(
         self,

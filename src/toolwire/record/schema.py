@@ -690,6 +690,7 @@ _DISPATCHES = (
         project TEXT NOT NULL,
         turn_id TEXT NOT NULL,
         call_id TEXT NOT NULL,
+        card_id TEXT NOT NULL,
         epoch INTEGER NOT NULL,
         subject TEXT NOT NULL,
         message TEXT NOT NULL,
@@ -701,6 +702,7 @@ _DISPATCHES = (
     ) STRICT
     """,
     "CREATE INDEX dispatches_due ON dispatches (due)",
+    "CREATE INDEX dispatches_by_card ON dispatches (card_id, project)",
     "CREATE INDEX dispatches_due_by_project ON dispatches (project, due)",
 )
 

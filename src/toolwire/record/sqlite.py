@@ -374,8 +374,8 @@ class SqliteStore(ClosingStore):
         change = partial(dispatch_rows.keep, dispatch=dispatch, audit=audit_rows(audit), now=self._now())
         return await self._writer.write(change, (dispatch.project, dispatch.turn_id))
 
-    async def dispatched(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
-        return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
+    async def dispatched(self, card_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
+        return await self._reader.read(dispatch_rows.of_card, card_id, project)
 
     async def take_due(
         self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
