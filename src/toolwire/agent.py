@@ -36,6 +36,7 @@ from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.chat import ChatModel, Message, Reply, Request, Usage, UserMessage
 from toolwire.protocol.checked import shown
 from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted, TurnWaiting
+from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
@@ -66,6 +67,16 @@ class Answer:
     @property
     def usage(self) -> Usage:
         return self.turn.usage
+
+    @property
+    def value(self) -> Any:
+        """What the tool that ended the turn gave as a value, if one did."""
+        return self.turn.ending.value if self.turn.ending is not None else None
+
+    @property
+    def status(self) -> Status:
+        """How the turn as a whole went: success, partial (it was stopped by a limit), canceled or failed."""
+        return Ending(self.reason, self.text).status
 
 
 class Agent:

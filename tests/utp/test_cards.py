@@ -25,7 +25,7 @@ from tests.utp.samples import (
     names,
     objects,
 )
-from toolwire.protocol.bus import AfterExecution
+from toolwire.protocol.bus import AfterExecution, control_of
 from toolwire.protocol.calls import Image, Text, ToolCall, ToolResult
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.wire.utp.cards import (
@@ -42,7 +42,6 @@ from toolwire.wire.utp.cards import (
 from toolwire.wire.utp.outcome import (
     CardError,
     CardOutcome,
-    control_of,
     effective_after_execution,
     outcome_of,
     read_outcome,

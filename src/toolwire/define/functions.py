@@ -9,6 +9,7 @@ from toolwire.define.outputs import output_check
 from toolwire.define.schemas import compile_schema, object_schema, plain_copy
 from toolwire.define.signatures import Signature, enclosing_names, innermost, read_signature
 from toolwire.errors import DefinitionError
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import shown
 from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
 from toolwire.protocol.values import changed
@@ -46,6 +47,8 @@ class Options(TypedDict, total=False):
     polling: bool
     in_flight: int
     delivery: Delivery
+    after_execution: AfterExecution
+    controls_turn: bool
     untrusted: bool
     sandbox: str
     version: str

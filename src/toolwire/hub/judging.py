@@ -13,8 +13,8 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, To
 from toolwire.protocol.chat import Reply, untrusted_sources
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Effect, InProcess, Tool
-from toolwire.protocol.turns import Turn
+from toolwire.protocol.tools import USUAL, Agreement, Effect, InProcess, Tool
+from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import changed, making
 
 _MOST_PASSWORDS = 256
@@ -66,8 +66,14 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     record_id = services.new_id()
     return _card(
         record_id, turn.id, turn.epoch, call, digest(call.arguments), turn.project, turn.agent,
-        effect, version, services.clock(), attempt, result, record_id if attempt else "",
+        effect, version, services.clock(), attempt, result, record_id if attempt else "", "", None,
+        turn.iterations + (not turn.pending), _agreement(turn, tool) if result is None else USUAL,
     )  # fmt: skip
+
+
+def _agreement(turn: Turn, tool: Tool | None) -> Agreement:
+    """What is agreed about a call. A turn that is a single call has nothing else to go on with than its result."""
+    return USUAL if tool is None or turn.kind is TurnKind.CALL else tool.agreement
 
 
 def decision_row(one: Accepted) -> AuditRow:

@@ -5,7 +5,7 @@
             ▼                                      │
   start ─ AskModel ── reply without calls ── Finished (answered)
             ▲   │
-            │   └─ reply with calls ── RunCalls ── results for the user ── Finished (delivered)
+            │   └─ reply with calls ── RunCalls ── a result that ends the turn ── Finished (delivered)
             └───────────── results ───────┘
 ```
 
@@ -13,7 +13,9 @@ Limits turn `AskModel` into its last form (tools off), or end the turn at once. 
 events over its opening, so resuming after a crash is folding and asking `next_step` again.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from toolwire.loop.limits import (
     CLOSING_WORDS,
@@ -24,6 +26,7 @@ from toolwire.loop.limits import (
     closing_reason,
     ending_reason,
 )
+from toolwire.protocol.bus import CONTROL, AfterExecution
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
 from toolwire.protocol.chat import NO_USAGE, Message, Note, Reply, ResultsMessage, untrusted_sources
 from toolwire.protocol.tools import Delivery
@@ -141,18 +144,22 @@ def replied(turn: Turn, reply: Reply) -> Turn:
 
 def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
     """The turn after all calls of its last reply have results; `echoes` are those that should make progress."""
-    failed, tainted = 0, turn.tainted
+    failed, tainted, terminated = 0, turn.tainted, False
     for result in results:
         if result.is_failure:
             failed += 1
         if result.untrusted:
             tainted = True
+        if result.after_execution is not None:
+            terminated = True
     # Within one step the same call twice is no repetition yet: the model has not seen the first result.
     new = echoes if len(echoes) == 1 else tuple(dict.fromkeys(echoes))
     kept = (*turn.echoes, *new)[-ECHOES_KEPT:]
     repeats = kept.count(echoes[0]) if len(echoes) == 1 else max(map(kept.count, echoes), default=0)
     messages: tuple[Message, ...] = (*turn.messages, _results(tuple(results)))
     ending = _delivered(results) if results and results[0].delivery else None
+    if terminated:
+        ending = _terminated(results) or ending
     warned = turn.warned
     if repeats > 1 and not warned and ending is None:
         messages, warned = (*messages, Note(WARNING)), True
@@ -208,6 +215,29 @@ def _unreadable(reply: Reply) -> str:
         quoted = next((problem.message for problem in reply.problems if problem.code == "quoted"), "")
         return f"{quoted or 'Your reply was empty.'} Answer the user, or call a tool."
     return ""
+
+
+def _terminated(results: Sequence[ToolResult]) -> Ending | None:
+    """The end of a turn by a tool that ends it, whatever else the step gave: all its calls have results by then.
+
+    A result that has failed ends no turn, so the deliverable is made of the others that do, in the order of the calls.
+    """
+    last = [result for result in results if result.after_execution is AfterExecution.TERMINATE]
+    if not last:
+        return None
+    values = [_without_control(result.structured) for result in last]
+    texts = [
+        result.text if value is result.structured else json.dumps(value, ensure_ascii=False, default=str)
+        for result, value in zip(last, values, strict=True)
+    ]
+    value = values[0] if len(values) == 1 else values
+    return Ending(EndReason.DELIVERED, "\n".join(texts), value, last[0].call_id)
+
+
+def _without_control(value: Any) -> Any:
+    """A value without what it says about its turn, which is not for the user."""
+    has_control = isinstance(value, Mapping) and CONTROL in value
+    return {name: item for name, item in value.items() if name != CONTROL} if has_control else value
 
 
 def _delivered(results: Sequence[ToolResult]) -> Ending | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import dataclass, quick
@@ -132,6 +133,8 @@ class ToolResult:
     `untrusted` marks content from outside: a page of the web, a message, a file that others wrote; `origins` say
     where it was read. `engine` and `profile` name the sandbox that confined it, and the digest of its rules.
     `blocked_ms` is how long its function held up the event loop without a pause, where that is worth a word.
+    `after_execution` is what was reported with the result about its turn. Of a result on record it says what the turn
+    does: it ends with this result (`terminate`), or goes on (None).
     """
 
     call_id: str
@@ -152,6 +155,7 @@ class ToolResult:
     profile: str = ""
     origins: tuple[str, ...] = ()
     blocked_ms: float = 0.0
+    after_execution: AfterExecution | None = None
 
     @property
     def ok(self) -> bool:

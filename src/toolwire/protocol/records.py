@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
+from toolwire.protocol.tools import USUAL, Agreement
 from toolwire.protocol.values import dataclass, making, quick
 
 
@@ -18,6 +19,9 @@ class CallCard:
     Of the newest claim, `token` is known to its holder alone, and to whom the holder gives it. A claim lasts `until` a
     date; without one, for as long as its `owner` is alive; and without both, for as long as its turn is run by the
     process that claimed it, under the same epoch. A card that is opened as claimed has its `record_id` for a token.
+
+    `step` counts the replies of the turn up to the one that made the call; 0 where that is not known. `agreed` is what
+    was agreed about the call when it was accepted, whatever is registered for its tool by now.
     """
 
     record_id: str
@@ -35,6 +39,18 @@ class CallCard:
     token: str = ""
     owner: str = ""
     until: float | None = None
+    step: int = 0
+    agreed: Agreement = USUAL
+
+    @property
+    def step_id(self) -> str:
+        """The step of its turn as commands name it; empty where that is not known."""
+        return step_id(self.turn_id, self.step) if self.step else ""
+
+
+def step_id(turn_id: str, step: int) -> str:
+    """The name of a step, unique among all turns of a project."""
+    return f"step_{turn_id}_{step}"
 
 
 @quick

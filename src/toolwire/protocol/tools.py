@@ -77,6 +77,18 @@ class InProcess:
 
 @quick
 @dataclass(frozen=True, slots=True)
+class Agreement:
+    """What was agreed about a call before it ran: what its turn does about it, and whether a result may change that."""
+
+    after_execution: AfterExecution = AfterExecution.SUSPEND
+    controls_turn: bool = False
+
+
+USUAL = Agreement()
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class Service:
     """A tool that lives in another process on this machine, which listens on the Unix socket at `address`."""
 
@@ -127,7 +139,7 @@ Target = InProcess | Service | Edge | McpServer | BusService
     requires_confirmation=flag, category=text,
     timeout_s=above_zero, max_timeout_s=above_zero, polling=flag, delivery=one_of(Delivery),
     untrusted=flag, sandbox=text, version=text, skill=text, platforms=names, examples=_examples, reading_box=flag,
-    trial_box=flag, in_flight=optional(count(1)),
+    trial_box=flag, in_flight=optional(count(1)), after_execution=one_of(AfterExecution), controls_turn=flag,
 )  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,8 @@ class Tool:
     `trial_box` can run any command so that it changes and reaches nothing, where its context has a `trial`.
     At most `in_flight` calls of it run at once, over all processes that share the store.
     `must_ask(arguments, roots)` says why a call needs approval whatever is confirmed; "" where it does not.
+    `after_execution` says what a turn does about a call: go on with its result, end with it, or not wait for it. A
+    result may override that only where the tool `controls_turn`.
     """
 
     name: str
@@ -170,6 +184,16 @@ class Tool:
     trial_box: bool = False
     in_flight: int | None = None
     must_ask: Callable[[Mapping[str, Any], tuple[str, ...]], str] | None = None
+    after_execution: AfterExecution = AfterExecution.SUSPEND
+    controls_turn: bool = False
+
+    @property
+    def agreement(self) -> "Agreement":
+        """What a turn does about its calls, and whether a result of it may say otherwise."""
+        one: Tool | BusService = self.target if type(self.target) is BusService else self
+        if one.after_execution is AfterExecution.SUSPEND and not one.controls_turn:
+            return USUAL
+        return Agreement(one.after_execution, one.controls_turn)
 
     @property
     def in_process(self) -> InProcess:

@@ -1,12 +1,14 @@
 """The turn: one request from question to deliverable, and where it stops by itself."""
 
 from enum import StrEnum
+from typing import Any
 
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.checked import amount, checked, count, flag, optional
+from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
@@ -78,8 +80,29 @@ class Limits:
 @quick
 @dataclass(frozen=True, slots=True)
 class Ending:
+    """How a turn ended, with its deliverable: the words for the user and, from a tool that ended it, the `value`.
+
+    `call_id` names the call whose result ended the turn, if one did.
+    """
+
     reason: EndReason
     answer: str
+    value: Any = None
+    call_id: str = ""
+
+    @property
+    def status(self) -> Status:
+        """How the turn as a whole went, in the words that results have."""
+        return _STATUSES.get(self.reason, Status.PARTIAL)
+
+
+_STATUSES = {
+    EndReason.ANSWERED: Status.SUCCESS,
+    EndReason.DELIVERED: Status.SUCCESS,
+    EndReason.CANCELED: Status.CANCELED,
+    EndReason.STOPPED: Status.CANCELED,
+    EndReason.CALL_FAILED: Status.FAILED,
+}
 
 
 @quick

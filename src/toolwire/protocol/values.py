@@ -107,7 +107,7 @@ _FROZEN = {"__setattr__": _refuse, "__delattr__": _refuse, "__getstate__": _stat
 def _init_on_first_use(kind: Any) -> Callable[..., None]:
     """An `__init__` that compiles the real one and gives way to it: one command makes values of few classes."""
 
-    def init(value: Any, *args: Any, **named: Any) -> None:
+    def init(value: Any, /, *args: Any, **named: Any) -> None:
         kind.__init__ = _init_of(fields(kind), post=hasattr(kind, "__post_init__"))
         kind.__init__(value, *args, **named)
 
@@ -143,7 +143,7 @@ def quick(kind: type[Value]) -> type[Value]:
     return kind
 
 
-def changed(value: Value, **changes: Any) -> Value:
+def changed(value: Value, /, **changes: Any) -> Value:
     """A copy of a value with some fields replaced, like `dataclasses.replace` but for `quick` classes only."""
     kind = type(value)
     copy: Value = (_copiers.get(kind) or _copier(kind))(value)

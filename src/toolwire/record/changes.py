@@ -39,7 +39,7 @@ from toolwire.record.rows import (
 from toolwire.record.tally import day_of, loop_metrics, spending
 from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_COLUMNS, LOOP_SUMS, Transaction, TurnRow
 from toolwire.wire.codecs.faithful import dump, load
-from toolwire.wire.codecs.stored import read_approval, write_approval
+from toolwire.wire.codecs.stored import read_approval, write_approval, write_ending
 from toolwire.wire.formats.tally import FormatTally, read_tally, write_tally
 
 _BEGIN = """
@@ -315,7 +315,7 @@ def end(tx: Transaction, turn: Turn, ending: Ending, stats: TurnStats, at: float
     key = turn_key(turn)
     if refusal := ledger.change_turn(turn, tx.turn(key)):
         return refusal
-    kept = dump({"reason": ending.reason.value, "answer": ending.answer})
+    kept = dump(write_ending(ending))
     tx.write_charges()
     tx.connection.execute(_END, (kept, at, *key, turn.epoch))
     tx.connection.execute(_CHARGED, key)

@@ -6,7 +6,7 @@ A part that needs one of them takes that one. Which owners are alive is a contra
 """
 
 from collections.abc import AsyncIterable, Callable, Sequence
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from toolwire.plan.resources import LockClaim
 from toolwire.protocol.approvals import Approval, ApprovalCard
@@ -46,7 +46,10 @@ class KeptTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnSummary:
-    """A line in a list of turns. `state` is running, interrupted or ended."""
+    """A line in a list of turns. `state` is running, interrupted or ended.
+
+    `answer` and `value` are the deliverable of one that has ended; see `Ending`.
+    """
 
     id: str
     project: str
@@ -61,6 +64,7 @@ class TurnSummary:
     answer: str = ""
     calls: int = 0
     waits: tuple[Wait, ...] = ()
+    value: Any = None
 
     @property
     def kind(self) -> TurnKind:

@@ -25,8 +25,10 @@ from typing import Protocol, TypeVar
 
 from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
+from toolwire.protocol.bus import CONTROL, AfterExecution, control_of, effective_action
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.tools import USUAL
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
@@ -267,6 +269,30 @@ def due_call(
     if kept.attempt and not dispatch.repeatable:
         return Sending.GIVE_UP, None
     return (Sending.GIVE_UP if at >= dispatch.expires_at else Sending.SEND), None
+
+
+def settle(card: CallCard, result: ToolResult, at: float) -> tuple[ToolResult, tuple[AuditRow, ...]]:
+    """A result as it is kept, with what its turn does about it, and what the audit log says of that.
+
+    What the result itself says counts before what was reported with it, and that before what was agreed about the call;
+    the first only where the tool declares it, since a result is data and may hold what others wrote. A call that failed
+    ends no turn: the model hears of it. Nor does one that its turn did not wait for.
+    """
+    agreed, structured = card.agreed, result.structured
+    has_control = type(structured) is dict and CONTROL in structured
+    if agreed is USUAL and result.after_execution is None and not has_control:
+        return result, ()
+    override = control_of(structured) if agreed.controls_turn else None
+    action = effective_action(override, result.after_execution, agreed.after_execution)
+    waits = agreed.after_execution is not AfterExecution.DETACH
+    ends = action is AfterExecution.TERMINATE and waits and not result.is_failure
+    kept = changed(result, after_execution=AfterExecution.TERMINATE if ends else None)
+    if not has_control:
+        return kept, ()
+    event = "turn_controlled" if override is not None and waits else "turn_control_ignored"
+    said = control_of(structured)
+    detail = {"after_execution": said.value if said is not None else "unknown"}
+    return kept, (AuditRow.about(card, event, at, detail=detail),)
 
 
 def _seen(kept: CallCard, card: CallCard) -> CallCard:

@@ -272,6 +272,7 @@ class MemoryStore(ClosingStore):
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
         key, at = (card.project, card.turn_id), self._clock()
+        result, control = ledger.settle(card, result, at)
         kept, turn = self._cards.get(key, _NO_CARDS).get(card.call.id), self._turns.get(key)
         first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, _is_alive, _STORE, ran)
         if ended is None:
@@ -280,7 +281,7 @@ class MemoryStore(ClosingStore):
         self._end_call(ended, result, at)
         if charge:
             self._charge(key, charge)
-        self._audit.extend(audit)
+        self._audit.extend((*control, *audit) if control else audit)
         return result
 
     def _charge(self, key: _TurnKey, calls: int) -> None:
@@ -808,6 +809,7 @@ class MemoryStore(ClosingStore):
             answer=kept.ending.answer if kept.ending else "",
             calls=len(self._cards.get(_key_of(kept), {})),
             waits=turn.waits,
+            value=kept.ending.value if kept.ending else None,
         )
 
 

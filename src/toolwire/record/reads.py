@@ -12,7 +12,7 @@ from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, EndReason
+from toolwire.protocol.turns import Ending
 from toolwire.protocol.values import changed, dataclass
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Wait
 from toolwire.record import ready, refusals, story
@@ -39,7 +39,7 @@ from toolwire.record.rows import (
 from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
 from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_SUMS
 from toolwire.wire.codecs.faithful import load
-from toolwire.wire.codecs.stored import read_approval, read_result
+from toolwire.wire.codecs.stored import read_approval, read_ending, read_result
 from toolwire.wire.formats.tally import FormatTally, read_tally
 
 
@@ -545,10 +545,7 @@ def _said(connection: sqlite3.Connection, project: str, turn_id: str) -> tuple[l
 
 
 def _ending(kept: str | None) -> Ending | None:
-    if not kept:
-        return None
-    ended = load(kept)
-    return Ending(EndReason(ended["reason"]), ended["answer"])
+    return read_ending(load(kept)) if kept else None
 
 
 def _summary(
@@ -570,7 +567,7 @@ def _summary(
     reason, answer = ended.get("reason", ""), ended.get("answer", "")
     return TurnSummary(
         turn_id, project, agent, thread, model, asked, state, started_at, updated_at, reason, answer, calls,
-        read_waits(waits),
+        read_waits(waits), ended.get("value"),
     )  # fmt: skip
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import uuid_utils
 
 from toolwire.protocol.agents import AgentSpec
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, UserMessage
 from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.tools import USUAL, Agreement
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import Wait
 from toolwire.record import story
@@ -98,6 +100,10 @@ def card_row(card: CallCard) -> Row:
         context["attempt"] = card.attempt
         if card.token and card.token != card.record_id:
             context["token"] = card.token
+    if card.step:
+        context["step"] = card.step
+    if card.agreed is not USUAL:
+        context["after_execution"], context["controls_turn"] = card.agreed.after_execution, card.agreed.controls_turn
     record_id, project, name, agent, turn_id, call_id = columns(
         card.record_id, card.project, card.call.name, card.agent, card.turn_id, card.call.id
     )
@@ -169,7 +175,13 @@ def read_card(row: Row) -> CallCard:
         token="" if ended or not attempt else token or kept.get("token", record_id),
         owner=owner or "",
         until=until,
+        step=kept.get("step", 0),
+        agreed=USUAL if "after_execution" not in kept else _read_agreement(kept),
     )
+
+
+def _read_agreement(kept: dict[str, Any]) -> Agreement:
+    return Agreement(AfterExecution(kept["after_execution"]), kept["controls_turn"])
 
 
 def read_said(schema_name: str, context: str) -> story.Said:

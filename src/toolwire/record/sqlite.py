@@ -58,7 +58,7 @@ from toolwire.record.contract import (
     UsageRequest,
 )
 from toolwire.record.faults import translated
-from toolwire.record.ledger import Claim
+from toolwire.record.ledger import Claim, settle
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
@@ -268,6 +268,9 @@ class SqliteStore(ClosingStore):
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
         now = self._now()
+        result, control = settle(card, result, now.at)
+        if control:
+            audit = (*control, *audit)
         row = result_row(card, result, now.at)
         change = partial(changes.close, card=card, result=result, row=row, audit=audit_rows(audit), now=now, ran=ran)
         try:

@@ -160,6 +160,9 @@ def _show_turn(screen: Screen, turn: TurnSummary) -> None:
     state = (f"{turn.state:<11}", _STATE_STYLES.get(turn.state, ""))
     line = Text.assemble((f"{at}  ", "dim"), state, " ", clean(turn.id), "  ", one_line(turn.question, 60))
     screen.out.print(line, no_wrap=screen.streams, overflow="ellipsis", soft_wrap=not screen.streams)
+    if turn.state == "ended":
+        came = Text.assemble((f"             {turn.reason:<11} ", "dim"), one_line(turn.answer, 60))
+        screen.out.print(came, no_wrap=screen.streams, overflow="ellipsis", soft_wrap=not screen.streams)
 
 
 def _show_health(screen: Screen, health: list[dict[str, Any]]) -> None:

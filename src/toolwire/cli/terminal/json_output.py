@@ -103,6 +103,8 @@ def turn_object(turn: Turn) -> dict[str, Any]:
         "question": turn.question,
         "answer": turn.ending.answer,
         "reason": turn.ending.reason.value,
+        "status": turn.ending.status.value,
+        "value": plain(turn.ending.value),
         "model": turn.model,
         "iterations": turn.iterations,
         "calls": _calls_of(turn),

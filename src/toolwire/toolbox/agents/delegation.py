@@ -139,7 +139,9 @@ class Crew:
         work = DelegatedWork(delegation, share, own_time=kept.opening.limits.own_time, turn_id=begun.id)
         agent = await self._agent(work, seconds)
         if begun.state == "ended":
-            answer = Answer(begun.answer, EndReason(begun.reason), fold(kept, agent.runtime))
+            answer = Answer(
+                begun.answer, EndReason(begun.reason), changed(fold(kept, agent.runtime), ending=kept.ending)
+            )
         else:
             agent.grant = changed(agent.grant, rules=kept.opening.grant.rules)
             try:

@@ -22,14 +22,16 @@ from toolwire.protocol.events import (
     TurnStarted,
     TurnWaiting,
 )
-from toolwire.protocol.turns import Ending, EndReason
+from toolwire.protocol.turns import EndReason
 from toolwire.wire.codecs.stored import (
     Json,
     read_call,
+    read_ending,
     read_reply,
     read_result,
     read_wait,
     write_call,
+    write_ending,
     write_reply,
     write_result,
     write_wait,
@@ -113,9 +115,7 @@ def _fields(event: Event) -> Json:
         case TurnWaiting(turn_id, waits):
             return {"turn": turn_id, "waits": [write_wait(wait) for wait in waits]}
         case TurnEnded(turn_id, ending, elapsed_ms):
-            return {
-                "turn": turn_id, "reason": ending.reason.value, "answer": ending.answer, "elapsed_ms": elapsed_ms,
-            }  # fmt: skip
+            return {"turn": turn_id, **write_ending(ending), "elapsed_ms": elapsed_ms}
 
 
 def read_event(data: Mapping[str, Any]) -> Event:
@@ -145,7 +145,7 @@ def _read_of_turn(kind: str, data: Mapping[str, Any]) -> Event:
     if kind == "turn_waiting":
         return TurnWaiting(data["turn"], tuple(map(read_wait, data["waits"])))
     if kind == "turn_ended":
-        return TurnEnded(data["turn"], Ending(EndReason(data["reason"]), data["answer"]), data["elapsed_ms"])
+        return TurnEnded(data["turn"], read_ending(data), data["elapsed_ms"])
     return TurnStarted(
         data["turn"], data["question"], data["model"], tuple(data["tools"]), data.get("resumed", False),
         tuple(data.get("lost", ())),

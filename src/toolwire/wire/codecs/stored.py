@@ -10,12 +10,13 @@ from typing import Any, TypeVar, cast
 from toolwire.protocol.agents import AgentSpec, FormatSpec, GrantedByUser, ModelSpec, SkillSpec, ToolsSpec
 from toolwire.protocol.approvals import Approval, ApprovalCard, Scope
 from toolwire.protocol.budgets import Budget
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Block, ErrorText, Image, Problem, Resource, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, Usage, UserMessage
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import Grant, Tier
-from toolwire.protocol.turns import Limits
+from toolwire.protocol.turns import Ending, EndReason, Limits
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Until, Wait
 
 Json = dict[str, Any]
@@ -85,6 +86,8 @@ def write_result(result: ToolResult) -> Json:
         out["origins"] = list(result.origins)
     if result.blocked_ms:
         out["blocked_ms"] = result.blocked_ms
+    if result.after_execution is not None:
+        out["after_execution"] = result.after_execution.value
     return out
 
 
@@ -109,6 +112,7 @@ def read_result(data: Mapping[str, Any]) -> ToolResult:
         profile=data.get("profile", ""),
         origins=tuple(data.get("origins", ())),
         blocked_ms=data.get("blocked_ms", 0.0),
+        after_execution=AfterExecution(data["after_execution"]) if "after_execution" in data else None,
     )
 
 
@@ -317,6 +321,20 @@ _APPROVAL = (
     "id", "turn_id", "call_id", "tool", "digest", "reason", "agent", "asked_at", "expires_at", "quorum",
     "project", "policy", "stands_until",
 )  # fmt: skip
+
+
+def write_ending(ending: Ending) -> Json:
+    """How a turn ended, with its deliverable."""
+    out: Json = {"reason": ending.reason.value, "answer": ending.answer}
+    if ending.value is not None:
+        out["value"] = ending.value
+    if ending.call_id:
+        out["call_id"] = ending.call_id
+    return out
+
+
+def read_ending(data: Mapping[str, Any]) -> Ending:
+    return Ending(EndReason(data["reason"]), data["answer"], data.get("value"), data.get("call_id", ""))
 
 
 def write_wait(wait: Wait) -> Json:

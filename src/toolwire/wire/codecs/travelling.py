@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any
 
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.provenance import Touched, UntrustedMark
@@ -30,7 +31,7 @@ PROTOCOL = 1
 
 _TEXTS = ("name", "description", "category", "sandbox", "version", "skill")
 _FLAGS = (
-    "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box"
+    "journaled", "requires_confirmation", "polling", "untrusted", "reading_box", "trial_box", "controls_turn"
 )  # fmt: skip
 _NUMBERS = ("timeout_s", "max_timeout_s", "in_flight")
 _LISTS = ("reads", "writes", "examples")
@@ -132,6 +133,7 @@ def write_tool(tool: Tool) -> Json:
     out |= {name: list(getattr(tool, name)) for name in _LISTS}
     out |= {name: sorted(getattr(tool, name)) for name in _SETS}
     out |= {"tier": tool.tier.name, "effect": tool.effect.value, "delivery": tool.delivery.value}
+    out["after_execution"] = tool.after_execution.value
     out["input_schema"] = dict(tool.input_schema)
     if tool.output_schema is not None:
         out["output_schema"] = dict(tool.output_schema)
@@ -149,6 +151,7 @@ def read_tool(data: Mapping[str, Any], target: Target) -> Tool:
             tier=Tier[data["tier"]],
             effect=Effect(data["effect"]),
             delivery=Delivery(data["delivery"]),
+            after_execution=AfterExecution(data.get("after_execution", AfterExecution.SUSPEND)),
             input_schema=data["input_schema"],
             output_schema=data.get("output_schema"),
             target=target,

@@ -14,16 +14,13 @@ whose call it was. The rules, each from the protocol or its published implementa
 from collections.abc import Mapping
 from typing import Any
 
-from toolwire.protocol.bus import AfterExecution
+from toolwire.protocol.bus import AfterExecution, control_of, effective_action
 from toolwire.protocol.calls import ErrorText, Text, ToolCall, ToolError, ToolResult
 from toolwire.protocol.outcomes import OUTCOMES, Code, Status
 from toolwire.protocol.values import dataclass, quick
 from toolwire.wire.codecs.stored import write_result
 from toolwire.wire.utp.fields import AFTER, STATUS, Json
 from toolwire.wire.utp.writing import json_bytes
-
-CONTROL = "__cg_control"
-"""Where a result may say what its turn does next; heeded only for tools that declare it."""
 
 LONGEST_MESSAGE = 16_000
 _MIRRORED = ("error_code", "error_message")
@@ -98,13 +95,6 @@ def write_outcome(outcome: CardOutcome) -> Json:
     return out
 
 
-def control_of(result: Any) -> AfterExecution | None:
-    """What a result itself says should happen next, where that is one of the known values."""
-    control = result.get(CONTROL) if isinstance(result, Mapping) else None
-    value = control.get("after_execution") if isinstance(control, Mapping) else None
-    return AfterExecution(value) if isinstance(value, str) and value in list(AfterExecution) else None
-
-
 def effective_after_execution(
     outcome: CardOutcome,
     *,
@@ -117,7 +107,7 @@ def effective_after_execution(
     A result is data, and a page or a file that a tool has read can be in it. So what it says counts for no other tool.
     """
     override = control_of(outcome.result) if controls_turn else None
-    return override or reported or outcome.after_execution or registered
+    return effective_action(override, reported or outcome.after_execution, registered)
 
 
 def outcome_of(result: ToolResult, after_execution: AfterExecution | None = None) -> CardOutcome:
@@ -129,7 +119,7 @@ def outcome_of(result: ToolResult, after_execution: AfterExecution | None = None
         value = result.text if plain else {"blocks": write_result(result)["content"]}
     if result.error is not None:
         value = None if value == result.error.message else value
-    return CardOutcome(result.status, value, error_of(result.error), after_execution)
+    return CardOutcome(result.status, value, error_of(result.error), after_execution or result.after_execution)
 
 
 def error_of(error: ToolError | None) -> CardError | None:
@@ -144,7 +134,10 @@ def result_of(outcome: CardOutcome, call: ToolCall) -> ToolResult:
     text = _as_text(outcome.result)
     content = (Text(text),) if text else ()
     if outcome.error is None:
-        return ToolResult(call.id, call.name, outcome.status, content, structured=outcome.result)
+        return ToolResult(
+            call.id, call.name, outcome.status, content, structured=outcome.result,
+            after_execution=outcome.after_execution,
+        )  # fmt: skip
     told = outcome.error
     code = told.kind or _BY_STATUS.get(outcome.status) or _BY_PROTOCOL_CODE.get(told.code, Code.EXECUTION_FAILED)
     error = ToolError(code, told.message, told.retryable, told.detail)

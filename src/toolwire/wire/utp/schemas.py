@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from toolwire.protocol.bus import CONTROL
 from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.subjects import TOKEN, VERSIONS
 from toolwire.wire.utp.cards import (
@@ -33,7 +34,6 @@ from toolwire.wire.utp.fields import (
     Json,
     WireField,
 )
-from toolwire.wire.utp.outcome import CONTROL
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _HEADER_COUNT = {"type": "string", "pattern": "^(?:0|[1-9][0-9]{0,15})$"}
