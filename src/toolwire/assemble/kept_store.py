@@ -26,6 +26,11 @@ class KeptStore:
         """The store for one request; None while there is none."""
         yield await self._current() if self._project.store_exists else None
 
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Store]:
+        """The store for one request, made where there is none."""
+        yield await self._current()
+
     async def close(self) -> None:
         """Let go of it. Harmless when called twice."""
         if (holder := self._holder) is not None:

@@ -2,12 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.define.service_files import LARGEST_FILE
-from toolwire.define.service_rows import RegisteredTool, ToolRegistry, read_registration, registry_from_file
+from toolwire.define.service_rows import (
+    RegisteredTool,
+    ToolRegistry,
+    read_registration,
+    registry_from_file,
+    written_row,
+)
 from toolwire.define.versions import meant, version_key
-from toolwire.errors import DefinitionError, NotFound, SettingsError
+from toolwire.errors import Conflict, DefinitionError, NotFound, SettingsError
 from toolwire.protocol.registrations import ToolRegistration
 from toolwire.record.contract import RegistryStore
 
@@ -64,6 +71,27 @@ def find_row(rows: Sequence[ToolRegistration], wanted: str, project: str) -> Too
     if version is None:
         raise NotFound(f"{wanted[:200]} is not registered for project {project!r}; there are {', '.join(own)}")
     return own[version]
+
+
+async def remove_rows(
+    store: RegistryStore, wanted: str, project: str, *, by: str, every: bool
+) -> list[ToolRegistration]:
+    """Remove the very version that was named: a pin such as 1 could mean another one tomorrow.
+
+    Without a version it is the only one that there is, or all of them. Raises `NotFound`, and `Conflict` where there
+    are several.
+    """
+    name, _, version = wanted.partition("@")
+    there = [row.version for row in newest_first(await store.registered_tools(project=project)) if row.name == name]
+    if not version and len(there) > 1 and not every:
+        raise Conflict(f"{name} has versions {', '.join(there)}; name one ({name}@{there[0]}), or remove all of them")
+    return await store.unregister_tool(name, version or None, by=by, project=project)
+
+
+def row_object(row: ToolRegistration) -> dict[str, Any]:
+    """A row as commands and the gateway show it."""
+    dates = {"created_at": row.created_at, "updated_at": row.updated_at}
+    return {"project_id": row.project, **written_row(row), "digest": row.digest, **dates}
 
 
 def _read(row: ToolRegistration) -> RegisteredTool:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
@@ -27,6 +27,7 @@ from toolwire.gateway.log import Log, silent
 from toolwire.gateway.middleware import Door, Scope
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
+from toolwire.gateway.registry import Registry, RegistryAccess
 from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
 from toolwire.gateway.translate import AnswerHead
 from toolwire.gateway.turns import Turns
@@ -51,11 +52,13 @@ def make_app(
     log: Log = silent,
     desk: Desk | None = None,
     turns: TurnService | None = None,
+    registry: RegistryAccess | None = None,
+    close: Callable[[], Awaitable[None]] | None = None,
 ) -> Starlette:
     """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either.
 
     With a `desk`, people with a token can answer there what calls wait for; with `turns`, they can run the agent of
-    a project.
+    a project; with a `registry`, they can register its tools. At the end `close` is called.
     """
     if (upstream is None) == (model is None):
         raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
@@ -75,6 +78,8 @@ def make_app(
         await (source.client.close() if isinstance(source, ByUpstream) else source.model.close())
         if desk is not None and desk.close is not None:
             await desk.close()
+        if close is not None:
+            await close()
 
     routes = [Route(path, Chat(source, dialect, lists, bounds), methods=["POST"]) for path, dialect in PATHS.items()]
     routes += [Route(path, PassthroughRoute(source, path, bounds), methods=["POST"]) for path in PASSTHROUGH_PATHS]
@@ -86,6 +91,7 @@ def make_app(
     ]
     routes += Approvals(desk, bounds).routes() if desk is not None else []
     routes += Turns(turns, bounds).routes() if turns is not None else []
+    routes += Registry(registry, bounds).routes() if registry is not None else []
     guarded = Middleware(Door, access=access, log=log, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id)
     served = Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan

@@ -19,6 +19,7 @@ from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.frames import KEEP_ALIVE, named
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.middleware import Scope
+from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.waits import Until, Wait
@@ -78,10 +79,10 @@ class Turns:
         with _faults():
             if after < 0:
                 before = _number(request, "before", -1, 2**53)
-                return _json(await self._older(None if before < 0 else before, limit))
+                return json_response(await self._older(None if before < 0 else before, limit))
             rows = await self._service.store.turns_after(after, limit=limit)
         body = {"data": [_row(row.value) for row in rows], "next": rows[-1].cursor if rows else after}
-        return _json(body)
+        return json_response(body)
 
     async def _older(self, before: int | None, limit: int) -> Json:
         rows = await self._service.store.turns_before(before, limit=limit + 1)
@@ -99,7 +100,7 @@ class Turns:
         _require_caller(request)
         with _faults():
             kept = await self._service.resume(request.path_params["id"])
-            return _json(self._view(kept), 202)
+            return json_response(self._view(kept), 202)
 
     async def cancel(self, request: Request) -> Response:
         """End a turn; what it had not run yet never runs. Canceling an ended one changes nothing."""
@@ -156,7 +157,7 @@ class Turns:
             return self._view(await self._service.store.turn(turn_id))
 
     async def _answer(self, turn_id: str, status: int = 200, **headers: str) -> Response:
-        return _json(await self._state(turn_id), status, headers)
+        return json_response(await self._state(turn_id), status, headers)
 
     def _view(self, kept: KeptTurn) -> Json:
         turn, ending = kept.opening, kept.ending
@@ -289,11 +290,6 @@ def _row(turn: TurnSummary) -> Json:
         "started_at": turn.started_at,
         "updated_at": turn.updated_at,
     }
-
-
-def _json(body: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Any text can be written so; what UTF-8 cannot carry is replaced."""
-    return Response(to_json(body), status, headers, "application/json")
 
 
 def _frame(event: LoggedEvent) -> bytes:

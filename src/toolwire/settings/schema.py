@@ -429,6 +429,10 @@ class ServiceSettings(Section):
 class RegistrySettings(Section):
     """Tools of services that get their calls over a bus, beside those that `toolwire registry add` keeps."""
 
+    admins: Words = Field(
+        default=(),
+        description="Variables of those tokens of `serve` that may read and change registered tools over HTTP.",
+    )
     files: Words = Field(default=(), description="YAML, TOML or JSON files that register tools of services on a bus.")
     versions: Annotated[tuple[Annotated[str, AfterValidator(_pin)], ...], Field(strict=False)] = Field(
         default=(), description='Versions of registered tools to use in place of the newest, such as "web_search@1.2".'

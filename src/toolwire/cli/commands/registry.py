@@ -8,7 +8,7 @@ import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.registry import find_row, newest_first, rows_of_files
+from toolwire.assemble.registry import find_row, newest_first, remove_rows, row_object, rows_of_files
 from toolwire.assemble.stores import store_of
 from toolwire.cli.entry.command import LOOK, CliCommand, Group
 from toolwire.cli.entry.exits import Exit
@@ -51,7 +51,7 @@ def add(
     rows = _rows_in(files, place.name)
     kept, new = run_sync(_register(place, rows, replace=replace))
     if as_json:
-        screen.json([_object(row) for row in kept])
+        screen.json([row_object(row) for row in kept])
         return Exit.DONE
     for row in kept:
         was = "registered" if (row.name, row.version) in new else "unchanged"
@@ -68,7 +68,7 @@ def list_rows(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     found = _found(place)
     if as_json:
-        screen.json([{**_object(row), "source": source} for row, source in found])
+        screen.json([{**row_object(row), "source": source} for row, source in found])
         return Exit.DONE
     if not found:
         screen.tell(f"No tools are registered for project {place.name}. Add some with: toolwire registry add FILE")
@@ -93,7 +93,7 @@ def show(
     row = find_row([each for each, _ in found], which, place.name)
     source = next(source for each, source in found if each is row)
     if as_json:
-        screen.json({**_object(row), "source": source})
+        screen.json({**row_object(row), "source": source})
         return Exit.DONE
     said: dict[str, Any] = {**written_row(row), "digest": row.digest, "from": source}
     for key in ("parameters", "options"):
@@ -118,7 +118,7 @@ def remove(
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     gone = run_sync(_unregister(place, which, every=every))
     if as_json:
-        screen.json([_object(row) for row in gone])
+        screen.json([row_object(row) for row in gone])
         return Exit.DONE
     for row in gone:
         screen.tell(f"{row.name}@{row.version}: removed.", "green")
@@ -144,16 +144,11 @@ async def _register(
 
 
 async def _unregister(place: ProjectFolder, which: str, *, every: bool) -> list[ToolRegistration]:
-    """The very version that was named goes: a pin such as 1 could mean another one tomorrow."""
-    name, _, version = which.partition("@")
     _require_lasting(place)
     if not place.store_exists:
-        raise not_registered(place.name, name, version or None)
+        raise not_registered(place.name, which)
     async with store_of(place) as store:
-        there = [row.version for row in newest_first(await store.registered_tools()) if row.name == name]
-        if not version and len(there) > 1 and not every:
-            raise SettingsError(f"{name} has versions {', '.join(there)}; name one ({name}@{there[0]}), or give --all")
-        return await store.unregister_tool(name, version or None, by=system_user())
+        return await remove_rows(store, which, place.name, by=system_user(), every=every)
 
 
 def _found(place: ProjectFolder) -> list[tuple[ToolRegistration, str]]:
@@ -174,8 +169,3 @@ def _require_lasting(place: ProjectFolder) -> None:
         raise SettingsError(
             "a registry in memory ends with its process; set store.kind, or name files in registry.files"
         )
-
-
-def _object(row: ToolRegistration) -> dict[str, Any]:
-    dates = {"created_at": row.created_at, "updated_at": row.updated_at}
-    return {"project_id": row.project, **written_row(row), "digest": row.digest, **dates}

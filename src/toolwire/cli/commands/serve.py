@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from toolwire.assemble import turn_service
     from toolwire.gateway import app, approvals, server
     from toolwire.gateway import log as log_lines
+    from toolwire.gateway import registry as registry_routes
     from toolwire.gateway import settings as gateway_settings
 else:
     turn_service = lazy_module("toolwire.assemble.turn_service")
     app = lazy_module("toolwire.gateway.app")
     approvals = lazy_module("toolwire.gateway.approvals")
     log_lines = lazy_module("toolwire.gateway.log")
+    registry_routes = lazy_module("toolwire.gateway.registry")
     server = lazy_module("toolwire.gateway.server")
     gateway_settings = lazy_module("toolwire.gateway.settings")
 
@@ -106,9 +108,14 @@ def serve(
     asked = _open_chosen_model(place, name, key) if name else None
     sock = server.listen(chosen.host, chosen.port)
     turns = _turns(place) if chosen.agents else None
-    desk = _desk(place, chosen.token_env, turns) if chosen.token_env else None
+    kept = None if turns is not None else KeptStore(place)
+    desk = _desk(place, chosen.token_env, turns or kept) if chosen.token_env else None
+    admins = _registry(place, chosen.token_env, turns or kept)
     log = _logger(as_json=chosen.json_logs)
-    served = app.make_app(behind, asked, access=access, log=log, desk=desk, turns=turns)
+    served = app.make_app(
+        behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
+        close=kept.close if kept else None,
+    )  # fmt: skip
     own = server.address_of(sock)
     asks = behind.url if behind else name
     typer.echo(f"Put {own}/v1 into your client ({own} for Anthropic's); it asks {asks}. Ctrl-C ends it.")
@@ -160,20 +167,40 @@ def _turns(place: ProjectFolder) -> "turn_service.TurnService":
     return service
 
 
-def _desk(place: ProjectFolder, tokens: Iterable[str], turns: "turn_service.TurnService | None") -> "approvals.Desk":
+def _desk(
+    place: ProjectFolder, tokens: Iterable[str], behind: "turn_service.TurnService | KeptStore"
+) -> "approvals.Desk":
     """How the project's store is opened, and who may answer its questions. Raises SettingsError."""
-    people = frozenset(place.settings.approval.people)
-    if unknown := sorted(people.difference(tokens)):
-        raise SettingsError(
-            f"approval.people names {unknown[0]}; give it as --token-env (or in serve.token_env) too, or leave it out"
-        )
+    people = _token_names(place, "approval.people", tokens)
     if place.has_home:
         run_sync(require_own_state(place))
+    if isinstance(behind, KeptStore):
+        return approvals.Desk(behind.use, people)
+    return approvals.Desk(behind.use_store, people, answered=behind.wake)
 
-    if turns is not None:
-        return approvals.Desk(turns.use_store, people, answered=turns.wake)
-    kept = KeptStore(place)
-    return approvals.Desk(kept.use, people, kept.close)
+
+def _registry(
+    place: ProjectFolder, tokens: Iterable[str], behind: "turn_service.TurnService | KeptStore"
+) -> "registry_routes.RegistryAccess | None":
+    """Who may change the registered tools of the project; None where that is no caller. Raises SettingsError."""
+    admins = _token_names(place, "registry.admins", tokens)
+    if not admins:
+        return None
+    if not place.settings.store.lasts:
+        raise SettingsError("registry.admins register tools in a store; choose a store.kind that outlives its process")
+    open_store = behind.open if isinstance(behind, KeptStore) else behind.use_store
+    return registry_routes.RegistryAccess(place.name, open_store, admins)
+
+
+def _token_names(place: ProjectFolder, key: str, tokens: Iterable[str]) -> frozenset[str]:
+    """The callers that a setting names. Raises SettingsError for one that has no token."""
+    section, _, name = key.partition(".")
+    named: frozenset[str] = frozenset(getattr(getattr(place.settings, section), name))
+    if unknown := sorted(named.difference(tokens)):
+        raise SettingsError(
+            f"{key} names {unknown[0]}; give it as --token-env (or in serve.token_env) too, or leave it out"
+        )
+    return named
 
 
 def _variable(name: str) -> str:
