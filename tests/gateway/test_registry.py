@@ -1,4 +1,4 @@
-"""Registered tools over HTTP: by tokens that the settings name, for their own project, with the rules of the command."""
+"""Registered tools over HTTP: by tokens that the settings name, for their own project, by the rules of the command."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

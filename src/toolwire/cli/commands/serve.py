@@ -108,13 +108,13 @@ def serve(
     asked = _open_chosen_model(place, name, key) if name else None
     sock = server.listen(chosen.host, chosen.port)
     turns = _turns(place) if chosen.agents else None
-    kept = None if turns is not None else KeptStore(place)
-    desk = _desk(place, chosen.token_env, turns or kept) if chosen.token_env else None
-    admins = _registry(place, chosen.token_env, turns or kept)
+    stores = turns or KeptStore(place)
+    desk = _desk(place, chosen.token_env, stores) if chosen.token_env else None
+    admins = _registry(place, chosen.token_env, stores)
     log = _logger(as_json=chosen.json_logs)
     served = app.make_app(
         behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
-        close=kept.close if kept else None,
+        close=stores.close if isinstance(stores, KeptStore) else None,
     )  # fmt: skip
     own = server.address_of(sock)
     asks = behind.url if behind else name
