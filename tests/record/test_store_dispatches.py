@@ -64,6 +64,14 @@ async def test_what_was_sent_is_found_with_its_card_and_without_a_token(store: S
 
     assert (dispatch.message, dispatch.epoch, dispatch.sent) == ('{"ü": "\\ud800"}', card.epoch, 0)
     assert (kept.record_id, kept.call, kept.attempt, kept.token) == (card.record_id, card.call, 1, "")
+    assert await store.dispatched_call(card.turn_id, card.call.id) == (dispatch, kept)
+    for turn_id, call_id, project in (
+        ("turn-2", "call-1", "default"),
+        ("turn-1", "2", "default"),
+        ("turn-1", "call-1", "p"),
+    ):
+        with pytest.raises(NotFound):
+            await store.dispatched_call(turn_id, call_id, project=project)
 
 
 async def test_a_call_that_is_held_or_has_ended_or_is_of_another_epoch_is_not_sent(store: Store) -> None:

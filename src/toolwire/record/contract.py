@@ -375,6 +375,12 @@ class DispatchStore(Protocol):
         """How a call was sent, and its card. Raises `NotFound`, also for a call that ended some time ago."""
         ...
 
+    async def dispatched_call(
+        self, turn_id: str, call_id: str, *, project: str = "default"
+    ) -> tuple[Dispatch, CallCard]:
+        """The same, found by the call."""
+        ...
+
     async def take_due(
         self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
     ) -> list[DueDispatch]:

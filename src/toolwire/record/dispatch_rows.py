@@ -18,6 +18,7 @@ _REST = ("card_id", "epoch", "subject", "message", "due", "expires_at", "repeata
 _KEEP = upsert("dispatches", _KEY, *_REST)
 _COLUMNS = "project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent"
 _OF_CARD = f"SELECT {_COLUMNS} FROM dispatches WHERE card_id = ? AND project = ?"  # noqa: S608 -- our own words
+_OF_CALL = f"SELECT {_COLUMNS} FROM dispatches WHERE turn_id = ? AND project = ? AND call_id = ?"  # noqa: S608
 _DUE = f"SELECT {_COLUMNS} FROM dispatches WHERE due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _DUE_OF_PROJECT = f"SELECT {_COLUMNS} FROM dispatches WHERE project = ? AND due <= ? ORDER BY due LIMIT ?"  # noqa: S608
 _DROP = "DELETE FROM dispatches WHERE project = ? AND turn_id = ? AND call_id = ?"
@@ -38,10 +39,17 @@ def keep(tx: Transaction, dispatch: Dispatch, audit: Sequence[Row], now: Now) ->
 
 
 def of_card(connection: sqlite3.Connection, card_id: str, project: str) -> tuple[Dispatch, CallCard]:
-    kept = connection.execute(_OF_CARD, columns(card_id, project)).fetchone()
+    return _with_card(connection, connection.execute(_OF_CARD, columns(card_id, project)).fetchone(), card_id)
+
+
+def of_call(connection: sqlite3.Connection, turn_id: str, call_id: str, project: str) -> tuple[Dispatch, CallCard]:
+    return _with_card(connection, connection.execute(_OF_CALL, columns(turn_id, project, call_id)).fetchone(), call_id)
+
+
+def _with_card(connection: sqlite3.Connection, kept: Row | None, sought: str) -> tuple[Dispatch, CallCard]:
     card = None if kept is None else connection.execute(CARD, kept[:3]).fetchone()
     if kept is None or card is None:
-        raise refusals.not_dispatched(card_id)
+        raise refusals.not_dispatched(sought)
     return _read(kept), changed(read_card(card), token="")
 
 

@@ -431,10 +431,17 @@ class MemoryStore(ClosingStore):
         return card
 
     async def dispatched(self, card_id: str, *, project: str = "default") -> tuple[Dispatch, CallCard]:
-        key = self._dispatched.get((project, card_id), ("", "", ""))
+        return self._dispatch_at(self._dispatched.get((project, card_id), ("", "", "")), card_id)
+
+    async def dispatched_call(
+        self, turn_id: str, call_id: str, *, project: str = "default"
+    ) -> tuple[Dispatch, CallCard]:
+        return self._dispatch_at((project, turn_id, call_id), call_id)
+
+    def _dispatch_at(self, key: tuple[str, str, str], sought: str) -> tuple[Dispatch, CallCard]:
         dispatch, card = self._dispatches.get(key), self._cards.get(key[:2], _NO_CARDS).get(key[2])
         if dispatch is None or card is None:
-            raise refusals.not_dispatched(card_id)
+            raise refusals.not_dispatched(sought)
         return dispatch, _shown(card, "")
 
     async def take_due(

@@ -191,6 +191,15 @@ class ProjectStore:
     def dispatched(self, card_id: str, *, project: str | None = None) -> Doing[tuple[Dispatch, CallCard]]:  # noqa: ARG002 -- its own
         return self.whole.dispatched(card_id, project=self.project)
 
+    def dispatched_call(
+        self,
+        turn_id: str,
+        call_id: str,
+        *,
+        project: str | None = None,  # noqa: ARG002 -- its own
+    ) -> Doing[tuple[Dispatch, CallCard]]:
+        return self.whole.dispatched_call(turn_id, call_id, project=self.project)
+
     def take_due(
         self,
         now: float,

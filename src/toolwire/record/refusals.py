@@ -20,8 +20,8 @@ def no_call(turn_id: str, call_id: str) -> NotFound:
     return NotFound(f"no call {call_id!r} of turn {turn_id!r} is kept here; open it before it starts or ends")
 
 
-def not_dispatched(card_id: str) -> NotFound:
-    return NotFound(f"card {card_id[:100]!r} is not that of a call on its way to another process")
+def not_dispatched(sought: str) -> NotFound:
+    return NotFound(f"{sought[:100]!r} is not that of a call on its way to another process")
 
 
 def no_approval(approval_id: str) -> NotFound:

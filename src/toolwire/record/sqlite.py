@@ -380,6 +380,9 @@ class SqliteStore(ClosingStore):
     async def dispatched(self, card_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
         return await self._reader.read(dispatch_rows.of_card, card_id, project)
 
+    async def dispatched_call(self, turn_id: str, call_id: str, *, project: str = DEFAULT) -> tuple[Dispatch, CallCard]:
+        return await self._reader.read(dispatch_rows.of_call, turn_id, call_id, project)
+
     async def take_due(
         self, now: float, pause: Callable[[int], float], *, limit: int = 100, project: str | None = None
     ) -> list[DueDispatch]:
