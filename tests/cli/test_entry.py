@@ -14,6 +14,8 @@ from toolwire.cli.entry.program import COMMANDS, command_at
 
 HEAVY = {"pydantic", "httpx2", "rich", "jsonschema_rs", "orjson", "sqlite3", "asyncio", "toolwire.agent"}
 
+NOT_FOR_A_CALL = {"pydantic", "pydantic_core", "annotated_types", "httpx2", "rich"}
+
 
 def test_help_loads_nothing_heavy(stage: Stage) -> None:
     """We chose it: help must come at once, so commands are imported only when they are invoked."""
@@ -24,6 +26,24 @@ def test_help_loads_nothing_heavy(stage: Stage) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr.strip() == "[]"
     assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["call", "calculator", "expression=2+2"],
+        ["call", "bash", "command=true", "--tools", "shell", "--tier", "run", "--allow", "shell"],
+    ],
+    ids=lambda words: words[1],
+)
+def test_a_local_call_loads_nothing_that_it_does_not_need(stage: Stage, words: list[str]) -> None:
+    """Each of these takes longer to load than most calls take."""
+    program = (
+        f"import sys\nfrom toolwire.cli import main\nsys.argv = ['toolwire', *{words}]\n"
+        f"try:\n    main()\nfinally:\n    print(sorted({NOT_FOR_A_CALL} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_the_module_is_the_same_entry_point(stage: Stage) -> None:

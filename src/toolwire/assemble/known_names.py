@@ -70,7 +70,7 @@ def _agent_faults(settings: Settings) -> Iterator[str]:
     known = (*WORKERS, *settings.profiles)
     for name, own in settings.agents.items():
         if name not in known:
-            key = next(iter(own.model_dump(exclude_none=True)), "tier")
+            key = next((key for key, value in own if value is not None), "tier")
             yield f"{_at(settings, f'agents.{name}.{key}')}: there is no agent {name[:80]!r}; {_advice(name, known)}"
 
 

@@ -68,7 +68,7 @@ def toolbox_of(
 
 def _has_names(settings: Settings) -> bool:
     """Whether the settings name agents, permissions or tools that may be misspelled."""
-    return bool(settings.agents or settings.tools.secrets or settings.grants != GrantSettings.model_construct())
+    return bool(settings.agents or settings.tools.secrets or settings.grants != GrantSettings())
 
 
 def built_in_names(project: ProjectFolder) -> tuple[str, ...]:

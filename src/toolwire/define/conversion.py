@@ -3,44 +3,32 @@
 import copy
 import dataclasses
 import functools
-import inspect
 import operator
 import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import partial
 from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
-import annotated_types
 import orjson
 import typing_extensions
-from pydantic import AliasChoices, AliasPath, ConfigDict, PlainSerializer, TypeAdapter, ValidationError, WrapSerializer
+from pydantic import AliasChoices, AliasPath, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_python
 
+from toolwire.define.binding import Convert, converter_to_floats
+from toolwire.define.plain_types import OWN_RESULTS, PLAIN, bare, is_plain
 from toolwire.define.schemas import without_titles
 from toolwire.define.signatures import MISSING, Parameter, Signature
 from toolwire.errors import DefinitionError, ToolFailure
-from toolwire.protocol.calls import ErrorText, Image, Resource, Text, ToolOutput, ToolResult
 from toolwire.protocol.outcomes import Code
-from toolwire.protocol.tools import InProcess
-
-Bind = Callable[[Mapping[str, Any], Any], Callable[[], Any]]
-Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
 _ADVICE = "use a type that JSON can express, or give input_schema="
-_PLAIN = (str, int, bool, None, type(None), Any, object, list, dict)
-_CONSTRAINTS = (
-    *(annotated_types.Ge, annotated_types.Gt, annotated_types.Le, annotated_types.Lt, annotated_types.Interval),
-    *(annotated_types.MultipleOf, annotated_types.MinLen, annotated_types.MaxLen, annotated_types.Len),
-)
 # Type checkers want the names in a TypedDict to be literal; here they come from a signature.
 _typed_dict: Any = typing_extensions.TypedDict
-_OWN_RESULTS = (ToolOutput, ToolResult, Text, Image, Resource, ErrorText)
 
 
 class _Schemas(GenerateJsonSchema):
@@ -105,8 +93,6 @@ def arguments_schema(signature: Signature, adapter: TypeAdapter[Any]) -> dict[st
 def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """The JSON Schema of what a function returns, or None where its annotation says nothing that JSON can say."""
     returns = signature.returns
-    if returns in (MISSING, Any, object) or _mentions(returns, _OWN_RESULTS):
-        return None
     label = f"tool {signature.name!r}"
     try:
         schema = _generated(
@@ -117,24 +103,14 @@ def result_schema(signature: Signature, names: Callable[[], dict[str, Any]]) -> 
         return None
     if schema.get("type") == "object" and "properties" in schema:
         schema.setdefault("required", [])
-    if signature.docs.returns:
-        schema.setdefault("description", signature.docs.returns)
     return schema
 
 
-def result_dump(signature: Signature, names: Callable[[], dict[str, Any]]) -> Callable[[Any], Any] | None:
-    """How a result becomes JSON where its annotation says so itself; None for all that need no such care."""
-    if not _mentions_serializer(returns := signature.returns):
-        return None
+def result_dump(signature: Signature, names: Callable[[], dict[str, Any]]) -> Callable[[Any], Any]:
+    """How a result becomes JSON as its annotation says."""
+    returns = signature.returns
     adapter = _adapter(lambda: _modern(returns), f"tool {signature.name!r}", names, same=("result", returns))
     return lambda value: adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-
-
-def _mentions_serializer(annotation: Any) -> bool:
-    metadata = annotation.__metadata__ if typing.get_origin(annotation) is Annotated else ()
-    return any(isinstance(item, (PlainSerializer, WrapSerializer)) for item in metadata) or any(
-        map(_mentions_serializer, typing.get_args(annotation))
-    )
 
 
 def _refuse_without_json(annotation: Any, label: str) -> None:
@@ -151,7 +127,7 @@ def _refuse_without_json(annotation: Any, label: str) -> None:
 
 def _may_have_json(kind: type) -> bool:
     return (
-        issubclass(kind, (Mapping, Sequence, Set, *_OWN_RESULTS))
+        issubclass(kind, (Mapping, Sequence, Set, *OWN_RESULTS))
         or dataclasses.is_dataclass(kind)
         or any(hasattr(kind, name) for name in ("model_dump", "__get_pydantic_core_schema__", "__array_interface__"))
         or kind.__module__.partition(".")[0] == "numpy"
@@ -167,51 +143,12 @@ def _is_describable(kind: type) -> bool:
     return True
 
 
-def in_process(function: Callable[..., Any], signature: Signature, adapter: TypeAdapter[Any] | None) -> InProcess:
-    """The shortest way from checked arguments to a call of the function; no adapter means: pass JSON as it is."""
-    called = _awaited(function) if signature.is_async else function
-    convert = _converter(signature, adapter)
-    if convert is None and not signature.contexts and not signature.ordered:
-        return InProcess(function, lambda arguments, _: called(**arguments), signature.is_async)
-    bind = _binder(called, signature, convert)
-    return InProcess(function, lambda arguments, context: bind(arguments, context)(), signature.is_async, bind=bind)
-
-
-def _binder(function: Callable[..., Any], signature: Signature, convert: Convert | None) -> Bind:
-    contexts, ordered = signature.contexts, signature.ordered
-
-    def bind(arguments: Mapping[str, Any], context: Any) -> Callable[[], Any]:
-        values = dict(arguments)
-        if convert is not None:
-            values = convert(values)
-        for name in contexts:
-            values[name] = context
-        leading = [values.pop(name, default) for name, default in ordered]
-        return partial(function, *leading, **values)
-
-    return bind
-
-
-def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself if calling it gives an awaitable; a wrapper around an async function need not give one."""
-    if inspect.iscoroutinefunction(function):
-        return function
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        return await result if inspect.isawaitable(result) else result
-
-    return call
-
-
-def _converter(signature: Signature, adapter: TypeAdapter[Any] | None) -> Convert | None:
-    if adapter is None:
-        return None
-    floats = [each.name for each in signature.parameters if _bare(each.annotation) is float]
-    others = [each.annotation for each in signature.parameters if each.name not in floats]
-    if not all(map(_is_plain, others)) or signature.rest not in (MISSING, *_PLAIN):
+def converter(signature: Signature, adapter: TypeAdapter[Any]) -> Convert | None:
+    """Makes of checked arguments what the function wants; None where it wants JSON as it is."""
+    others = [each.annotation for each in signature.parameters if bare(each.annotation) is not float]
+    if not all(map(is_plain, others)) or signature.rest not in (MISSING, *PLAIN):
         return _by_pydantic(adapter)
-    return _to_floats(floats) if floats else None
+    return converter_to_floats(signature)
 
 
 def _by_pydantic(adapter: TypeAdapter[Any]) -> Convert:
@@ -221,19 +158,6 @@ def _by_pydantic(adapter: TypeAdapter[Any]) -> Convert:
         except ValidationError as wrong:
             raise ToolFailure(_sentences(wrong), code=Code.INVALID_PARAMS) from None
         return converted
-
-    return convert
-
-
-def _to_floats(names: list[str]) -> Convert:
-    def convert(values: dict[str, Any]) -> dict[str, Any]:
-        for name in names:
-            if type(values.get(name)) is int:
-                try:
-                    values[name] = float(values[name])
-                except OverflowError:
-                    raise ToolFailure(f"{name}: the number is too large", code=Code.INVALID_PARAMS) from None
-        return values
 
     return convert
 
@@ -333,42 +257,6 @@ def _shown_default(parameter: Parameter) -> dict[str, Any]:
         return {"default": shown} if orjson.loads(orjson.dumps(shown)) == shown else {}
     except (PydanticSerializationError, TypeError):
         return {}
-
-
-def _bare(annotation: Any) -> Any:
-    """The type inside Annotated if nothing there changes values; otherwise the annotation itself."""
-    if typing.get_origin(annotation) is not Annotated:
-        return annotation
-    inner, *metadata = typing.get_args(annotation)
-    return _bare(inner) if all(map(_only_constrains, metadata)) else annotation
-
-
-def _only_constrains(item: Any) -> bool:
-    """Whether metadata says no more than the schema says, so that checked arguments need no second look."""
-    if isinstance(item, FieldInfo):
-        return item.is_required() and item.validation_alias is None and all(map(_only_constrains, item.metadata))
-    return isinstance(item, (str, *_CONSTRAINTS))
-
-
-def _is_plain(annotation: Any) -> bool:
-    annotation = _bare(annotation)
-    if annotation in _PLAIN:
-        return True
-    arguments = typing.get_args(annotation)
-    match typing.get_origin(annotation):
-        case typing.Literal:
-            return all(type(value) in (str, int, bool, type(None)) for value in arguments)
-        case typing.Union | types.UnionType:
-            return all(map(_is_plain, arguments))
-        case origin if origin is list:
-            return _is_plain(arguments[0])
-        case origin if origin is dict:
-            return arguments[0] is str and _is_plain(arguments[1])
-    return False
-
-
-def _mentions(annotation: Any, wanted: tuple[type, ...]) -> bool:
-    return annotation in wanted or any(_mentions(inner, wanted) for inner in typing.get_args(annotation))
 
 
 def _modern(annotation: Any) -> Any:

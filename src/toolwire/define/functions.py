@@ -2,17 +2,25 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from toolwire.define.conversion import arguments_adapter, arguments_schema, in_process, result_dump, result_schema
+from toolwire.define.binding import converter_to_floats, in_process
 from toolwire.define.outputs import output_check
+from toolwire.define.plain_types import mentions_serializer, plain_arguments, plain_result, promises_nothing
 from toolwire.define.schemas import compile_schema, object_schema, plain_copy
 from toolwire.define.signatures import Signature, enclosing_names, innermost, read_signature
 from toolwire.errors import DefinitionError
+from toolwire.lazy import lazy_module
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.checked import shown
 from toolwire.protocol.tools import Delivery, Effect, InProcess, JsonObject, Tier, Tool
 from toolwire.protocol.values import changed
+
+if TYPE_CHECKING:
+    from toolwire.define import conversion
+else:
+    # Loaded for types that are not plain: it needs pydantic.
+    conversion = lazy_module("toolwire.define.conversion")
 
 Validator = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -136,7 +144,7 @@ def _build(function: Any, options: Options) -> Tool:
     target = changed(
         target,
         check=output_check(output_schema, f"output_schema of tool {name!r}"),
-        dump=result_dump(signature, lambda: enclosing_names(innermost(function))),
+        dump=_dump(function, signature),
     )
     try:
         return Tool(
@@ -167,19 +175,37 @@ def _inputs(
         schema = object_schema(explicit, owner)
         _refuse_untakeable(schema, signature, name)
         return schema, in_process(function, signature, None)
-    adapter = arguments_adapter(signature, lambda: enclosing_names(innermost(function)))
-    schema = object_schema(arguments_schema(signature, adapter), owner)
-    return schema, in_process(function, signature, adapter)
+    plain = plain_arguments(signature)
+    if plain is not None:
+        # It is sound by its making, so it is compiled when arguments are first checked with it.
+        return plain_copy(plain, owner), in_process(function, signature, converter_to_floats(signature))
+    adapter = conversion.arguments_adapter(signature, lambda: enclosing_names(innermost(function)))
+    schema = object_schema(conversion.arguments_schema(signature, adapter), owner)
+    return schema, in_process(function, signature, conversion.converter(signature, adapter))
 
 
 def _outputs(
     function: Callable[..., Any], signature: Signature, explicit: JsonObject | None, name: str
 ) -> dict[str, Any] | None:
     owner = f"output_schema of tool {name!r}"
-    if explicit is None:
-        return result_schema(signature, lambda: enclosing_names(innermost(function)))
-    compile_schema(explicit, owner)
-    return plain_copy(explicit, owner)
+    if explicit is not None:
+        compile_schema(explicit, owner)
+        return plain_copy(explicit, owner)
+    if promises_nothing(signature.returns):
+        return None
+    schema = plain_result(signature.returns)
+    if schema is None:
+        schema = conversion.result_schema(signature, lambda: enclosing_names(innermost(function)))
+    if schema is not None and signature.docs.returns:
+        schema.setdefault("description", signature.docs.returns)
+    return schema
+
+
+def _dump(function: Callable[..., Any], signature: Signature) -> Callable[[Any], Any] | None:
+    """How a result becomes JSON where its annotation says so itself; None for all that need no such care."""
+    if not mentions_serializer(signature.returns):
+        return None
+    return conversion.result_dump(signature, lambda: enclosing_names(innermost(function)))
 
 
 def _refuse_untakeable(schema: Mapping[str, Any], signature: Signature, name: str) -> None:

@@ -8,9 +8,8 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Union
 
-from pydantic.fields import FieldInfo
-
 from toolwire.define.docstrings import Docs, read_docstring
+from toolwire.define.fields import Field, is_pydantic_field
 from toolwire.errors import DefinitionError
 from toolwire.protocol.context import Context
 from toolwire.protocol.values import dataclass
@@ -118,20 +117,20 @@ def _declared(function: Callable[..., Any], label: str) -> list[inspect.Paramete
 
 def _parameter(parameter: inspect.Parameter, annotation: Any, docs: Docs) -> Parameter:
     default = parameter.default
-    if isinstance(default, FieldInfo):
+    if is_pydantic_field(default):
         annotation, default = Annotated[annotation, default], MISSING
     words = _description(annotation) or docs.parameters.get(parameter.name, "")
     if default is None and not _takes_none(annotation):
-        annotation = Annotated[annotation | None, FieldInfo(description=words or None)]
+        annotation = Annotated[annotation | None, Field(description=words)]
     elif words:
-        annotation = Annotated[annotation, FieldInfo(description=words)]
+        annotation = Annotated[annotation, Field(description=words)]
     return Parameter(parameter.name, annotation, _default_in(annotation) if default is MISSING else default)
 
 
 def _default_in(annotation: Any) -> Any:
     """The default that a pydantic Field inside the annotation gives, if one does."""
     for item in reversed(getattr(annotation, "__metadata__", ())):
-        if isinstance(item, FieldInfo) and not item.is_required():
+        if is_pydantic_field(item) and not item.is_required():
             return item.get_default(call_default_factory=True, validated_data={})
     return MISSING
 
@@ -139,7 +138,11 @@ def _default_in(annotation: Any) -> Any:
 def _description(annotation: Any) -> str:
     """The description inside an annotation: a Field's own, else a plain string in Annotated."""
     metadata = getattr(annotation, "__metadata__", ())
-    fields = [item.description for item in metadata if isinstance(item, FieldInfo) and item.description]
+    fields = [
+        item.description
+        for item in metadata
+        if (isinstance(item, Field) or is_pydantic_field(item)) and item.description
+    ]
     return next(iter(fields), next((item for item in metadata if isinstance(item, str)), ""))
 
 

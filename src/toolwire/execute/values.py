@@ -5,13 +5,19 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from toolwire.lazy import lazy_module
 from toolwire.protocol.calls import Block, ErrorText, Image, Resource, Text, ToolOutput
 from toolwire.protocol.values import making
+
+if TYPE_CHECKING:
+    from pydantic_core import _pydantic_core as pydantic_core
+else:
+    # Loaded for what orjson does not know: few tools return such values.
+    pydantic_core = lazy_module("pydantic_core._pydantic_core")
 
 _text = making(Text)
 _BLOCKS = (Text, Image, Resource, ErrorText)
@@ -168,7 +174,7 @@ def _patiently(value: Any) -> tuple[tuple[Block, ...], Any]:
         try:
             text = json.dumps(value, default=_plain, ensure_ascii=False)
         except TypeError:
-            text = json.dumps(to_jsonable_python(value, fallback=_plain), ensure_ascii=False)
+            text = json.dumps(pydantic_core.to_jsonable_python(value, fallback=_plain), ensure_ascii=False)
         return (Text(clean(text)),), json.loads(clean(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise _no_json(value, error) from None
@@ -194,8 +200,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence):
         return list(value)
     try:
-        return to_jsonable_python(value)  # numbers, paths, times, addresses and what else pydantic knows
-    except PydanticSerializationError:
+        return pydantic_core.to_jsonable_python(value)  # numbers, paths, times, addresses and what else pydantic knows
+    except pydantic_core.PydanticSerializationError:
         raise TypeError(f"{_kind(value)} inside it") from None
 
 
@@ -203,7 +209,7 @@ def _dumped(model: Any) -> Any:
     """A pydantic model as its schema names the fields."""
     try:
         return model.model_dump(mode="json", by_alias=True)
-    except (PydanticSerializationError, UnicodeError):  # bytes that are no text are dealt with one by one
+    except (pydantic_core.PydanticSerializationError, UnicodeError):  # bytes that are no text are dealt with one by one
         return model.model_dump(by_alias=True)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 
 from uuid_utils import uuid7
 
@@ -79,12 +80,21 @@ class Services:
         self.clock = clock
         self.monotonic = monotonic
         self.new_id = new_id
-        self.resources: Locks = locks or SharedLocks(Resources(), store, new_id)
         self.seal = os.urandom(_SEAL_BYTES)
-        self.recorder = ContextRecorder(store, clock, self.clean)
+        self._locks = locks
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
         self.rates: dict[str, float] = {}
         self._agents: dict[tuple[str, str], Slots] = {}
+
+    @cached_property
+    def resources(self) -> Locks:
+        """What calls that touch the same thing wait for."""
+        return self._locks or SharedLocks(Resources(), self.store, self.new_id)
+
+    @cached_property
+    def recorder(self) -> ContextRecorder:
+        """Keeps what tools say about their own calls."""
+        return ContextRecorder(self.store, self.clock, self.clean)
 
     def clean(self, text: str) -> str:
         """A text without any secret in it."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from pydantic_core import PydanticCustomError
+from toolwire.settings.sections import NotAllowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class OneOf:
     def __call__(self, value: str) -> str:
         if value == self.usual or value in self.words():
             return value
-        raise PydanticCustomError("literal_error", "is not a known word")
+        raise NotAllowed
 
     def in_words(self) -> str:
         """What is allowed, for messages and docs."""

@@ -4,16 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from annotated_types import Ge, Gt, Le
-from pydantic import AfterValidator
-from pydantic.fields import FieldInfo
+from typing import Any, Literal, get_args, get_origin
 
 from toolwire.protocol.values import dataclass
 from toolwire.settings.choices import OneOf
-from toolwire.settings.schema import AgentSettings, Profile, Section, ServiceSettings, Settings
+from toolwire.settings.schema import AgentSettings, Profile, ServiceSettings, Settings
+from toolwire.settings.sections import AfterValidator, FieldKind, Section, SettingField
 
 NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings, "services": ServiceSettings}
 """Sections of which there are several, each by a name of the user's choosing."""
@@ -106,36 +102,28 @@ def _alias(name: str, target: Key, divisor: int) -> Key:
 
 
 def _keys_of(section: type[Section], prefix: str) -> Iterator[Key]:
-    for name, field in section.model_fields.items():
+    for name, field in section.fields.items():
         dotted = prefix + (field.alias or name)
+        kind = section.kinds[name]
         if dotted in NAMED:
             yield from _keys_of(NAMED[dotted], f"{dotted}.NAME.")
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            yield from _keys_of(field.annotation, f"{dotted}.")
+        elif isinstance(kind, type) and issubclass(kind, Section):
+            yield from _keys_of(kind, f"{dotted}.")
         else:
-            yield _key(dotted, field)
+            yield _key(dotted, FieldKind.of(kind), field)
 
 
-def _key(name: str, field: FieldInfo) -> Key:
-    kind, optional = _without_none(field.annotation)
-    word, allowed = _in_words(kind, field.metadata)
-    default = None if field.is_required() else field.default
-    return Key(name, word, allowed, default, field.description or "", optional)
+def _key(name: str, kind: FieldKind, field: SettingField) -> Key:
+    word, allowed = _in_words(kind, field)
+    default = None if field.is_required else field.default
+    return Key(name, word, allowed, default, field.description, kind.optional)
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:
-    if get_origin(annotation) in {Union, UnionType}:
-        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-        return kinds[0], True
-    return annotation, False
-
-
-def _in_words(kind: Any, metadata: list[Any]) -> tuple[str, str | OneOf]:
-    for each in metadata:
-        if isinstance(each, AfterValidator) and isinstance(each.func, OneOf):
-            return "one of", each.func
-    if get_origin(kind) is Annotated:
-        return _in_words(get_args(kind)[0], metadata)
+def _in_words(found: FieldKind, field: SettingField) -> tuple[str, str | OneOf]:
+    for each in found.validators:
+        if isinstance(each, AfterValidator) and isinstance(each.judge, OneOf):
+            return "one of", each.judge
+    kind = found.kind
     if get_origin(kind) is Literal:
         return "one of", "one of " + ", ".join(get_args(kind))
     if get_origin(kind) is tuple:
@@ -144,21 +132,13 @@ def _in_words(kind: Any, metadata: list[Any]) -> tuple[str, str | OneOf]:
         return "true or false", "true or false"
     if kind in {int, float}:
         word = "whole number" if kind is int else "number"
-        return word, f"a {word}{_bounds(metadata)}"
+        return word, f"a {word}{_bounds(field)}"
     return "text", "text in quotes"
 
 
-def _bounds(metadata: list[Any]) -> str:
-    words = ""
-    for bound in metadata:
-        match bound:
-            case Ge(ge):
-                words += f", at least {ge}"
-            case Gt(gt):
-                words += f", more than {gt}"
-            case Le(le):
-                words += f", at most {le}"
-    return words
+def _bounds(field: SettingField) -> str:
+    bounds = (("at least", field.ge), ("more than", field.gt), ("at most", field.le))
+    return "".join(f", {word} {bound}" for word, bound in bounds if bound is not None)
 
 
 def pattern_of(path: tuple[str, ...]) -> str:

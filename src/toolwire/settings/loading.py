@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import platformdirs
-from pydantic import ValidationError
 
 from toolwire.errors import SettingsError
 from toolwire.settings.keys import NAMED, known_keys, pattern_of
-from toolwire.settings.schema import BUILT_IN, Layer, Origin, Section, Settings, StoreSettings
+from toolwire.settings.schema import BUILT_IN, Layer, Origin, Settings, StoreSettings
+from toolwire.settings.sections import InvalidValue, InvalidValues
 from toolwire.settings.sources import (
     FILE_NAME,
     SettingEntry,
@@ -38,7 +38,7 @@ from toolwire.settings.trust import (
 )
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-USUAL_HOME = StoreSettings.model_construct().home
+USUAL_HOME = StoreSettings().home
 
 Entries = dict[tuple[str, ...], SettingEntry]
 PATHS = frozenset(
@@ -109,8 +109,10 @@ def _load_layers(
     over = _merge_layers(over, flag_entries(flags))
     stronger = {path: entry for path, entry in over.items() if entry.origin.layer not in FILES}
     folder = steps[0].file.parent if steps else None
-    settings = _settings([_with_full_paths(entry, environ) for entry in over.values()], folder)
-    settings._ignored = tuple(file for file in _files_above(cwd) if not _is_own(file, environ))
+    settings = _settings([_with_full_paths(entry, environ) for entry in over.values()])
+    ignored = tuple(file for file in _files_above(cwd) if not _is_own(file, environ))
+    settings = settings.found_at({entry.key: entry.origin for entry in over.values()}, folder, ignored)
+    _require_profile(settings)
     for step in steps:  # a wrong value below must not be compared with, even where a nearer file replaces it
         _require_values([*{**step.below, **stronger}.values()])
     replaced = stronger.keys() | CHOICE if CHOICE & stronger.keys() else stronger.keys()
@@ -273,41 +275,18 @@ def _tree(entries: list[SettingEntry]) -> dict[str, Any]:
 def _require_values(entries: list[SettingEntry]) -> None:
     """Raise SettingsError for a wrong value. What is missing may stand in a stronger layer."""
     try:
-        Settings.model_validate(_tree(entries))
-    except ValidationError as wrong:
-        sentences = _sentences(wrong, entries, but="missing")
+        Settings(**_tree(entries))
+    except InvalidValues as wrong:
+        sentences = _sentences([fault for fault in wrong.faults if fault.kind != "missing"], entries)
         if sentences:
             raise SettingsError("\n".join(sentences)) from None
 
 
-def _settings(entries: list[SettingEntry], folder: Path | None) -> Settings:
+def _settings(entries: list[SettingEntry]) -> Settings:
     try:
-        tree = _tree(entries)
-        settings = _by_section(tree) or Settings.model_validate(tree)
-    except ValidationError as wrong:
-        raise SettingsError("\n".join(_sentences(wrong, entries))) from None
-    settings._origins |= {entry.key: entry.origin for entry in entries}
-    settings._folder = folder
-    _require_profile(settings)
-    return settings
-
-
-def _by_section(tree: Mapping[str, Any]) -> Settings | None:
-    """Settings of which only the sections that are set are checked; None where they have to be checked as a whole.
-
-    Most commands set one or two sections, and what checks all of them takes a tenth of such a command to build.
-    """
-    kinds = {field.alias or name: field.annotation for name, field in Settings.model_fields.items()}
-    sections: dict[str, Any] = {}
-    for name, values in tree.items():
-        kind = kinds.get(name)
-        if not (isinstance(kind, type) and issubclass(kind, Section)):
-            return None
-        try:
-            sections[name] = kind.model_validate(values)
-        except ValidationError:
-            return None
-    return Settings.model_construct(**sections)
+        return Settings(**_tree(entries))
+    except InvalidValues as wrong:
+        raise SettingsError("\n".join(_sentences(wrong.faults, entries))) from None
 
 
 def _require_profile(settings: Settings) -> None:
@@ -317,26 +296,21 @@ def _require_profile(settings: Settings) -> None:
         raise SettingsError(f"{named}: no such profile. Profiles: {names}")
 
 
-def _sentences(wrong: ValidationError, entries: list[SettingEntry], but: str = "") -> list[str]:
-    faults = [fault for fault in wrong.errors(include_url=False) if fault["type"] != but]
-    by_key = {_key_of(fault["loc"]): fault for fault in reversed(faults)}
-    return [_sentence(key, dict(by_key[key]), entries) for key in reversed(by_key)]
+def _sentences(faults: list[InvalidValue], entries: list[SettingEntry]) -> list[str]:
+    """A sentence for each key, about the first fault of it."""
+    by_key = {fault.path: fault for fault in reversed(faults)}
+    return [_sentence(by_key[key], entries) for key in reversed(by_key)]
 
 
-def _key_of(place: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The key that a fault is about: its place without positions in a list."""
-    return tuple(part for part in place if isinstance(part, str))
-
-
-def _sentence(path: tuple[str, ...], fault: dict[str, Any], entries: list[SettingEntry]) -> str:
-    key = ".".join(path)
-    if fault["type"] == "missing":
-        origin = _any_origin(path[:-1], entries)
+def _sentence(fault: InvalidValue, entries: list[SettingEntry]) -> str:
+    key = ".".join(fault.path)
+    if fault.kind == "missing":
+        origin = _any_origin(fault.path[:-1], entries)
         return f"{key} is missing ({origin}): a profile needs a provider and a model"
-    origin = _any_origin(path, entries)
-    if fault["type"] == "value_error":  # such a value may hold a secret, so it is not repeated
-        return f"{origin.names(key)} {fault['ctx']['error']}"
-    return f"{origin.shows(key, _format_value(fault['input']))}: {_expected(path)}"
+    origin = _any_origin(fault.path, entries)
+    if fault.kind == "error":  # such a value may hold a secret, so it is not repeated
+        return f"{origin.names(key)} {fault.error}"
+    return f"{origin.shows(key, _format_value(fault.value))}: {_expected(fault.path)}"
 
 
 def _any_origin(prefix: tuple[str, ...], entries: list[SettingEntry]) -> Origin:

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from toolwire.define.versions import read_pin
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
@@ -21,6 +20,7 @@ from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import changed
 from toolwire.settings.choices import OneOf
+from toolwire.settings.sections import AfterValidator, BeforeValidator, Field, Section
 
 if TYPE_CHECKING:
     from toolwire.execute.egress import rules as host_rules
@@ -223,13 +223,8 @@ def _none_in_words(value: Any) -> Any:
     return None if value == "none" else value
 
 
-Words = Annotated[tuple[str, ...], Field(strict=False)]
+Words = tuple[str, ...]
 Unlimited = BeforeValidator(_none_in_words)
-
-
-class Section(BaseModel):
-    # Built once, as parts of the whole; each for itself would be built again there.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class WireFormats(Section):
@@ -257,7 +252,7 @@ class Profile(Section):
     result_chars: int | None = Field(
         default=None, ge=200, le=10_000_000, description="Overrides loop.result_chars while this model is asked."
     )
-    tools: WireFormats = WireFormats.model_construct()
+    tools: WireFormats = WireFormats()
 
 
 class LoopSettings(Section):
@@ -301,13 +296,13 @@ class ToolSettings(Section):
     )
     include: Words = Field(default=(), description="Names of the only tools to offer; empty offers all of them.")
     exclude: Words = Field(default=(), description="Names of tools never to offer.")
-    modules: Annotated[tuple[Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")], ...], Field(strict=False)] = Field(
+    modules: tuple[Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+\Z")], ...] = Field(
         default=(), description='Your own tools as import paths, such as "package.module:object".'
     )
     skills_path: str | None = Field(
         default=None, min_length=1, description="Folder of skills; unset, it is the folder skills beside your settings."
     )
-    versions: Annotated[tuple[Annotated[str, AfterValidator(_pin)], ...], Field(strict=False)] = Field(
+    versions: tuple[Annotated[str, AfterValidator(_pin)], ...] = Field(
         default=(), description='Versions of skills\' tools to use in place of the newest, such as "resize@1.2".'
     )
     enable_sandboxing: bool = Field(default=True, description="Whether commands and skills run in a sandbox.")
@@ -332,12 +327,12 @@ class ToolSettings(Section):
         allow_inf_nan=False,
         description="Share of the free disk space that one command may take.",
     )
-    models: Annotated[tuple[Annotated[str, AfterValidator(_asked_model)], ...], Field(strict=False)] = Field(
+    models: tuple[Annotated[str, AfterValidator(_asked_model)], ...] = Field(
         default=(),
         description='Models that tools may ask: "openrouter vendor/model", "ollama_local qwen3 at http://host:11434".',
     )
     browser_scripts: bool = Field(default=False, description="Whether the browser may run scripts of the model's own.")
-    secrets: Annotated[tuple[Annotated[str, AfterValidator(_secret)], ...], Field(strict=False)] = Field(
+    secrets: tuple[Annotated[str, AfterValidator(_secret)], ...] = Field(
         default=(),
         description='Variables that tools may have as {{secret:NAME}}: "GITHUB_TOKEN for webfetch at api.github.com".',
     )
@@ -380,14 +375,14 @@ class GrantSettings(Section):
     tier: Literal["crawl", "walk", "run"] = Field(default="walk", description="The highest tier that may be used.")
     permissions: Words = Field(default=("file_read",), description="Permissions that tools may use.")
     roots: Words = Field(default=(".",), description="Folders that file tools may reach.")
-    network: Annotated[tuple[Annotated[str, AfterValidator(_host_rule)], ...], Field(strict=False)] = Field(
+    network: tuple[Annotated[str, AfterValidator(_host_rule)], ...] = Field(
         default=(), description="Hosts that tools may talk to."
     )
     confirmed: Words = Field(default=(), description='Tools that need no approval beyond the grant; "*" is all.')
     autonomy: Literal["readonly", "supervised", "full"] = Field(
         default="supervised", description="What is done without asking: only looking, harmless things, or everything."
     )
-    rules: Annotated[tuple[Annotated[str, AfterValidator(_rule)], ...], Field(strict=False)] = Field(
+    rules: tuple[Annotated[str, AfterValidator(_rule)], ...] = Field(
         default=(), description='What is never done, asked about or simply done, such as "deny needs network".'
     )
     wary: bool = Field(
@@ -402,9 +397,7 @@ class AgentSettings(Section):
     """What one agent is granted in place of what `[grant]` says; as a sub-agent never more than its parent."""
 
     tier: Literal["crawl", "walk", "run"] | None = Field(default=None, description="In place of grant.tier.")
-    permissions: Annotated[tuple[str, ...] | None, Field(strict=False)] = Field(
-        default=None, description="In place of grant.permissions."
-    )
+    permissions: tuple[str, ...] | None = Field(default=None, description="In place of grant.permissions.")
     autonomy: Literal["readonly", "supervised", "full"] | None = Field(
         default=None, description="In place of grant.autonomy."
     )
@@ -434,7 +427,7 @@ class RegistrySettings(Section):
         description="Variables of those tokens of `serve` that may read and change registered tools over HTTP.",
     )
     files: Words = Field(default=(), description="YAML, TOML or JSON files that register tools of services on a bus.")
-    versions: Annotated[tuple[Annotated[str, AfterValidator(_pin)], ...], Field(strict=False)] = Field(
+    versions: tuple[Annotated[str, AfterValidator(_pin)], ...] = Field(
         default=(), description='Versions of registered tools to use in place of the newest, such as "web_search@1.2".'
     )
 
@@ -560,7 +553,7 @@ class ServeSettings(Section):
     key_env: Annotated[str | None, AfterValidator(_variable)] = Field(
         default=None, description="Name of the variable that holds the key for the upstream or the model."
     )
-    token_env: Annotated[tuple[Annotated[str, AfterValidator(_variable)], ...], Field(strict=False)] = Field(
+    token_env: tuple[Annotated[str, AfterValidator(_variable)], ...] = Field(
         default=(), description="Names of the variables that hold the tokens of clients; one has to be shown."
     )
     allow_hosts: Words = Field(default=(), description="Other names by which clients reach it.")
@@ -583,7 +576,7 @@ class ModelChoice(NamedTuple):
     api_key_env: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    tools: WireFormats = WireFormats.model_construct()
+    tools: WireFormats = WireFormats()
 
 
 _AS_GRANTED: Mapping[str, Callable[[Any], Any]] = {
@@ -608,24 +601,29 @@ class Settings(Section):
     temperature: float | None = Field(default=None, ge=0, le=2, description="Randomness of the model's choices.")
     max_tokens: int | None = Field(default=None, ge=1, description="Tokens that one reply may have.")
     profiles: dict[str, Profile] = Field(default_factory=dict)
-    loop: LoopSettings = LoopSettings.model_construct()
-    tools: ToolSettings = ToolSettings.model_construct()
-    search: SearchSettings = SearchSettings.model_construct()
-    workspace: WorkspaceSettings = WorkspaceSettings.model_construct()
-    grants: GrantSettings = Field(default=GrantSettings.model_construct(), alias="grant")
+    loop: LoopSettings = LoopSettings()
+    tools: ToolSettings = ToolSettings()
+    search: SearchSettings = SearchSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
     services: dict[str, ServiceSettings] = Field(default_factory=dict)
-    registry: RegistrySettings = RegistrySettings.model_construct()
-    store: StoreSettings = StoreSettings.model_construct()
-    retention: RetentionSettings = RetentionSettings.model_construct()
-    budget: BudgetSettings = BudgetSettings.model_construct()
-    approval: ApprovalSettings = ApprovalSettings.model_construct()
-    serve: ServeSettings = ServeSettings.model_construct()
-    output: OutputSettings = OutputSettings.model_construct()
+    registry: RegistrySettings = RegistrySettings()
+    store: StoreSettings = StoreSettings()
+    retention: RetentionSettings = RetentionSettings()
+    budget: BudgetSettings = BudgetSettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    serve: ServeSettings = ServeSettings()
+    output: OutputSettings = OutputSettings()
 
-    _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
-    _folder: Path | None = PrivateAttr(default=None)
-    _ignored: tuple[Path, ...] = PrivateAttr(default=())
+    _origins: ClassVar[Mapping[str, Origin]] = MappingProxyType({})
+    _folder: ClassVar[Path | None] = None
+    _ignored: ClassVar[tuple[Path, ...]] = ()
+
+    def found_at(self, origins: Mapping[str, Origin], folder: Path | None, ignored: tuple[Path, ...]) -> Self:
+        """These settings with where they come from, and the files that were not read."""
+        vars(self).update(_origins=origins, _folder=folder, _ignored=ignored)
+        return self
 
     def origin(self, key: str) -> Origin:
         """Where the value of a dotted key such as `loop.iterations` came from."""
@@ -687,7 +685,7 @@ class Settings(Section):
         own = self.agents.get(agent)
         if own is None:
             return grant
-        said = {name: _AS_GRANTED[name](value) for name, value in own.model_dump(exclude_none=True).items()}
+        said = {name: _AS_GRANTED[name](value) for name, value in own if value is not None}
         kept: dict[str, Any] = {}
         for name, value in said.items():
             by_grant, by_agent = self.origin(f"grant.{name}"), self.origin(f"agents.{agent}.{name}")

@@ -5,8 +5,7 @@ import random as randomness
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context

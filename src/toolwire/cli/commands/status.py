@@ -78,7 +78,7 @@ async def _read(place: ProjectFolder) -> _RecordSummary:
 
 def settings_in_force(place: ProjectFolder) -> list[dict[str, Any]]:
     """Every setting that is not the built-in one, with its origin."""
-    tree = place.settings.model_dump(mode="json", by_alias=True)
+    tree = place.settings.tree()
     return [
         {"key": key, "value": value, "origin": str(origin)}
         for key, value in _leaves(tree)

@@ -66,7 +66,7 @@ def _service(place: ProjectFolder, name: str | None, socket: str | None, token_e
         raise SettingsError(f"there is no section [services.{name[:80]}]; {advice}")
     if name is None and socket is None:
         raise SettingsError("name a service of the settings, or give --socket PATH")
-    said = {} if name is None else known[name].model_dump()
+    said = {} if name is None else dict(known[name])
     own = None if socket is None else str(place.cwd / socket)
     said |= {key: value for key, value in (("socket", own), ("token_env", token_env)) if value is not None}
     service = ServiceSettings(**said)

@@ -5,9 +5,8 @@ Only sessions that an agent has spawned can be sent to: no model speaks to anoth
 
 from typing import Annotated, TypedDict
 
-from pydantic import Field
-
 from toolwire.agent import Answer
+from toolwire.define.fields import Field
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import ModelError, ModelUnavailable, SettingsError, ToolFailure
 from toolwire.models.opening import open_model

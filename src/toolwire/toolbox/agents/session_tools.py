@@ -6,8 +6,7 @@ A session is a thread, or a turn that belongs to none. Only those of the same pr
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import NotFound, ToolFailure

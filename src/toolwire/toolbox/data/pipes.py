@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import DefinitionError
 from toolwire.protocol.tools import Effect, InProcess, Tier, Tool

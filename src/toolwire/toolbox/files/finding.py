@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileEntry, FileOps
 from toolwire.protocol.tools import Tool

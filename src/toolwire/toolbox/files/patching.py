@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps
 from toolwire.protocol.tools import Tool

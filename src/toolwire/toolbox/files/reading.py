@@ -2,8 +2,7 @@
 
 from typing import Annotated, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileOps

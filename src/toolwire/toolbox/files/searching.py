@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import FileOps
 from toolwire.protocol.tools import Tool

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 import orjson
-from pydantic import Field
 
 from toolwire.decide.families import Reach
+from toolwire.define.fields import Field
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context
 from toolwire.protocol.files import Change, FileOps, NoteForgotten

@@ -10,8 +10,7 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Annotated, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.engines import DEFAULT_ENGINE

@@ -6,8 +6,7 @@ There is no tool that pushes, pulls, fetches or clones: nothing here reaches a n
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.execute.sandbox.protected import PROTECTED
 from toolwire.protocol.context import Context

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, TypedDict
 
-from pydantic import Field
+from toolwire.define.fields import Field
 
 _RECORD, _UNIT = "\n", "\0"
 LOG_FORMAT = "tformat:%H%x00%P%x00%an%x00%ae%x00%aI%x00%D%x00%s%x00%b"

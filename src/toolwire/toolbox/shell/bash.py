@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Protocol, TypedDict, cast
 
-from pydantic import Field
-
 from toolwire.decide.address_rules import AddressRules
 from toolwire.decide.git_words import written_settings
 from toolwire.decide.shell import read_shell
 from toolwire.decide.trying import only_looks
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import SandboxUnavailable, ToolFailure
 from toolwire.execute.egress.caps import Audit

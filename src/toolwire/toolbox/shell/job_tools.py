@@ -4,8 +4,7 @@ import time
 from dataclasses import replace
 from typing import Annotated, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.protocol.context import Context
 from toolwire.protocol.engines import DEFAULT_ENGINE

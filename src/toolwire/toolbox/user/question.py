@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypedDict
 
-from pydantic import Field
-
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.outcomes import Code

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypedDict
 
 import orjson
-from pydantic import Field
 
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.errors import ToolFailure
 from toolwire.protocol.context import Context

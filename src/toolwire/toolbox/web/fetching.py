@@ -5,9 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal, TypedDict
 
-from pydantic import Field
-
 from toolwire.decide.address_rules import AddressRules
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import ToolFailure

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Protocol, TypedDict
 from urllib.parse import urlencode
 
 import orjson
-from pydantic import Field
 
+from toolwire.define.fields import Field
 from toolwire.define.functions import tool
 from toolwire.deliver.visible import visible
 from toolwire.errors import SettingsError, ToolFailure
