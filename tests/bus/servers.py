@@ -15,8 +15,10 @@ START_S = 20.0
 class NatsServer:
     """One server with JetStream, which keeps its streams in a folder of its own and always listens on the same port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "", *, jetstream: bool = True) -> None:
         self.folder = folder
+        self._more = more
+        self._jetstream = jetstream
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -27,9 +29,8 @@ class NatsServer:
     def start(self) -> None:
         config = self.folder / "nats.conf"
         store = self.folder / "jetstream"
-        config.write_text(
-            f'host: 127.0.0.1\nport: {self.port}\njetstream {{ store_dir: "{store}", sync_interval: always }}\n'
-        )
+        streams = f'jetstream {{ store_dir: "{store}", sync_interval: always }}\n' if self._jetstream else ""
+        config.write_text(f"host: 127.0.0.1\nport: {self.port}\n{streams}{self._more}")
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen([SERVER, "-c", config], stdout=log, stderr=log)
         self._await_answer()
@@ -53,8 +54,9 @@ class NatsServer:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[NatsServer]:
-    server = NatsServer(folder)
+def running(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator[NatsServer]:
+    """A server that runs; `more` is added to its configuration."""
+    server = NatsServer(folder, more, jetstream=jetstream)
     server.start()
     try:
         yield server

@@ -11,7 +11,8 @@ import pytest
 from tests.bus.servers import NatsServer
 from toolwire.bus.contract import MAX_BYTES, Bus, Delivered, Subscription
 from toolwire.bus.in_process import InProcessBus
-from toolwire.bus.nats_jetstream import NatsServers, nats_bus
+from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.errors import BusError, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import BadSubject, Subject

@@ -10,7 +10,8 @@ import pytest
 
 from tests.bus.servers import NatsServer, running
 from toolwire.bus.contract import Subscription
-from toolwire.bus.nats_jetstream import STREAMS, NatsBus, NatsServers, nats_bus
+from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_jetstream import STREAMS, NatsBus, nats_bus
 from toolwire.errors import BusUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import BadSubject, Subject

@@ -6,7 +6,8 @@ import nats
 import pytest
 
 from tests.bus.servers import NatsServer
-from toolwire.bus.nats_jetstream import NatsServers, nats_bus
+from toolwire.bus.nats_connection import NatsServers
+from toolwire.bus.nats_jetstream import nats_bus
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import BadSubject, Subject, TargetSubject
 

@@ -8,12 +8,11 @@ A broker that comes back without its streams gets them anew, by the next message
 """
 
 import asyncio
-import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
@@ -27,10 +26,11 @@ from nats.js.api import (
     StorageType,
     StreamConfig,
 )
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
+from nats.js.errors import NoStreamResponseError, NotFoundError
 
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
+from toolwire.bus.nats_connection import NatsServers, SecureClient, is_hopeless, reason_of
 from toolwire.errors import BusError, BusUnavailable, MessageTooLarge
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import ROOT, VERSION, BadSubject, Category, Subject, check_filter, check_token
@@ -57,10 +57,10 @@ class StreamPlan:
     max_age_s: float
     max_bytes: int = 1 << 30
     replicas: int = 1
+    name: str = ""
 
-    @property
-    def name(self) -> str:
-        return f"{ROOT}_{self.category.value}_{VERSION}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or f"{ROOT}_{self.category.value}_{VERSION}")
 
     @property
     def subjects(self) -> str:
@@ -80,24 +80,15 @@ class StreamPlan:
         )
 
 
+__all__ = ["STREAMS", "NatsBus", "NatsServers", "StreamPlan", "nats_bus", "streams_named"]
+
 STREAMS = (StreamPlan(Category.COMMAND, _DAY_S), StreamPlan(Category.EVENT, 7 * _DAY_S))
 
 
-@dataclass(frozen=True, slots=True)
-class NatsServers:
-    """Where the broker is and how to log in: `NatsServers(("nats://127.0.0.1:4222",))`."""
-
-    urls: tuple[str, ...]
-    user: str = ""
-    password: str = ""
-    credentials_file: str = ""
-    tls: ssl.SSLContext | None = None
-
-    def options(self) -> dict[str, Any]:
-        given = {
-            "user": self.user, "password": self.password, "user_credentials": self.credentials_file, "tls": self.tls,
-        }  # fmt: skip
-        return {name: value for name, value in given.items() if value}
+def streams_named(commands: str, events: str, replicas: int) -> tuple[StreamPlan, ...]:
+    """The streams under other names, each message kept by so many servers."""
+    names = {Category.COMMAND: commands, Category.EVENT: events}
+    return tuple(replace(plan, name=names[plan.category], replicas=replicas) for plan in STREAMS)
 
 
 @asynccontextmanager
@@ -110,8 +101,8 @@ async def nats_bus(
     confirm_s: float = CONFIRM_S,
 ) -> AsyncIterator["NatsBus"]:
     """A connected bus. Raises BusUnavailable when no server can be reached."""
-    bus = NatsBus(streams, confirm_s)
-    await bus.connect(servers, name, connect_s)
+    bus = NatsBus(servers, streams, name, confirm_s)
+    await bus.connect(connect_s)
     try:
         yield bus
     finally:
@@ -121,24 +112,54 @@ async def nats_bus(
 class NatsBus:
     """See `nats_bus`."""
 
-    def __init__(self, streams: tuple[StreamPlan, ...], confirm_s: float) -> None:
+    def __init__(self, servers: NatsServers, streams: tuple[StreamPlan, ...], name: str, confirm_s: float) -> None:
+        self._servers = servers
         self._streams = {plan.category: plan for plan in streams}
+        self._name = name
         self._confirm_s = confirm_s
-        self._client = Client()
-        self._js: JetStreamContext = self._client.jetstream(timeout=confirm_s)
+        self._client, self._js = self._new_client()
         self._last_error = ""
+        self._hopeless = 0
+        self._reopened = 0
+        self._reopening: asyncio.Task[None] | None = None
+        self._is_closing = False
 
-    async def connect(self, servers: NatsServers, name: str, connect_s: float) -> None:
-        options = {**servers.options(), "max_reconnect_attempts": -1, "reconnect_time_wait": _RETRY_S}
+    async def connect(self, connect_s: float) -> None:
+        """Raises BusUnavailable when no server lets this process in within so many seconds."""
         try:
             async with asyncio.timeout(connect_s):
-                await self._client.connect(list(servers.urls), name=name, error_cb=self._note, **options)
+                await self._connect_client(self._give_up_if_hopeless)
             for plan in self._streams.values():
                 await self._ensure_stream(plan)
         except (NatsError, OSError, TimeoutError) as error:
+            reason = self._last_error or reason_of(error)
             await self.close()
-            shown = ", ".join(url.rpartition("@")[2] for url in servers.urls)
-            raise BusUnavailable(f"no NATS server with JetStream at {shown} ({_reason(error)})") from None
+            raise BusUnavailable(f"no NATS server with JetStream at {self._servers.shown}: {reason}") from None
+
+    def _new_client(self) -> tuple[SecureClient, JetStreamContext]:
+        client = SecureClient(self._servers)
+        return client, client.jetstream(timeout=self._confirm_s)
+
+    async def _connect_client(self, note: Callable[[Exception], Awaitable[None]]) -> None:
+        await self._client.connect(
+            list(self._servers.urls),
+            name=self._name,
+            error_cb=note,
+            closed_cb=self._on_closed,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type]  # fractions are fine
+            **self._servers.options(),
+        )
+
+    async def _on_closed(self) -> None:
+        """The library gives up for ever where a server refuses it once, as one does that is being set up anew."""
+        if not self._is_closing:
+            self._reopening = asyncio.create_task(self._reopen(), name="reopen NATS")
+
+    async def _reopen(self) -> None:
+        self._client, self._js = self._new_client()
+        await self._connect_client(self._note)
+        self._reopened += 1
 
     async def publish(self, message: BusMessage, *, dedupe_id: str = "") -> bool:
         subject = Subject.parse(message.subject)
@@ -155,7 +176,7 @@ class NatsBus:
         except MaxPayloadError:
             raise MessageTooLarge(f"a message has {size} bytes, and the broker takes fewer") from None
         except (NatsError, OSError, TimeoutError) as error:
-            raise BusUnavailable(f"the broker did not confirm a message ({_reason(error)})") from None
+            raise BusUnavailable(f"the broker did not confirm a message ({reason_of(error)})") from None
         return not kept.duplicate
 
     async def _send(self, message: BusMessage, headers: dict[str, str]) -> Any:
@@ -179,9 +200,14 @@ class NatsBus:
 
     async def health(self) -> BusHealth:
         connected = self._client.is_connected
-        return BusHealth(connected, self._client.stats["reconnects"], "" if connected else self._last_error)
+        reconnects = self._reopened + self._client.stats["reconnects"]
+        return BusHealth(connected, reconnects, "" if connected else self._last_error)
 
     async def close(self) -> None:
+        self._is_closing = True
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.gather(self._reopening, return_exceptions=True)
         if not self._client.is_closed:
             with suppress(NatsError, OSError, TimeoutError):
                 await self._client.close()
@@ -215,7 +241,14 @@ class NatsBus:
         return plan
 
     async def _note(self, error: Exception) -> None:
-        self._last_error = _reason(error)
+        self._last_error = reason_of(error)
+
+    async def _give_up_if_hopeless(self, error: Exception) -> None:
+        """While the first connection is made: stop as soon as every server has said what will not change by itself."""
+        await self._note(error)
+        self._hopeless += is_hopeless(error)
+        if self._hopeless >= len(self._servers.urls) and not self._client.is_connected:
+            raise error
 
 
 def _consumer(pattern: str, durable: str, ack_wait_s: float) -> ConsumerConfig:
@@ -242,7 +275,7 @@ class _NatsSubscription:
         try:
             self._pull = await self._bus.pull(self._plan, self._config)
         except (NatsError, OSError, TimeoutError) as error:
-            raise BusUnavailable(f"the broker did not answer a subscriber ({_reason(error)})") from None
+            raise BusUnavailable(f"the broker did not answer a subscriber ({reason_of(error)})") from None
 
     def __aiter__(self) -> "_NatsSubscription":
         return self
@@ -269,6 +302,9 @@ class _NatsSubscription:
         try:
             await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
+                return None
+            if asking.cancelled():  # by the library, as it gave up its connection; the bus makes another
+                await self._let_go()
                 return None
             message = asking.result()
             if message is not None and stopping.done():
@@ -335,9 +371,3 @@ def _category_of(pattern: str) -> Category:
     except (IndexError, ValueError):
         kinds = " or ".join(Category)
         raise BadSubject(f"a filter says {kinds} as its fifth token, so that its stream is known") from None
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, APIError):
-        return error.description or f"code {error.err_code}"
-    return str(error) or type(error).__name__

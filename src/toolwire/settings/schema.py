@@ -1,5 +1,6 @@
 """Every setting: its name, type, default and meaning. Nothing here reads anything."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import IntEnum
@@ -103,6 +104,21 @@ def _store_url(url: str | None) -> str | None:
     if parts.password is not None or (parts.username is not None and not postgres):
         raise ValueError("must not contain a user name or password; name a variable in token_env instead")
     return url
+
+
+def _broker_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"nats", "tls"} or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError("must be addresses of NATS servers, such as nats://127.0.0.1:4222 or tls://nats1.example:4222")
+    if "@" in parts.netloc:
+        raise ValueError("must not contain a user name or password; set bus.user and bus.token_env, or bus.credentials")
+    return url
+
+
+def _stream_name(name: str) -> str:
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+        raise ValueError("must be 1 to 64 letters, digits, '_' or '-'")
+    return name
 
 
 def _hook(url: str | None) -> str | None:
@@ -225,6 +241,7 @@ def _none_in_words(value: Any) -> Any:
 
 Words = tuple[str, ...]
 Unlimited = BeforeValidator(_none_in_words)
+StreamName = Annotated[str, AfterValidator(_stream_name)]
 
 
 class WireFormats(Section):
@@ -465,6 +482,34 @@ class StoreSettings(Section):
         return self.kind in {"libsql", "postgres"}
 
 
+class BusSettings(Section):
+    """What carries messages between processes. It is never the record: that is the store."""
+
+    kind: Literal["in-process", "nats"] = Field(
+        default="in-process", description="What carries messages: this process alone, or NATS servers."
+    )
+    url: tuple[Annotated[str, AfterValidator(_broker_url)], ...] = Field(
+        default=(), description="Addresses of the NATS servers; tls:// demands TLS."
+    )
+    user: str | None = Field(default=None, min_length=1, description="User name at the NATS server.")
+    token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
+        default=None, description="Name of the variable that holds the user's password, or a token without a user."
+    )
+    credentials: str | None = Field(
+        default=None, min_length=1, description="File with an nkey seed or with NATS credentials (.creds)."
+    )
+    ca: str | None = Field(
+        default=None, min_length=1, description="File with the authorities that sign the servers' certificates."
+    )
+    cert: str | None = Field(default=None, min_length=1, description="File with the certificate that is shown to them.")
+    key: str | None = Field(default=None, min_length=1, description="File with the private key of that certificate.")
+    replicas: int = Field(
+        default=1, ge=1, le=5, description="NATS servers that keep each message; 3 in a cluster of three."
+    )
+    command_stream: StreamName = Field(default="cg_cmd_v1r4", description="Name of the stream of commands.")
+    event_stream: StreamName = Field(default="cg_evt_v1r4", description="Name of the stream of events.")
+
+
 class RetentionSettings(Section):
     turns_days: Annotated[float | None, Unlimited] = Field(
         default=None,
@@ -610,6 +655,7 @@ class Settings(Section):
     services: dict[str, ServiceSettings] = Field(default_factory=dict)
     registry: RegistrySettings = RegistrySettings()
     store: StoreSettings = StoreSettings()
+    bus: BusSettings = BusSettings()
     retention: RetentionSettings = RetentionSettings()
     budget: BudgetSettings = BudgetSettings()
     approval: ApprovalSettings = ApprovalSettings()

@@ -1,0 +1,137 @@
+"""The bus of a project, opened as its settings say."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolwire.assemble.project import ProjectFolder
+from toolwire.bus.contract import Bus
+from toolwire.bus.in_process import InProcessBus
+from toolwire.errors import BusUnavailable, SettingsError
+from toolwire.lazy import lazy_module
+from toolwire.settings import BusSettings
+
+if TYPE_CHECKING:
+    from toolwire.bus import nats_connection, nats_jetstream, nkeys
+else:
+    # Loaded where the settings name a broker: a client library and one for cryptography come with them.
+    nats_connection = lazy_module("toolwire.bus.nats_connection")
+    nats_jetstream = lazy_module("toolwire.bus.nats_jetstream")
+    nkeys = lazy_module("toolwire.bus.nkeys")
+
+CONNECT_S = 5.0
+_LARGEST_FILE = 64 * 1024
+
+
+@asynccontextmanager
+async def open_bus(
+    project: ProjectFolder, *, name: str = "toolwire", connect_s: float = CONNECT_S
+) -> AsyncIterator[Bus]:
+    """The bus of the settings, connected; `name` is what a broker shows of this process.
+
+    Raises SettingsError where the settings cannot be right, and BusUnavailable where no server answers in this time.
+    """
+    chosen = project.settings.bus
+    if chosen.kind == "in-process":
+        async with InProcessBus() as own:
+            yield own
+        return
+    servers = nats_servers(project)
+    streams = nats_jetstream.streams_named(chosen.command_stream, chosen.event_stream, chosen.replicas)
+    async with AsyncExitStack() as closing:
+        try:
+            opening = nats_jetstream.nats_bus(servers, streams=streams, name=name, connect_s=connect_s)
+            bus = await closing.enter_async_context(opening)
+        except BusUnavailable as wrong:
+            raise BusUnavailable(f"{wrong}. {_advice(chosen)}") from None
+        yield bus
+
+
+def nats_servers(project: ProjectFolder) -> "nats_connection.NatsServers":
+    """Where the broker of the settings is, and how to log in there. Raises SettingsError."""
+    chosen = project.settings.bus
+    if not chosen.url:
+        raise SettingsError("bus.kind = nats needs the addresses of the servers: set bus.url")
+    _require_one_login(chosen)
+    secret = _secret(project, chosen)
+    try:
+        return nats_connection.NatsServers(
+            chosen.url,
+            user=chosen.user or "",
+            password=secret if chosen.user else "",
+            token="" if chosen.user else secret,
+            key=_key(chosen),
+            tls=_tls(chosen),
+        )
+    except ImportError as missing:
+        raise SettingsError(f"NATS needs an extra: pip install 'toolwire[nats]' ({missing})") from None
+
+
+def _require_one_login(chosen: BusSettings) -> None:
+    if chosen.credentials and (chosen.user or chosen.token_env):
+        raise SettingsError("bus.credentials and bus.user or bus.token_env are both set; keep one of them")
+    if chosen.user and not chosen.token_env:
+        raise SettingsError("bus.user needs a password: name the variable that holds it in bus.token_env")
+    if bool(chosen.cert) != bool(chosen.key):
+        lacking = "key" if chosen.cert else "cert"
+        raise SettingsError(f"bus.cert and bus.key belong together: set bus.{lacking}")
+
+
+def _secret(project: ProjectFolder, chosen: BusSettings) -> str:
+    if chosen.token_env is None:
+        return ""
+    secret = project.environ.get(chosen.token_env, "").strip()
+    if not secret:
+        raise SettingsError(f"bus.token_env: the variable {chosen.token_env} is not set, or empty")
+    return secret
+
+
+def _key(chosen: BusSettings) -> "nkeys.UserKey | None":
+    if chosen.credentials is None:
+        return None
+    file = Path(chosen.credentials)
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST_FILE).decode("ascii", "replace")
+    except OSError as wrong:
+        raise SettingsError(f"bus.credentials: {file} cannot be read: {wrong.strerror}") from None
+    try:
+        return nkeys.UserKey.parse(text)
+    except SettingsError as wrong:
+        raise SettingsError(f"bus.credentials: {file} {wrong}") from None
+
+
+def _tls(chosen: BusSettings) -> ssl.SSLContext | None:
+    if not (chosen.ca or chosen.cert):
+        return None
+    for key, file in (("ca", chosen.ca), ("cert", chosen.cert), ("key", chosen.key)):
+        if file and not Path(file).is_file():
+            raise SettingsError(f"bus.{key}: there is no file {file}")
+    try:
+        context = ssl.create_default_context(cafile=chosen.ca)
+    except (OSError, ssl.SSLError) as wrong:
+        raise SettingsError(f"bus.ca: {chosen.ca} holds no certificates ({_why(wrong)})") from None
+    if chosen.cert:
+        try:
+            context.load_cert_chain(chosen.cert, chosen.key, password=_no_password)
+        except (OSError, ValueError, ssl.SSLError) as wrong:
+            raise SettingsError(
+                f"bus.cert and bus.key: {chosen.cert} and {chosen.key} do not work together ({_why(wrong)})"
+            ) from None
+    return context
+
+
+def _no_password() -> str:
+    """A key with a password would be asked for at the terminal."""
+    raise ValueError("the key has a password; use one without")
+
+
+def _why(wrong: Exception) -> str:
+    return getattr(wrong, "reason", None) or getattr(wrong, "strerror", None) or str(wrong)
+
+
+def _advice(chosen: BusSettings) -> str:
+    login = "bus.credentials" if chosen.credentials else "bus.user and bus.token_env"
+    return f"Start one there, or correct bus.url, {login} or bus.ca"
