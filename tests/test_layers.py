@@ -16,6 +16,7 @@ JUDGEMENTS = {"disclose", "decide", "deliver"}
 WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models", "bus"}
 HUB = {"hub", "agent", "settings", "toolbox", "testing"}
+FLEET = {"fleet"}
 ASSEMBLY = {"assemble"}
 
 MAY_IMPORT = {
@@ -29,10 +30,11 @@ MAY_IMPORT = {
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
     **{one: NOUNS | {"wire", "plan", one} for one in ADAPTERS},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
-    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | ASSEMBLY,
-    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | ASSEMBLY | {"gateway"},
+    "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
+    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY,
+    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"gateway"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
-    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | ASSEMBLY | {"cli", "gateway"},
+    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"cli", "gateway"},
 }
 
 # What the core must not touch: the system, the clock, chance, the network, other processes and threads.

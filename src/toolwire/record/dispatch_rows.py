@@ -85,5 +85,7 @@ def _key(dispatch: Dispatch) -> CallKey:
 
 
 def _read(row: Row) -> Dispatch:
-    *head, repeatable, sent = row
-    return Dispatch(*head, repeatable=bool(repeatable), sent=sent)
+    project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, repeatable, sent = row
+    return Dispatch(
+        project, turn_id, call_id, card_id, epoch, subject, message, due, expires_at, bool(repeatable), sent
+    )  # fmt: skip

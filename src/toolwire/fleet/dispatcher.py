@@ -1,0 +1,116 @@
+"""Sends calls of tools behind the bus: by keeping, in the store, that they are to be sent."""
+
+import time
+from collections.abc import Callable
+
+from toolwire.define.service_arguments import HiddenArgument
+from toolwire.errors import CallHeld
+from toolwire.execute.contract import Dispatched
+from toolwire.fleet.parcels import CHANNEL, Parcel, command_message, pack, write_parcel
+from toolwire.fleet.relay import FIRST_PAUSE_S, Relay
+from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.subjects import BadSubject
+from toolwire.protocol.tools import BusService, Effect, Tool
+from toolwire.protocol.turns import Limits
+from toolwire.record.contract import Store
+from toolwire.wire.utp.messages import CallOrigin
+from toolwire.wire.utp.violations import Refusal
+
+QUEUE_S = 3_600.0
+"""How long a call may wait for a worker."""
+
+_USUAL = Limits()
+_REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
+
+
+class BusDispatcher:
+    """The executor of tools whose target is a `BusService`. Its turn waits for the result on record.
+
+    Nothing is published here: a `relay` does that, in this process if it is given, and in any other.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        relay: Relay | None = None,
+        *,
+        channel: str = CHANNEL,
+        limits: Limits = _USUAL,
+        queue_s: float = QUEUE_S,
+        origin: Callable[[Context], CallOrigin] = lambda _: CallOrigin(),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._relay = relay
+        self._channel = channel
+        self._limits = limits
+        self._queue_s = queue_s
+        self._origin = origin
+        self._clock = clock
+
+    def dispatches(self, tool: Tool) -> bool:
+        return isinstance(tool.target, BusService)
+
+    async def execute(self, allowed: Allowed, context: Context) -> ToolResult:  # noqa: ARG002 -- as an executor
+        message = f"{allowed.call.name!r} was not started: its tool runs in workers behind the bus."
+        return ToolResult.failed(allowed.call, Code.UNAVAILABLE, message)
+
+    async def dispatch(self, allowed: Allowed, context: Context) -> ToolResult | Dispatched:
+        try:
+            parcel = pack(
+                allowed,
+                context,
+                channel=self._channel,
+                result_chars=self._limits.result_chars,
+                envelope=self._limits.envelope,
+                origin=self._origin(context),
+            )
+        except BadSubject as wrong:
+            return _not_sent(allowed, Code.UNAVAILABLE, str(wrong))
+        except HiddenArgument as wrong:
+            return _not_sent(allowed, Code.INVALID_PARAMS, str(wrong))
+        now = self._clock()
+        dispatch = self._dispatch(parcel, allowed, context, now)
+        card = CallCard(context.record_id, context.turn_id, context.epoch, allowed.call, parcel.digest)
+        if isinstance(refusal := command_message(parcel, dispatch, card), Refusal):
+            return _not_sent(allowed, Code.UNAVAILABLE, refusal.violations[0].message)
+        row = AuditRow(
+            now, "dispatched", context.project, context.agent, context.turn_id, context.call_id, allowed.call.name,
+            args_digest=parcel.digest, detail={"subject": dispatch.subject},
+        )  # fmt: skip
+        try:
+            kept = await self._store.dispatch(dispatch, [row])
+        except CallHeld as held:  # a worker has it already
+            return Dispatched(held.until)
+        if kept.result is not None:
+            return kept.result
+        if self._relay is not None:
+            self._relay.send_soon(dispatch, kept)
+        return Dispatched()
+
+    def _dispatch(self, parcel: Parcel, allowed: Allowed, context: Context, now: float) -> Dispatch:
+        """Where a relay of this process sends it at once, it is due after a first pause."""
+        tool = allowed.tool
+        journaled = tool.journaled and tool.effect is Effect.TRANSACTIONAL
+        return Dispatch(
+            context.project,
+            context.turn_id,
+            context.call_id,
+            context.record_id,
+            context.epoch,
+            str(parcel.subject),
+            write_parcel(parcel),
+            now if self._relay is None else now + FIRST_PAUSE_S,
+            now + self._queue_s,
+            repeatable=journaled or tool.effect in _REPEATABLE,
+        )
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+def _not_sent(allowed: Allowed, code: Code, reason: str) -> ToolResult:
+    return ToolResult.failed(allowed.call, code, f"{allowed.call.name!r} was not sent: {reason}.")

@@ -1,0 +1,173 @@
+"""What is kept about a call that is sent: its command, its card, and all that a worker needs to run it. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolwire.define.canonical import digest
+from toolwire.define.service_arguments import FilledArguments, fill_arguments
+from toolwire.errors import StoreError
+from toolwire.protocol.bus import AfterExecution, BusMessage
+from toolwire.protocol.calls import Allowed
+from toolwire.protocol.context import Context
+from toolwire.protocol.records import CallCard, Dispatch
+from toolwire.protocol.subjects import Subject, TargetSubject
+from toolwire.protocol.tools import BusService
+from toolwire.protocol.values import changed, dataclass
+from toolwire.wire.codecs.faithful import dump, load
+from toolwire.wire.codecs.travelling import write_allowed
+from toolwire.wire.utp.cards import ToolCallCard
+from toolwire.wire.utp.messages import CallOrigin, ToolCommand, Wakeup, encode_command, encode_wakeup
+from toolwire.wire.utp.violations import Refusal
+
+CHANNEL = "public"
+"""The channel of calls whose turn names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A call on its way. `allowed` is the call as `wire.codecs.travelling` writes it, with all arguments filled in.
+
+    `environment` names the variables of the worker from which arguments come that are on no card.
+    """
+
+    subject: Subject
+    agent: str
+    after_execution: AfterExecution
+    allowed: Mapping[str, Any]
+    digest: str
+    applied: Mapping[str, Any]
+    environment: Mapping[str, str]
+    result_chars: int
+    envelope: bool
+    origin: CallOrigin = CallOrigin()
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        arguments: Mapping[str, Any] = self.allowed["arguments"]
+        return arguments
+
+
+def pack(
+    allowed: Allowed,
+    context: Context,
+    *,
+    channel: str = CHANNEL,
+    result_chars: int,
+    envelope: bool,
+    origin: CallOrigin,
+) -> Parcel:
+    """A call of a tool behind the bus. Raises BadSubject and HiddenArgument."""
+    target = allowed.tool.target
+    assert isinstance(target, BusService)
+    subject = TargetSubject.parse(target.subject).fill(context.project, channel)
+    filled = _filled(target, allowed, context, channel, origin)
+    travels = write_allowed(changed(allowed, arguments=filled.arguments), context.info)
+    return Parcel(
+        subject, context.agent, target.after_execution, travels, digest(dict(filled.arguments)), filled.metadata,
+        target.environment, result_chars, envelope, origin,
+    )  # fmt: skip
+
+
+def _filled(
+    target: BusService, allowed: Allowed, context: Context, channel: str, origin: CallOrigin
+) -> FilledArguments:
+    variables: dict[str, str | int] = {
+        "project_id": context.project,
+        "channel_id": channel,
+        "agent_id": context.agent,
+        "agent_turn_id": context.turn_id,
+        "tool_call_id": context.call_id,
+        "turn_epoch": context.epoch,
+        "parent_step_id": origin.parent_step_id,
+        "trace_id": origin.traceparent.split("-")[1] if origin.traceparent else "",
+    }
+    return fill_arguments(target, allowed.arguments, variables)
+
+
+def write_parcel(parcel: Parcel) -> str:
+    """As JSON, for the store."""
+    origin = {name: value for name in CallOrigin.__slots__ if (value := getattr(parcel.origin, name))}
+    return dump(
+        {
+            "agent": parcel.agent,
+            "after_execution": parcel.after_execution.value,
+            "allowed": dict(parcel.allowed),
+            "digest": parcel.digest,
+            "applied": dict(parcel.applied),
+            "environment": dict(parcel.environment),
+            "result_chars": parcel.result_chars,
+            "envelope": parcel.envelope,
+            "origin": origin,
+        }
+    )
+
+
+def read_parcel(dispatch: Dispatch) -> Parcel:
+    """Raises StoreError: the store was written by another version, or damaged."""
+    try:
+        kept = load(dispatch.message)
+        return Parcel(
+            Subject.parse(dispatch.subject),
+            kept["agent"],
+            AfterExecution(kept["after_execution"]),
+            kept["allowed"],
+            kept["digest"],
+            kept["applied"],
+            kept["environment"],
+            int(kept["result_chars"]),
+            bool(kept["envelope"]),
+            CallOrigin(**kept["origin"]),
+        )
+    except (KeyError, TypeError, ValueError) as wrong:
+        reason = f"{type(wrong).__name__}: {wrong}"
+        raise StoreError(f"how call {dispatch.call_id!r} was sent cannot be read ({reason})") from None
+
+
+def command_of(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCommand:
+    """The command that is sent: who calls, and which card to read."""
+    return ToolCommand(
+        parcel.subject,
+        parcel.agent,
+        dispatch.turn_id,
+        dispatch.epoch,
+        dispatch.call_id,
+        parcel.after_execution,
+        dispatch.card_id or card.record_id,
+        tool_name=card.call.name,
+        arguments_digest=parcel.digest,
+        origin=parcel.origin,
+    )
+
+
+def command_message(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> BusMessage | Refusal:
+    return encode_command(command_of(parcel, dispatch, card))
+
+
+def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCard:
+    """The card of type `tool.call` that the command points to."""
+    return ToolCallCard(
+        card.record_id,
+        dispatch.project,
+        dispatch.turn_id,
+        dispatch.call_id,
+        card.call.name,
+        parcel.arguments,
+        turn_epoch=dispatch.epoch,
+        arguments_digest=parcel.digest,
+        target_subject=dispatch.subject,
+        after_execution=parcel.after_execution,
+        author_id=parcel.agent,
+        extra_metadata=parcel.applied,
+    )
+
+
+def wakeup_message(card: CallCard, channel: str) -> BusMessage | Refusal:
+    """The doorbell of the processes that run an agent's turns: one of its calls has a result."""
+    return encode_wakeup(
+        Wakeup(
+            Subject.wakeup(card.project, channel, card.agent),
+            card.agent,
+            reason="tool_result",
+            metadata={"agent_turn_id": card.turn_id, "tool_call_id": card.call.id},
+        )
+    )

@@ -1,0 +1,284 @@
+"""Runs tools for turns in other processes: takes commands from the bus, and everything else from the store.
+
+A command only says which card to read. Whatever is wrong with one, nothing runs that the store does not ask for, and
+the command is not delivered for ever: it is acknowledged, and what was wrong with it is on record. The store is away:
+the command comes again.
+
+The worker holds a call for as long as its store gives signs of life. After a `kill -9` that ends within seconds, and
+the relay sends the call again, or gives it up where running it twice could do harm.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from toolwire.bus.contract import Bus, Delivered
+from toolwire.define.service_arguments import MissingVariable, with_environment
+from toolwire.define.toolbox import Toolbox
+from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
+from toolwire.errors import BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
+from toolwire.execute.contract import Executor
+from toolwire.fleet.parcels import Parcel, call_card, read_parcel, wakeup_message
+from toolwire.hub.claimed import ClaimedJourney
+from toolwire.hub.runtime import Runtime
+from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.context import CallInfo
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.tools import BusService, Tool
+from toolwire.protocol.turns import Limits
+from toolwire.protocol.values import changed
+from toolwire.record.contract import Store
+from toolwire.record.projects import of_project
+from toolwire.wire.codecs.travelling import BadFrame, read_allowed
+from toolwire.wire.utp.cards import call_card_violations
+from toolwire.wire.utp.messages import ToolCommand, decode_command
+from toolwire.wire.utp.violations import Refusal, Violation
+
+AT_ONCE = 16
+RENEW_S = 2.0
+"""How often a worker looks whether a call that it runs is still wanted, and tells the broker that it is at work."""
+
+DRAIN_S = 30.0
+_MOST_PROJECTS = 1_000
+_RETRY_S = 1.0
+_ACK_WAIT_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class ToolWorker:
+    """Serves tools at a subject, such as `cg.v1r4.*.*.cmd.tool.search`, at most `at_once` calls at the same time.
+
+    Workers with the same `durable` name share the commands. Arguments from the environment come from `environment`,
+    which should hold no more than the tools need.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        tools: Iterable[Tool],
+        subject: str,
+        *,
+        durable: str,
+        executor: Executor | None = None,
+        secrets: Secrets = NO_SECRETS,
+        environment: Mapping[str, str] | None = None,
+        at_once: int = AT_ONCE,
+        renew_s: float = RENEW_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._toolbox = Toolbox(*tools)
+        self._tools = {tool.name: tool for tool in self._toolbox}
+        self._subject = subject
+        self._durable = durable
+        self._executor = executor
+        self._secrets = secrets
+        self._environment = environment or {}
+        self._at_once = at_once
+        self._renew_s = renew_s
+        self._clock = clock
+        self._runtimes: dict[str, Runtime] = {}
+        self._stopping = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.running = 0
+
+    def stop(self) -> None:
+        """Take no more commands; `run` ends when those that were taken are done, or after its drain time."""
+        self._stopping.set()
+
+    async def run(self, drain_s: float = DRAIN_S) -> int:
+        """Serve until `stop`. Gives how many calls were given up at the end of the drain time."""
+        tasks: set[asyncio.Task[None]] = set()
+        async with self._bus.subscribe(
+            self._subject, durable=self._durable, ack_wait_s=_ACK_WAIT_S, in_flight=self._at_once
+        ) as commands:
+            taking = asyncio.create_task(self._take(commands.__aiter__(), tasks), name="toolwire-commands")
+            stopping = asyncio.create_task(self._stopping.wait(), name="toolwire-stop")
+            self.ready.set()
+            try:
+                await asyncio.wait((taking, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if taking.done():
+                    taking.result()
+                await commands.drain(drain_s)
+            finally:
+                for task in (taking, stopping):
+                    task.cancel()
+                left = [task for task in tasks if not task.done()]
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(taking, stopping, *left, return_exceptions=True)
+        return len(left)
+
+    async def _take(self, commands: object, tasks: set[asyncio.Task[None]]) -> None:
+        async for delivered in commands:  # type: ignore[attr-defined]
+            task = asyncio.create_task(self._handle(delivered), name="toolwire-served")
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    async def _handle(self, delivered: Delivered) -> None:
+        """One command, whatever is wrong with it."""
+        self.running += 1
+        try:
+            await self._serve(delivered)
+        except StoreUnavailable as error:
+            _log.warning("a command is put back: %s", error)
+            await delivered.nak(_RETRY_S)
+        except asyncio.CancelledError:
+            await delivered.nak()
+            raise
+        except Exception:
+            # A command that breaks the worker would do so again: its call is sent again by the relay, with pauses.
+            _log.exception("a command broke its worker")
+            await delivered.ack()
+        else:
+            await delivered.ack()
+        finally:
+            self.running -= 1
+
+    async def _serve(self, delivered: Delivered) -> None:
+        command = decode_command(delivered.message)
+        if isinstance(command, Refusal):
+            await self._refuse_message(command)
+            return
+        project = command.subject.project
+        try:
+            dispatch, card = await self._store.dispatched(command.tool_call_card_id, project=project)
+            parcel = read_parcel(dispatch)
+        except NotFound as unknown:  # it has ended and was dropped, or there never was such a card
+            _log.info("a command is dropped: %s", unknown)
+            return
+        if violations := call_card_violations(command, call_card(parcel, dispatch, card)):
+            await self._audit(card, "command_refused", violations)
+            return
+        if card.result is not None:
+            await self._wake(card, command.subject.channel)
+            return
+        await self._claim_and_run(delivered, command, parcel, dispatch, card)
+
+    async def _claim_and_run(
+        self, delivered: Delivered, command: ToolCommand, parcel: Parcel, dispatch: Dispatch, card: CallCard
+    ) -> None:
+        asked = changed(card, epoch=command.turn_epoch)
+        row = AuditRow.about(asked, "started", self._clock(), detail={"subject": dispatch.subject})
+        try:
+            held = await self._store.claim(asked, [row])
+        except (Fenced, CallHeld, NotFound) as other:  # the turn went on elsewhere, or another worker has it
+            _log.info("a command is dropped: %s", other)
+            return
+        if held.result is None:
+            result = await self._run_watched(delivered, held, parcel)
+            if result is None:
+                return
+            row = AuditRow.about(held, "finished", self._clock(), result=result)
+            try:
+                await self._store.close(held, result, [row])
+            except Fenced as lost:  # another worker has it by now; the log has heard of this result
+                _log.warning("a result came too late: %s", lost)
+                return
+        await self._wake(held, command.subject.channel)
+
+    async def _run_watched(self, delivered: Delivered, held: CallCard, parcel: Parcel) -> ToolResult | None:
+        """The result of a call; None if it is not this worker's any more."""
+        work = asyncio.create_task(self._run(held, parcel), name="toolwire-tool")
+        try:
+            while True:
+                await asyncio.wait((work,), timeout=self._renew_s)
+                if work.done():
+                    return work.result()
+                await delivered.progress()
+                try:
+                    now = await self._store.renew(held)
+                except StoreUnavailable:  # it may be back before the lease is over
+                    continue
+                except (Fenced, NotFound) as lost:
+                    _log.warning("a call is given up: %s", lost)
+                    return None
+                if now.result is not None:
+                    return None
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _run(self, held: CallCard, parcel: Parcel) -> ToolResult:
+        try:
+            allowed, info = read_allowed(parcel.allowed, self._tools)
+            allowed, secrets = self._with_environment(allowed, parcel)
+        except BadFrame as wrong:
+            return ToolResult.failed(held.call, Code.NOT_FOUND, f"{held.call.name!r} was not started: {wrong}.")
+        except MissingVariable as wrong:
+            return ToolResult.failed(held.call, Code.UNAVAILABLE, f"{held.call.name!r} was not started: {wrong}.")
+        info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
+        limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)
+        return await self._journey(held, allowed, info, limits, secrets).run(allowed)
+
+    def _journey(
+        self, held: CallCard, allowed: Allowed, info: CallInfo, limits: Limits, secrets: Secrets
+    ) -> ClaimedJourney:
+        runtime = self._runtimes.get(held.project)
+        if runtime is None or secrets is not self._secrets:
+            runtime = Runtime(
+                self._toolbox, of_project(self._store, held.project), executor=self._executor, secrets=secrets
+            )
+            if secrets is self._secrets:
+                if len(self._runtimes) >= _MOST_PROJECTS:
+                    self._runtimes.clear()
+                self._runtimes[held.project] = runtime
+        return ClaimedJourney(runtime, held, allowed, info, limits, None)
+
+    def _with_environment(self, allowed: Allowed, parcel: Parcel) -> tuple[Allowed, Secrets]:
+        """The call with the arguments that come from the environment, which are taken out of its result again."""
+        if not parcel.environment:
+            return allowed, self._secrets
+        target = BusService(str(parcel.subject), environment=parcel.environment)
+        arguments = with_environment(target, allowed.arguments, self._environment)
+        hidden = {
+            name: Secret(self._environment[name], frozenset({allowed.call.name}), anywhere=True)
+            for name in parcel.environment.values()
+        }
+        return changed(allowed, arguments=arguments), self._secrets.plus(hidden, len(hidden))
+
+    async def _refuse_message(self, refusal: Refusal) -> None:
+        """Give a call its result whose command breaks a rule, if it says clearly whose it is; else only log it."""
+        known = refusal.known
+        why = "; ".join(one.message for one in refusal.violations[:3])
+        project, turn_id, call_id, epoch = (
+            known.get(name) for name in ("project_id", "agent_turn_id", "tool_call_id", "turn_epoch")
+        )
+        if not (isinstance(project, str) and isinstance(turn_id, str) and isinstance(epoch, int)):
+            _log.warning("a command is refused: %s", why)
+            return
+        cards = await self._store.calls(turn_id=turn_id, limit=1_000, project=project)
+        card = next((one for one in cards if one.call.id == call_id), None)
+        if card is None:
+            _log.warning("a command is refused: %s", why)
+            return
+        await self._audit(card, "command_refused", refusal.violations)
+        if card.result is not None:
+            return
+        with suppress(Fenced, CallHeld):
+            held = await self._store.claim(changed(card, epoch=epoch), [])
+            message = f"{card.call.name!r} was not started: its command was refused ({why})."
+            result = ToolResult.failed(card.call, Code.INVALID_PARAMS, message)
+            await self._store.close(held, result, [AuditRow.about(held, "finished", self._clock(), result=result)])
+            await self._wake(held, str(known.get("channel_id", "")))
+
+    async def _audit(self, card: CallCard, event: str, violations: Iterable[Violation]) -> None:
+        why = [one.message[:500] for one in list(violations)[:5]]
+        _log.warning("%s: %s", event, "; ".join(why))
+        await self._store.audit([AuditRow.about(card, event, self._clock(), detail={"violations": why})])
+
+    async def _wake(self, card: CallCard, channel: str) -> None:
+        """Ring for the turn's runner. If that gets lost, the runner looks by itself."""
+        message = wakeup_message(card, channel)
+        if isinstance(message, Refusal):
+            return
+        try:
+            await self._bus.publish(message)
+        except (BusUnavailable, StoreError) as error:
+            _log.info("a wakeup is lost: %s", error)

@@ -1,0 +1,187 @@
+"""A whole fleet in one process: the same tests over SQLite with a bus of this process, and PostgreSQL with NATS."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bus.servers import NatsServer, running
+from tests.postgres_server import new_schema, shared_server
+from toolwire import Agent, Grant, Tier, tool
+from toolwire.assemble.turn_runner import RanTurn, TurnRunner
+from toolwire.bus.contract import Bus
+from toolwire.bus.in_process import InProcessBus
+from toolwire.bus.nats_jetstream import NatsServers, nats_bus
+from toolwire.errors import Suspended
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.router import Router
+from toolwire.fleet.dispatcher import BusDispatcher
+from toolwire.fleet.relay import Relay
+from toolwire.fleet.wakeups import hear_wakeups
+from toolwire.fleet.worker import ToolWorker
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.tools import BusService, Effect, Tool
+from toolwire.protocol.turns import Turn
+from toolwire.protocol.values import changed
+from toolwire.record.postgres import PostgresStore
+from toolwire.record.projects import of_project
+from toolwire.record.sqlite import SqliteStore
+from toolwire.testing import ScriptedModel
+
+BOUND_S = 60
+SUBJECT = "cg.v1r4.{project_id}.{channel_id}.cmd.tool.notes"
+_numbers = itertools.count(1)
+
+OpenStore = Callable[[], Awaitable[SqliteStore]]
+
+
+@pytest.fixture(scope="session")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with running(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+class Fleet:
+    """Stores and buses of one fleet, and what its processes are made of. Each process opens a store of its own."""
+
+    def __init__(self, open_store: OpenStore, bus: Bus, project: str, closing: AsyncExitStack) -> None:
+        self.open_store = open_store
+        self.bus = bus
+        self.project = project
+        self.closing = closing
+        self.noted: list[str] = []
+        self.ran: list[RanTurn] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    # Tools
+
+    def tool(self, effect: Effect = Effect.UNSAFE, **more: Any) -> Tool:
+        @tool(effect=effect, tier=Tier.WALK, **more)
+        async def note(words: str = "") -> str:
+            """Write words down."""
+            self.noted.append(words)
+            return f"noted {words}"
+
+        return note
+
+    def far(self, one: Tool, **target: Any) -> Tool:
+        """The tool as those know it who call it over the bus."""
+        return changed(one, target=BusService(SUBJECT, **target))
+
+    # Processes
+
+    async def store(self) -> SqliteStore:
+        return await self.closing.enter_async_context(await self.open_store())
+
+    def agent(self, store: SqliteStore, tools: Iterable[Tool], *script: Any, **more: Any) -> Agent:
+        relay = more.pop("relay", None)
+        view = of_project(store, self.project)
+        executor = Router(InProcessExecutor(), bus=BusDispatcher(view, relay, **more.pop("sends", {})))
+        return Agent(
+            ScriptedModel(*script), list(tools), store=view, executor=executor, project=self.project,
+            grant=Grant(tier=Tier.RUN), suspends=True, **more,
+        )  # fmt: skip
+
+    async def worker(self, tools: Iterable[Tool], **more: Any) -> ToolWorker:
+        store = more.pop("store", None) or await self.store()
+        subject = f"cg.v1r4.{self.project}.*.cmd.tool.notes"
+        worker = ToolWorker(store, self.bus, tools, subject, durable=f"worker-{self.project}", renew_s=0.05, **more)
+        self.spawn(worker.run(drain_s=5))
+        await worker.ready.wait()
+        return worker
+
+    async def relay(self, **more: Any) -> Relay:
+        relay = Relay(more.pop("store", None) or await self.store(), self.bus, poll_s=0.05, **more)
+        self.spawn(relay.run())
+        return relay
+
+    def runner(self, store: SqliteStore, tools: Iterable[Tool], *script: Any) -> TurnRunner:
+        """One that is woken by the bus."""
+
+        @asynccontextmanager
+        async def again(_turn: Turn) -> AsyncIterator[Agent]:
+            yield self.agent(store, tools, *script)
+
+        runner = TurnRunner(of_project(store, self.project), again, poll_s=600, tell=self.ran.append)
+        self.spawn(runner.run_forever())
+        wake = hear_wakeups(self.bus, lambda _: runner.wake(), durable=f"run-{self.project}", project=self.project)
+        self.spawn(wake)
+        return runner
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        self._tasks.append(asyncio.create_task(work))
+        return self._tasks[-1]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What happens
+
+    async def sent(self, agent: Agent, question: str = "Note it") -> str:
+        """A turn that waits for the result of a call elsewhere."""
+        with pytest.raises(Suspended) as waits:
+            await agent.ask(question)
+        return waits.value.turn_id
+
+    async def card(self, store: SqliteStore, turn_id: str) -> CallCard:
+        [card] = await store.calls(turn_id=turn_id, project=self.project)
+        return card
+
+    async def result(self, store: SqliteStore, turn_id: str) -> CallCard:
+        """The card of a turn's only call, once it has a result."""
+
+        async def ended() -> CallCard | None:
+            card = await self.card(store, turn_id)
+            return card if card.result is not None else None
+
+        card: CallCard = await self.until(ended)
+        return card
+
+    async def answer(self) -> str:
+        """What the first turn says that a runner brought to its end."""
+
+        async def ended() -> RanTurn | None:
+            return next((one for one in self.ran if one.answer is not None or one.error), None)
+
+        ran: RanTurn = await self.until(ended)
+        return ran.answer.text if ran.answer is not None else ran.error
+
+    async def until(self, look: Callable[[], Awaitable[Any]]) -> Any:
+        """What `look` gives once it gives something."""
+        async with asyncio.timeout(BOUND_S):
+            while not (found := await look()):
+                await asyncio.sleep(0.01)
+        return found
+
+    async def events(self, store: SqliteStore, turn_id: str) -> list[str]:
+        return [row.event for row in await store.audit_log(turn_id=turn_id, project=self.project)]
+
+
+@pytest.fixture(params=["embedded", "servers"])
+async def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Fleet]:
+    project = f"p{next(_numbers)}"
+    async with AsyncExitStack() as closing:
+        bus: Bus
+        if request.param == "embedded":
+
+            async def open_store() -> SqliteStore:
+                return await SqliteStore.at(tmp_path / "home")
+
+            bus = await closing.enter_async_context(InProcessBus())
+        else:
+            request.getfixturevalue("postgres")
+            server, schema = request.getfixturevalue("nats"), new_schema()
+
+            async def open_store() -> SqliteStore:
+                return await PostgresStore.on(shared_server().url, tmp_path / "home", schema=schema)
+
+            bus = await closing.enter_async_context(nats_bus(NatsServers((server.url,))))
+        one = Fleet(open_store, bus, project, closing)
+        closing.push_async_callback(one.stop)
+        yield one

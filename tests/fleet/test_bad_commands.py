@@ -1,0 +1,108 @@
+"""Whatever comes at a worker's subject: nothing runs that the store does not ask for, and nothing stops the worker."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.fleet.conftest import Fleet
+from tests.fleet.test_calls import command
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.values import changed
+from toolwire.testing import call
+
+Break = Callable[[BusMessage], BusMessage]
+
+
+def says(**fields: Any) -> Break:
+    """The command with other fields, in its payload and, where they stand there, in its headers."""
+
+    def change(message: BusMessage) -> BusMessage:
+        payload = {name: value for name, value in {**json.loads(message.data), **fields}.items() if value is not None}
+        names = {"turn_epoch": "CG-Turn-Epoch", "agent_turn_id": "CG-Turn-Id", "tool_call_id": "CG-Tool-Call-Id"}
+        headers = dict(message.headers) | {names[name]: str(value) for name, value in fields.items() if name in names}
+        return changed(message, data=json.dumps(payload).encode(), headers=headers)
+
+    return change
+
+
+def data(raw: bytes) -> Break:
+    return lambda message: changed(message, data=raw, headers={})
+
+
+STRANGE = {
+    "unknown card": says(tool_call_card_id="no-such-card"),
+    "digest differs": says(arguments_digest="0" * 64),
+    "another turn": says(agent_turn_id="another-turn"),
+    "another call": says(tool_call_id="another-call"),
+    "another tool": says(tool_name="rm"),
+    "stale epoch": says(turn_epoch=0),
+    "later epoch": says(turn_epoch=99),
+    "not json": data(b"\xff\xfe"),
+    "no object": data(b"[]"),
+    "deep": data(b"[" * 5_000),
+    "large": data(b'{"x": "' + b"y" * 70_000 + b'"}'),
+    "empty": data(b""),
+    "nobody's": data(b"{}"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+@pytest.mark.feature("F188")
+async def test_a_command_that_does_not_fit_its_card_runs_nothing_and_the_right_one_does(
+    fleet: Fleet, name: str
+) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    await fleet.worker([note])
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    right = await command(fleet, store, turn_id)
+    await fleet.bus.publish(STRANGE[name](right))
+    other = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="tea")))
+    await fleet.bus.publish(await command(fleet, store, other))
+    await fleet.result(store, other)
+
+    assert fleet.noted == ["tea"]
+    await fleet.bus.publish(right)
+    await fleet.result(store, turn_id)
+    assert fleet.noted == ["tea", "milk"]
+
+
+@pytest.mark.parametrize("wrong", [says(tool_call_card_id=None), says(arguments={"words": "evil"})], ids=["no", "in"])
+@pytest.mark.feature("F018")
+async def test_a_command_that_breaks_a_rule_is_a_result_that_says_so(fleet: Fleet, wrong: Break) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    await fleet.worker([note])
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    await fleet.bus.publish(wrong(await command(fleet, store, turn_id)))
+
+    result = (await fleet.result(store, turn_id)).result
+    assert result is not None
+    assert result.error is not None
+    assert (result.error.code, fleet.noted) == (Code.INVALID_PARAMS, [])
+    assert "command_refused" in await fleet.events(store, turn_id)
+
+
+@pytest.mark.feature("F128")
+async def test_T62_a_card_of_another_project_is_not_found_over_the_bus(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    message = await command(fleet, store, turn_id)
+    mine, theirs = fleet.project, f"{fleet.project}-rival"
+    stolen = changed(
+        message,
+        subject=message.subject.replace(f".{mine}.", f".{theirs}."),
+        data=message.data.replace(f'"{mine}"'.encode(), f'"{theirs}"'.encode()),
+        headers={**message.headers, "CG-Project-Id": theirs},
+    )
+    fleet.project = theirs
+    await fleet.worker([note])
+    other = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="tea")))
+    await fleet.bus.publish(stolen)
+    await fleet.bus.publish(await command(fleet, store, other))
+    await fleet.result(store, other)
+
+    assert fleet.noted == ["tea"]
+    [card] = await store.calls(turn_id=turn_id, project=mine)
+    assert (card.attempt, card.result) == (0, None)

@@ -1,0 +1,212 @@
+"""A call of a turn runs in a worker, once, and the turn goes on in another process."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.fleet.conftest import Fleet
+from toolwire import tool
+from toolwire.deliver.secrets import Secret, Secrets
+from toolwire.fleet.parcels import command_message, read_parcel
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.tools import Effect, Tier, Tool
+from toolwire.protocol.values import changed
+from toolwire.record.contract import Store
+from toolwire.testing import call
+
+
+def no_pause(_sent: int) -> float:
+    return 0.0
+
+
+async def code_of(fleet: Fleet, store: Any, turn_id: str) -> str:
+    result = (await fleet.result(store, turn_id)).result
+    assert result is not None
+    return "" if result.error is None else str(result.error.code)
+
+
+@pytest.mark.feature("F145", "F189", "F190", "F200")
+async def test_a_turn_waits_for_a_worker_and_goes_on_in_another_process(fleet: Fleet) -> None:
+    asking, going_on = await fleet.store(), await fleet.store()
+    note = fleet.tool()
+    await fleet.worker([note])
+    turn_id = await fleet.sent(fleet.agent(asking, [fleet.far(note)], call("note", words="milk")))
+    fleet.runner(going_on, [fleet.far(note)], "All noted.")
+    await fleet.relay()
+
+    answer = await fleet.answer()
+    card = await fleet.card(asking, turn_id)
+
+    assert (answer, fleet.noted) == ("All noted.", ["milk"])
+    assert (card.result.text if card.result else "", card.attempt) == ("noted milk", 1)
+    assert await fleet.events(asking, turn_id) == ["allowed", "dispatched", "started", "finished"]
+
+
+async def test_a_turn_goes_on_once_all_results_of_its_step_are_there(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    step = [call("note", words=word) for word in ("milk", "tea", "bread")]
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], step))
+    fleet.runner(await fleet.store(), [fleet.far(note)], "All noted.")
+    relay = await fleet.relay()
+    for _ in range(2):
+        await fleet.worker([note], at_once=1)
+
+    assert await fleet.answer() == "All noted."
+    kept = await store.turn(turn_id, project=fleet.project)
+    assert sorted(fleet.noted) == ["bread", "milk", "tea"]
+    assert (kept.opening.epoch, relay is not None) == (2, True)
+
+
+async def test_a_relay_in_the_same_process_sends_at_once_what_is_only_due_later(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    relay = await fleet.relay(store=store)
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk"), relay=relay))
+    await fleet.worker([note])
+
+    await fleet.result(store, turn_id)
+    assert fleet.noted == ["milk"]
+
+
+async def command(fleet: Fleet, store: Store, turn_id: str) -> BusMessage:
+    """The command of a turn's only call, as the relay sends it."""
+    [card] = await store.calls(turn_id=turn_id, project=fleet.project)
+    dispatch, kept = await store.dispatched(card.record_id, project=fleet.project)
+    message = command_message(read_parcel(dispatch), dispatch, kept)
+    assert isinstance(message, BusMessage)
+    return message
+
+
+@pytest.mark.feature("F185", "F186", "F187")
+async def test_a_command_that_comes_many_times_takes_effect_once(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    message = await command(fleet, store, turn_id)
+    for _ in range(3):
+        await fleet.worker([note])
+    for _ in range(12):
+        await fleet.bus.publish(message)
+
+    await fleet.result(store, turn_id)
+    await fleet.relay(pause=no_pause)
+    assert (await fleet.card(store, turn_id)).attempt == 1
+    assert fleet.noted == ["milk"]
+
+
+@pytest.mark.parametrize("effect", [Effect.UNSAFE, Effect.PURE])
+async def test_a_call_whose_worker_died_runs_again_only_where_that_does_no_harm(fleet: Fleet, effect: Effect) -> None:
+    store, note = await fleet.store(), fleet.tool(effect)
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    dead = await fleet.open_store()
+    await dead.claim(await fleet.card(store, turn_id), [])
+    await dead.close_store()  # it claimed the call, and never came to close it
+    await fleet.worker([note])
+    await fleet.relay(pause=no_pause)
+
+    card = await fleet.result(store, turn_id)
+    unknown = effect is Effect.UNSAFE
+    assert await code_of(fleet, store, turn_id) == (Code.OUTCOME_UNKNOWN if unknown else "")
+    assert (card.attempt, fleet.noted) == ((1, []) if unknown else (2, ["milk"]))
+
+
+async def test_a_call_that_no_worker_takes_in_time_says_so_and_costs_nothing(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    agent = fleet.agent(store, [fleet.far(note)], call("note", words="milk"), sends={"queue_s": 0.0})
+    turn_id = await fleet.sent(agent)
+    fleet.runner(await fleet.store(), [fleet.far(note)], "It did not work.")
+    await fleet.relay()
+
+    assert await fleet.answer() == "It did not work."
+    assert await code_of(fleet, store, turn_id) == Code.UNAVAILABLE
+    assert (await store.spent("agent", (await fleet.card(store, turn_id)).created_at, project=fleet.project)).calls == 0
+
+
+async def test_a_worker_without_the_tool_or_with_another_version_says_so(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    await fleet.worker([changed(note, version="9")])
+    await fleet.relay()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+
+    assert await code_of(fleet, store, turn_id) == Code.NOT_FOUND
+    assert fleet.noted == []
+
+
+async def test_a_worker_that_stops_finishes_what_it_has_and_takes_no_more(fleet: Fleet) -> None:
+    store = await fleet.store()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> str:
+        """Write words down."""
+        begun.set()
+        await go_on.wait()
+        return words
+
+    worker = await fleet.worker([note])
+    await fleet.relay(pause=no_pause)
+    first = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    await begun.wait()
+    worker.stop()
+    second = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="tea")))
+    go_on.set()
+
+    result = (await fleet.result(store, first)).result
+    assert result is not None
+    assert result.text == "milk"
+    assert (await fleet.card(store, second)).attempt == 0
+    await fleet.worker([note])
+    assert (await fleet.result(store, second)).attempt == 1
+
+
+def sender(seen: list[str]) -> Tool:
+    @tool(tier=Tier.WALK)
+    async def note(words: str = "", key: str = "") -> str:
+        """Write words down."""
+        seen.append(f"{words} {key}")
+        return f"{words} with {key}"
+
+    return note
+
+
+async def test_arguments_of_the_service_are_put_in_and_its_keys_are_seen_nowhere_else(fleet: Fleet) -> None:
+    store = await fleet.store()
+    seen: list[str] = []
+    note = sender(seen)
+    far = fleet.far(note, fixed={"words": "for {agent_id}"}, environment={"key": "NOTES_KEY"})
+    await fleet.worker([note], environment={"NOTES_KEY": "hunter2-hunter2"})
+    await fleet.relay()
+    turn_id = await fleet.sent(fleet.agent(store, [far], call("note")))
+
+    card = await fleet.result(store, turn_id)
+    dispatched = await store.audit_log(turn_id=turn_id, project=fleet.project)
+    assert seen == ["for agent hunter2-hunter2"]
+    assert card.result is not None
+    assert card.result.text.startswith("for agent with ")
+    assert "hunter2" not in f"{card} {dispatched}"
+
+
+async def test_a_worker_without_a_variable_that_an_argument_comes_from_says_which(fleet: Fleet) -> None:
+    store, note = await fleet.store(), sender([])
+    await fleet.worker([note])
+    await fleet.relay()
+    far = fleet.far(note, environment={"key": "NOTES_KEY"})
+    turn_id = await fleet.sent(fleet.agent(store, [far], call("note", words="milk")))
+
+    result = (await fleet.result(store, turn_id)).result
+    assert result is not None
+    assert "NOTES_KEY" in result.text
+
+
+async def test_T62_secrets_are_put_in_place_by_the_worker_and_taken_out_of_results(fleet: Fleet) -> None:
+    store = await fleet.store()
+    seen: list[str] = []
+    note = sender(seen)
+    secrets = Secrets({"door": Secret("open-sesame-42", frozenset({"note"}), anywhere=True)})
+    await fleet.worker([note], secrets=secrets)
+    await fleet.relay()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="{{secret:door}}")))
+
+    card = await fleet.result(store, turn_id)
+    assert seen == ["open-sesame-42 "]
+    assert "open-sesame" not in f"{card}"
