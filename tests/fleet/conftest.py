@@ -155,7 +155,7 @@ class Fleet:
     async def until(self, look: Callable[[], Awaitable[Any]]) -> Any:
         """What `look` gives once it gives something."""
         async with asyncio.timeout(BOUND_S):
-            while not (found := await look()):
+            while not (found := await look()):  # noqa: ASYNC110 -- it happens in another process
                 await asyncio.sleep(0.01)
         return found
 

@@ -210,3 +210,21 @@ async def test_T62_secrets_are_put_in_place_by_the_worker_and_taken_out_of_resul
     card = await fleet.result(store, turn_id)
     assert seen == ["open-sesame-42 "]
     assert "open-sesame" not in f"{card}"
+
+
+async def test_T180_a_password_in_an_address_is_not_kept_on_its_way_to_a_worker(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    agent = fleet.agent(store, [fleet.far(note)], call("note", words="https://ann:hunter2hunter2@host/"), "No.")
+    answer = await agent.ask("Note it")
+
+    [card] = await store.calls(turn_id=answer.turn_id, project=fleet.project)
+    assert card.result is not None
+    assert "password in its address would be kept" in card.result.text
+    assert await store.take_due(4e9, no_pause) == []
+
+
+async def test_T180_control_an_address_without_a_password_is_sent(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="https://host/")))
+
+    assert len(await store.take_due(4e9, no_pause)) == 1

@@ -42,6 +42,9 @@ _NOTICEABLE_MS = 0.05
 _TO_MODEL = Delivery.MODEL
 _MOST_NAMED = 5
 _ASKER, _BEFORE = "agent:asking", "tool:before"
+_PASSWORD_STAYS = (
+    "It was not sent: the password in its address would be kept on the way. Give the worker a secret, and name that."
+)
 _context = making_from(
     Context, "call_id", "turn_id", "project", "agent", "grant", "timeout_s", "attempt", "thread", "tainted_by",
     "recorder", "approved", "begins",
@@ -178,7 +181,9 @@ class Journey:
         context = changed(self._context(allowed), record_id=card.record_id, epoch=card.epoch)
         try:
             if services.secrets is not NO_SECRETS:
-                allowed, context = self._with_secrets(allowed, context)
+                revealed, context = self._with_secrets(allowed, context)
+                if revealed.arguments != allowed.arguments:
+                    return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, _PASSWORD_STAYS)
         except NotYours as reason:
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
         sent = await services.dispatcher.dispatch(allowed, context)
