@@ -13,27 +13,38 @@ START_S = 20.0
 
 
 class NatsServer:
-    """One server with JetStream, which keeps its streams in a folder of its own and always listens on the same port."""
+    """One server with JetStream, which keeps its streams in a folder of its own and always listens on the same port.
 
-    def __init__(self, folder: Path, more: str = "", *, jetstream: bool = True) -> None:
+    It has a configuration of its own, with `more` added, or the one that is given.
+    """
+
+    def __init__(
+        self, folder: Path, more: str = "", *, jetstream: bool = True, config: Path | None = None, port: int = 0
+    ) -> None:
         self.folder = folder
+        self.port = port or free_port()
         self._more = more
         self._jetstream = jetstream
-        self.port = _free_port()
+        self._config = config
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self, *, answers: bool = True) -> None:
+        """Start it, and wait until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([SERVER, "-c", self._config or self._own()], stdout=log, stderr=log)
+        if answers:
+            self.await_answer()
+
+    def _own(self) -> Path:
         config = self.folder / "nats.conf"
         store = self.folder / "jetstream"
         streams = f'jetstream {{ store_dir: "{store}", sync_interval: always }}\n' if self._jetstream else ""
         config.write_text(f"host: 127.0.0.1\nport: {self.port}\n{streams}{self._more}")
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen([SERVER, "-c", config], stdout=log, stderr=log)
-        self._await_answer()
+        return config
 
     def kill(self) -> None:
         if self._process is not None:
@@ -41,7 +52,7 @@ class NatsServer:
             self._process.wait()
             self._process = None
 
-    def _await_answer(self) -> None:
+    def await_answer(self) -> None:
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             assert self._process is not None
@@ -64,7 +75,7 @@ def running(folder: Path, more: str = "", *, jetstream: bool = True) -> Iterator
         server.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

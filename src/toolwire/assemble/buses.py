@@ -38,8 +38,25 @@ async def open_bus(
         async with InProcessBus() as own:
             yield own
         return
+    async with _nats_bus(project, name, connect_s) as bus:
+        yield bus
+
+
+async def check_nats(project: ProjectFolder) -> "nats_jetstream.BrokerState":
+    """Log in to the broker of the settings, and see what is there. Raises SettingsError and BusError."""
+    if project.settings.bus.kind != "nats":
+        raise SettingsError("bus.kind is not nats, so there is no server to check; set it, and bus.url")
+    async with _nats_bus(project, "toolwire nats check", CONNECT_S) as bus:
+        return await bus.broker_state()
+
+
+@asynccontextmanager
+async def _nats_bus(project: ProjectFolder, name: str, connect_s: float) -> AsyncIterator["nats_jetstream.NatsBus"]:
+    chosen = project.settings.bus
     servers = nats_servers(project)
-    streams = nats_jetstream.streams_named(chosen.command_stream, chosen.event_stream, chosen.replicas)
+    streams = nats_jetstream.streams_named(
+        chosen.command_stream, chosen.event_stream, chosen.replicas, chosen.stream_mb << 20
+    )
     async with AsyncExitStack() as closing:
         try:
             opening = nats_jetstream.nats_bus(servers, streams=streams, name=name, connect_s=connect_s)

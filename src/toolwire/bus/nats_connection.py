@@ -65,6 +65,10 @@ class SecureClient(Client):
         self._demands_tls = servers.demands_tls
         self._public_nkey = servers.key.public if servers.key else None
 
+    @property
+    def uses_tls(self) -> bool:
+        return bool(self._server_info.get("tls_required"))
+
     async def _process_connect_init(self) -> None:
         try:
             await super()._process_connect_init()

@@ -8,7 +8,7 @@ A broker that comes back without its streams gets them anew, by the next message
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -80,15 +80,27 @@ class StreamPlan:
         )
 
 
-__all__ = ["STREAMS", "NatsBus", "NatsServers", "StreamPlan", "nats_bus", "streams_named"]
+__all__ = ["STREAMS", "BrokerState", "NatsBus", "NatsServers", "StreamPlan", "nats_bus", "streams_named"]
 
 STREAMS = (StreamPlan(Category.COMMAND, _DAY_S), StreamPlan(Category.EVENT, 7 * _DAY_S))
 
 
-def streams_named(commands: str, events: str, replicas: int) -> tuple[StreamPlan, ...]:
+def streams_named(commands: str, events: str, replicas: int, max_bytes: int) -> tuple[StreamPlan, ...]:
     """The streams under other names, each message kept by so many servers."""
     names = {Category.COMMAND: commands, Category.EVENT: events}
-    return tuple(replace(plan, name=names[plan.category], replicas=replicas) for plan in STREAMS)
+    return tuple(
+        replace(plan, name=names[plan.category], replicas=replicas, max_bytes=max_bytes) for plan in STREAMS
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """What a process that logs in finds: the server, and how many messages each stream has and servers keep them."""
+
+    server: str
+    version: str
+    tls: bool
+    streams: Mapping[str, str]
 
 
 @asynccontextmanager
@@ -203,6 +215,19 @@ class NatsBus:
         reconnects = self._reopened + self._client.stats["reconnects"]
         return BusHealth(connected, reconnects, "" if connected else self._last_error)
 
+    async def broker_state(self) -> BrokerState:
+        """Raises BusUnavailable."""
+        streams = {}
+        try:
+            for plan in self._streams.values():
+                found = await self._js.stream_info(plan.name)
+                streams[plan.name] = f"{found.state.messages:,} messages, {found.config.num_replicas} replicas"
+        except (NatsError, OSError, TimeoutError) as error:
+            raise BusUnavailable(f"the broker did not answer ({self._last_error or reason_of(error)})") from None
+        url = self._client.connected_url
+        version = str(self._client.connected_server_version)
+        return BrokerState(url.netloc if url else "", version, self._client.uses_tls, streams)
+
     async def close(self) -> None:
         self._is_closing = True
         if self._reopening is not None:
@@ -253,6 +278,7 @@ class NatsBus:
 
 def _consumer(pattern: str, durable: str, ack_wait_s: float) -> ConsumerConfig:
     return ConsumerConfig(
+        name=durable,  # the request then names the filter too, so that a server can judge it by its subject
         durable_name=durable,
         filter_subject=pattern,
         deliver_policy=DeliverPolicy.ALL,

@@ -506,6 +506,9 @@ class BusSettings(Section):
     replicas: int = Field(
         default=1, ge=1, le=5, description="NATS servers that keep each message; 3 in a cluster of three."
     )
+    stream_mb: int = Field(
+        default=256, ge=1, le=1_000_000, description="Megabytes that each stream keeps; of more the oldest go."
+    )
     command_stream: StreamName = Field(default="cg_cmd_v1r4", description="Name of the stream of commands.")
     event_stream: StreamName = Field(default="cg_evt_v1r4", description="Name of the stream of events.")
 

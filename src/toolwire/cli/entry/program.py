@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "toolwire.cli.commands.registry:registry",
         "Register tools of services that get their calls over a bus.",
     ),
+    "nats": ("toolwire.cli.commands.nats:nats", "Set up NATS servers for workers and runners, and check them."),
     "trust": ("toolwire.cli.commands.trust:trust", "Trust a project's settings file: its tools, grant and addresses."),
     "release": ("toolwire.cli.commands.release:release", "List or release what commands made and toolwire held back."),
     "status": (

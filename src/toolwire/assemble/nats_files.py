@@ -1,0 +1,121 @@
+"""The files of NATS servers for projects: configurations, certificates and a key for each user, in one folder.
+
+Keys and certificates that lie there already are kept, so a project can be added later. Without a file its user is gone.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from toolwire.bus.certificates import Certificate, new_authority, sign_server
+from toolwire.bus.nats_config import NatsCluster, NatsNode, server_config
+from toolwire.bus.nats_permissions import NatsRole, NatsUser
+from toolwire.bus.nkeys import UserKey
+from toolwire.errors import SettingsError
+from toolwire.protocol.values import dataclass
+
+CA_CERT, CA_KEY = "ca.pem", "ca.key"
+_PRIVATE, _PUBLIC = 0o600, 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class NatsPlan:
+    """What is to be written: addresses of servers, who may log in, names and size of streams."""
+
+    addresses: tuple[tuple[str, int], ...]
+    users: tuple[NatsUser, ...]
+    commands: str
+    events: str
+    stream_mb: int
+    tls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NatsFiles:
+    """What was written: the cluster, and where its files are."""
+
+    cluster: NatsCluster
+    configs: tuple[Path, ...]
+    keys: Mapping[NatsUser, Path]
+    public_keys: Mapping[NatsUser, str]
+    ca: Path | None
+
+
+def users_of(projects: Iterable[str], targets: Iterable[str]) -> tuple[NatsUser, ...]:
+    """For each project an orchestrator, a worker, and a tool service for each target."""
+    services = tuple(targets)
+    return tuple(
+        user
+        for project in dict.fromkeys(projects)
+        for user in (
+            NatsUser(project, NatsRole.ORCHESTRATOR),
+            NatsUser(project, NatsRole.WORKER),
+            *(NatsUser(project, NatsRole.SERVICE, target) for target in dict.fromkeys(services)),
+        )
+    )
+
+
+def write_nats_files(folder: Path, plan: NatsPlan) -> NatsFiles:
+    """Write all files. Raises SettingsError where that cannot be done."""
+    folder = folder.absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = ["nats"] if len(plan.addresses) == 1 else [f"nats-{place + 1}" for place in range(len(plan.addresses))]
+        nodes = tuple(
+            _node(folder, name, host, port, tls=plan.tls)
+            for name, (host, port) in zip(names, plan.addresses, strict=True)
+        )
+        keys = {user: _user_key(folder / f"{user.name}.nk") for user in plan.users}
+        cluster = NatsCluster(
+            nodes, {key.public: user for user, key in keys.items()}, plan.commands, plan.events, plan.stream_mb
+        )
+        configs = [folder / f"{node.name}.conf" for node in nodes]
+        for node, config in zip(nodes, configs, strict=True):
+            _write(config, server_config(cluster, node).encode(), _PRIVATE)
+    except OSError as wrong:
+        raise SettingsError(f"{wrong.filename or folder} cannot be written: {wrong.strerror}") from None
+    except ValueError as wrong:
+        raise SettingsError(str(wrong)) from None
+    files = {user: folder / f"{user.name}.nk" for user in plan.users}
+    public = {user: key.public for user, key in keys.items()}
+    return NatsFiles(cluster, tuple(configs), files, public, folder / CA_CERT if plan.tls else None)
+
+
+def _node(folder: Path, name: str, host: str, port: int, *, tls: bool) -> NatsNode:
+    store = str(folder / f"{name}.data")
+    if not tls:
+        return NatsNode(name, host, port, store)
+    authority = _certificate(folder, CA_CERT, CA_KEY, lambda: new_authority("toolwire NATS"))
+    _certificate(folder, f"{name}.pem", f"{name}.key", lambda: sign_server(authority, [host]))
+    cert, key, ca = (str(folder / file) for file in (f"{name}.pem", f"{name}.key", CA_CERT))
+    return NatsNode(name, host, port, store, cert, key, ca)
+
+
+def _certificate(folder: Path, cert: str, key: str, make: Callable[[], Certificate]) -> Certificate:
+    """The certificate that lies in the folder, made where there is none."""
+    if (folder / cert).exists() and (folder / key).exists():
+        return Certificate((folder / cert).read_bytes(), (folder / key).read_bytes())
+    made = make()
+    _write(folder / key, made.key, _PRIVATE)
+    _write(folder / cert, made.cert, _PUBLIC)
+    return made
+
+
+def _user_key(file: Path) -> UserKey:
+    if file.exists():
+        try:
+            return UserKey.parse(file.read_text("ascii"))
+        except (SettingsError, UnicodeDecodeError):
+            raise SettingsError(f"{file} holds no key of a NATS user; remove it, and a new one is made") from None
+    key = UserKey.new()
+    _write(file, f"{key.seed}\n".encode(), _PRIVATE)
+    return key
+
+
+def _write(file: Path, content: bytes, mode: int) -> None:
+    """Write a file whole, never through a link, and with this mode from the beginning."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "wb") as opened:
+        opened.write(content)
+    draft.replace(file)

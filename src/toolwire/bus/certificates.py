@@ -1,0 +1,97 @@
+"""A certificate authority of one's own, for servers that only one's own processes talk to."""
+
+import ipaddress
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from toolwire.protocol.values import dataclass
+
+AUTHORITY_DAYS = 3_650
+SERVER_DAYS = 825
+_CLOCKS_DIFFER = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate and its private key, as PEM."""
+
+    cert: bytes
+    key: bytes
+
+
+def new_authority(name: str, now: datetime | None = None) -> Certificate:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _named(name)
+    draft = _draft(subject, subject, key.public_key(), AUTHORITY_DAYS, now)
+    draft = draft.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    draft = draft.add_extension(_usage(signs_certificates=True), critical=True)
+    draft = draft.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    return _pem(draft.sign(key, hashes.SHA256()), key)
+
+
+def sign_server(authority: Certificate, hosts: Iterable[str], now: datetime | None = None) -> Certificate:
+    """A certificate for a server at these hosts, which it also shows to other servers of its cluster."""
+    signer = x509.load_pem_x509_certificate(authority.cert)
+    signing = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(signing, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = list(dict.fromkeys(hosts))
+    draft = _draft(_named(names[0]), signer.subject, key.public_key(), SERVER_DAYS, now)
+    draft = draft.add_extension(x509.SubjectAlternativeName([_host(name) for name in names]), critical=False)
+    draft = draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    draft = draft.add_extension(_usage(signs_certificates=False), critical=True)
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    draft = draft.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
+    return _pem(draft.add_extension(issuer, critical=False).sign(signing, hashes.SHA256()), key)
+
+
+def _draft(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int, now: datetime | None
+) -> x509.CertificateBuilder:
+    start = now or datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - _CLOCKS_DIFFER)
+        .not_valid_after(start + timedelta(days=days))
+    )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+
+
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name.strip("[]")))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(made: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Certificate:
+    form = serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return Certificate(made.public_bytes(serialization.Encoding.PEM), secret)
