@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from toolwire.decide.policy import resumed
 from toolwire.define.toolbox import Toolbox
@@ -18,17 +18,9 @@ from toolwire.hub.judging import withhold_password
 from toolwire.hub.resuming import require_same_tools
 from toolwire.hub.runtime import Runtime
 from toolwire.hub.services import APPROVAL_S, QUESTIONS, Approve, Tell
-from toolwire.hub.turn_loop import Intervene, Runner, fold
-from toolwire.loop.compaction import (
-    QUESTION,
-    outgrown,
-    summary_note,
-    summary_request,
-    summary_requests,
-    told,
-)
+from toolwire.lazy import lazy_module
+from toolwire.loop.compaction import QUESTION, outgrown, summary_note, summary_request, summary_requests, told
 from toolwire.loop.step import stopped, was_tainted
-from toolwire.models.opening import open_model
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.budgets import Budget, Spending
@@ -43,8 +35,17 @@ from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, T
 from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, TurnSummary
-from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import of_project
+
+if TYPE_CHECKING:
+    from toolwire.hub import turn_loop
+    from toolwire.models import opening
+    from toolwire.record import memory
+else:
+    # Loaded for questions, for models by name, and where no store is given: a single call needs none of them.
+    turn_loop = lazy_module("toolwire.hub.turn_loop")
+    opening = lazy_module("toolwire.models.opening")
+    memory = lazy_module("toolwire.record.memory")
 
 T = TypeVar("T")
 News = Callable[[Toolbox], Toolbox | None]
@@ -111,7 +112,7 @@ class Agent:
         events: EventHub | None = None,
         budget: Budget | None = None,
         accounts: Sequence[str] = (),
-        intervene: Intervene | None = None,
+        intervene: "turn_loop.Intervene | None" = None,
         tier_by_intent: bool = False,
         news: News | None = None,
         name: str = "agent",
@@ -120,7 +121,7 @@ class Agent:
         temperature: float | None = None,
         spec: AgentSpec | None = None,
     ) -> None:
-        self.model: ChatModel = open_model(model) if isinstance(model, str) else _required_model(model)
+        self.model: ChatModel = opening.open_model(model) if isinstance(model, str) else _required_model(model)
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools))
         for part, given, kind in (("grant", grant, Grant), ("limits", limits, Limits), ("budget", budget, Budget)):
             if given is not None and not isinstance(given, kind):
@@ -215,7 +216,7 @@ class Agent:
         await require_same_tools(self.store, left.opening, self.toolbox, self.spec)
         kept = await self.store.resume(turn_id)
         async with self._kept_free(kept.opening):
-            turn = self._with_current_policy(fold(kept, self.runtime))
+            turn = self._with_current_policy(turn_loop.fold(kept, self.runtime))
         turn = changed(turn, running_since=self.runtime.monotonic() - kept.ran_s)
         return _answer(await self._runner(on_event, turn).run(turn, resumed=True))
 
@@ -340,12 +341,12 @@ class Agent:
     async def _require_left(self, kept: KeptTurn) -> None:
         """Raise `BudgetSpent` when nothing is left of the day for a turn on record."""
         if (allowance := self._allowance(kept.opening)) is not None:
-            used = fold(kept, self.runtime).used()
+            used = turn_loop.fold(kept, self.runtime).used()
             await allowance.require(changed(used, calls=kept.calls, wall_s=kept.ran_s))
 
-    def _runner(self, own: Emit | None, turn: Turn) -> Runner:
+    def _runner(self, own: Emit | None, turn: Turn) -> "turn_loop.Runner":
         events = self.runtime.events
-        return Runner(
+        return turn_loop.Runner(
             self.runtime,
             self.model,
             emit=events.emitter(turn, own),
@@ -486,7 +487,7 @@ def _listed(tools: Any) -> Sequence[Any]:
 
 def _required_store(store: Any) -> Store:
     if store is None:
-        return MemoryStore()
+        return memory.MemoryStore()
     if not isinstance(store, type) and callable(getattr(store, "begin", None)):
         return cast("Store", store)
     if isinstance(store, Coroutine):

@@ -22,7 +22,6 @@ from toolwire.errors import SettingsError
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
-from toolwire.hub.turn_loop import Intervene
 from toolwire.lazy import lazy_module
 from toolwire.protocol.agents import AgentSpec, ModelSpec
 from toolwire.protocol.chat import ChatModel
@@ -34,9 +33,11 @@ from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
     from toolwire.assemble import webhook
+    from toolwire.hub import turn_loop
     from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import Crew
 else:
+    turn_loop = lazy_module("toolwire.hub.turn_loop")
     webhook = lazy_module("toolwire.assemble.webhook")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
@@ -56,7 +57,7 @@ async def open_agent(
     only: str = "",
     system: str = "",
     record: str = "",
-    intervene: Intervene | None = None,
+    intervene: "turn_loop.Intervene | None" = None,
     events: EventHub | None = None,
 ) -> AsyncIterator[Agent]:
     """The agent of a spec, closed at the end; the store stays open.

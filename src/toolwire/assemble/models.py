@@ -3,19 +3,25 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolwire.assemble.project import ProjectFolder
 from toolwire.errors import ModelRefused, SettingsError
+from toolwire.lazy import lazy_module
 from toolwire.models.model_names import split_name
-from toolwire.models.opening import open_model
-from toolwire.models.recording import RecordingModel, ReplayModel
 from toolwire.protocol.agents import ModelSpec
 from toolwire.protocol.chat import ChatModel, Reply, Request
 from toolwire.protocol.turns import NO_MODEL
 from toolwire.settings import ModelChoice
 from toolwire.settings.schema import Profile
 from toolwire.wire.formats.tally import FormatTally
+
+if TYPE_CHECKING:
+    from toolwire.models import opening, recording
+else:
+    # Loaded where a model is asked.
+    opening = lazy_module("toolwire.models.opening")
+    recording = lazy_module("toolwire.models.recording")
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}", re.ASCII | re.IGNORECASE)
 
@@ -43,14 +49,14 @@ def model_of(
     if not spec.name:
         return NoModel()
     if spec.replay:
-        return ReplayModel(Path(spec.replay))
+        return recording.ReplayModel(Path(spec.replay))
     choice = choice_for(project, spec.name, spec.profile)
-    model = open_model(
+    model = opening.open_model(
         spec.name, base_url=spec.base_url or choice.url,
         key_variable=_key_variable(project, spec.key_env) or choice.api_key_env,
         environ=project.environ, preference=spec.formats, tallies=tallies,
     )  # fmt: skip
-    return RecordingModel(model, Path(record)) if record else model
+    return recording.RecordingModel(model, Path(record)) if record else model
 
 
 def _key_variable(project: ProjectFolder, named: str) -> str | None:

@@ -9,7 +9,6 @@ from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.state_ownership import require_own
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
-from toolwire.record.memory import MemoryStore
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.record.retention import Keep, Retention
 from toolwire.record.sqlite import SqliteStore
@@ -17,8 +16,9 @@ from toolwire.record.upkeep import pruned_in_background
 from toolwire.settings.schema import RetentionSettings
 
 if TYPE_CHECKING:
-    from toolwire.record import libsql, postgres
+    from toolwire.record import libsql, memory, postgres
 else:
+    memory = lazy_module("toolwire.record.memory")
     libsql = lazy_module("toolwire.record.libsql")
     postgres = lazy_module("toolwire.record.postgres")
 
@@ -34,7 +34,7 @@ async def store_of(
     if not only_reads:
         await require_own_state(project)
     if not project.settings.store.lasts:
-        yield of_project(MemoryStore(), project.name)
+        yield of_project(memory.MemoryStore(), project.name)
         return
     store = await _open_store(project)
     retention = Retention() if only_reads or not prunes else retention_of(project.settings.retention)

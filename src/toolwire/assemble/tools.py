@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.project_modules import importable
-from toolwire.assemble.remote_workspace import on_remote
 from toolwire.assemble.services import is_served, with_services
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
@@ -23,9 +21,12 @@ from toolwire.settings.schema import GrantSettings
 from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, make_tools, tool_names
 
 if TYPE_CHECKING:
+    from toolwire.assemble import project_modules, remote_workspace
     from toolwire.execute import toolchains
     from toolwire.toolbox.web import local_index, search
 else:
+    project_modules = lazy_module("toolwire.assemble.project_modules")
+    remote_workspace = lazy_module("toolwire.assemble.remote_workspace")
     toolchains = lazy_module("toolwire.execute.toolchains")
     local_index = lazy_module("toolwire.toolbox.web.local_index")
     search = lazy_module("toolwire.toolbox.web.search")
@@ -42,7 +43,7 @@ def toolbox_of(
     chosen, names = project.settings.tools, built_in_names(project)
     given = given or tool_dependencies(project)
     if project.settings.workspace.remote is not None:
-        given = on_remote(project.settings, given)
+        given = remote_workspace.on_remote(project.settings, given)
     is_alone = only in names and only not in chosen.exclude and (not chosen.include or only in chosen.include)
     is_alone = is_alone and not is_served(project, only)
     own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))
@@ -155,7 +156,9 @@ def _importable(project: ProjectFolder) -> AbstractContextManager[None]:
     origin = project.settings.origin("tools.modules")
     file = origin.file or project_file(project.cwd, environ=project.environ)
     is_users_own = origin.layer is Layer.USER_FILE
-    return importable((user_folder(),) if is_users_own else (project.cwd, file.parent if file else project.cwd))
+    return project_modules.importable(
+        (user_folder(),) if is_users_own else (project.cwd, file.parent if file else project.cwd)
+    )
 
 
 def _tools_at(path: str, origin: str) -> Iterable[Tool]:

@@ -14,6 +14,8 @@ from toolwire.protocol.policy import Rule
 
 PATH_ARGUMENTS = ("path", "paths")
 URL_ARGUMENT = "url"
+SHELL_ARGUMENT = "command"
+FOLDER_ARGUMENT = "workdir"
 
 _SAME_TOOL = (
     frozenset(("read", "read_file")),

@@ -12,7 +12,9 @@ from typing import Any
 from toolwire.decide.addresses import address_fits
 from toolwire.decide.families import (
     CHANGING,
+    FOLDER_ARGUMENT,
     PATH_ARGUMENTS,
+    SHELL_ARGUMENT,
     SHOWING_FOLDERS,
     URL_ARGUMENT,
     every_name,
@@ -27,9 +29,6 @@ from toolwire.decide.shell import UNKNOWN, Reading, base_name
 from toolwire.decide.shell_reach import reaches
 from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Grant, Tool
-
-SHELL_ARGUMENT = "command"
-FOLDER_ARGUMENT = "workdir"
 
 
 def concerns(rule: Rule, tool: Tool) -> bool:

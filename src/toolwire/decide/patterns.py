@@ -5,7 +5,8 @@ from posixpath import dirname, normpath
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolwire.decide.matching import SHELL_ARGUMENT, begins, normal
+from toolwire.decide.families import FOLDER_ARGUMENT, SHELL_ARGUMENT
+from toolwire.decide.matching import begins, normal
 from toolwire.decide.pinned import offered_words, pinned, runs_whole
 from toolwire.decide.policy import allowed_by
 from toolwire.decide.shell import base_name, read_shell, runs_others
@@ -14,7 +15,6 @@ from toolwire.protocol.policy import Rule, Verdict
 from toolwire.protocol.tools import Tool
 
 LONGEST_PATTERN = 500
-_FOLDER_ARGUMENT = "workdir"
 
 
 def pattern_rule(tool: str, arguments: Mapping[str, Any], pattern: str) -> Rule:
@@ -80,7 +80,7 @@ def _is_too_wide(rule: Rule, arguments: Mapping[str, Any]) -> bool:
 
 def _alike(approved: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
     """Whether two commands run in the same folder: in another one, the same words run other files."""
-    one, other = (normpath(str(each.get(_FOLDER_ARGUMENT) or ".")) for each in (approved, arguments))
+    one, other = (normpath(str(each.get(FOLDER_ARGUMENT) or ".")) for each in (approved, arguments))
     return one == other
 
 

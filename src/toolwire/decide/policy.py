@@ -7,19 +7,26 @@ call is strict in the direction that is safe: what denies or asks matches genero
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from posixpath import normpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolwire.decide.families import shows_key_files
+from toolwire.decide.families import SHELL_ARGUMENT, shows_key_files
 from toolwire.decide.fit import Fit
-from toolwire.decide.git_words import needs_network
-from toolwire.decide.loopback import stays_in_box
-from toolwire.decide.matching import SHELL_ARGUMENT, begins, concerns, exactly, meant
-from toolwire.decide.pinned import pinned
-from toolwire.decide.shell import UNKNOWN, Reading, base_name, read_shell, runs_others
-from toolwire.decide.trying import may_be_tried, only_looks
+from toolwire.decide.shell_words import UNKNOWN, base_name
+from toolwire.lazy import lazy_module
 from toolwire.protocol.policy import Autonomy, Rule, Verdict
 from toolwire.protocol.tools import LIMIT, Effect, Grant, Tier, Tool
 from toolwire.protocol.values import dataclass, quick
+
+if TYPE_CHECKING:
+    from toolwire.decide import git_words, loopback, matching, pinned, shell, trying
+else:
+    # Loaded for rules and for shell commands.
+    git_words = lazy_module("toolwire.decide.git_words")
+    loopback = lazy_module("toolwire.decide.loopback")
+    matching = lazy_module("toolwire.decide.matching")
+    pinned = lazy_module("toolwire.decide.pinned")
+    shell = lazy_module("toolwire.decide.shell")
+    trying = lazy_module("toolwire.decide.trying")
 
 SHELL, FILE_READ = "shell", "file_read"
 
@@ -68,7 +75,7 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
     if plain and not tainted and not grant.rules and grant.autonomy is not Autonomy.READONLY:
         return _by_autonomy(tool, grant, shows_keys=shows_keys)
     reading = _reading(tool, arguments)
-    looks = tool.reading_box and reading is not None and only_looks(arguments[SHELL_ARGUMENT])
+    looks = tool.reading_box and reading is not None and trying.only_looks(arguments[SHELL_ARGUMENT])
     tries = _may_try(tool, arguments, reading, grant) and not looks
     readonly = grant.autonomy is Autonomy.READONLY and tool.effect is not Effect.PURE and not looks
     if readonly and not tries:
@@ -89,7 +96,13 @@ def ruling(tool: Tool, arguments: Mapping[str, Any], grant: Grant, *, tainted: b
 
 
 def _by_taint_or_autonomy(
-    tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: Reading | None, *, wary: bool, shows_keys: bool
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    grant: Grant,
+    reading: "shell.Reading | None",
+    *,
+    wary: bool,
+    shows_keys: bool,
 ) -> Ruling:
     """The ruling about a call that no rule forbids."""
     if tool.must_ask is not None and (why := tool.must_ask(arguments, grant.roots)):
@@ -97,7 +110,7 @@ def _by_taint_or_autonomy(
     if wary and tool.effect is not Effect.PURE and (tool.tier is Tier.RUN or "network" in tool.needs):
         sentence = f"This turn has read untrusted content, and {tool.name!r} has side effects."
         return Ruling(Verdict.ASK, sentence, wary=True)
-    allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and concerns(rule, tool)]
+    allows = [rule for rule in grant.rules if rule.verdict is Verdict.ALLOW and matching.concerns(rule, tool)]
     if (allowing := _allowing(allows, arguments, reading)) is not None:
         return Ruling(Verdict.ALLOW, _said(allowing), allowing)
     return _by_autonomy(tool, grant, shows_keys=shows_keys)
@@ -108,7 +121,7 @@ def _by_name(tool: Tool, arguments: Mapping[str, Any], grant: Grant, why: str, *
     if wary:
         return Ruling(Verdict.ASK, why, wary=True)
     for rule in grant.rules:
-        if rule.verdict is Verdict.ALLOW and rule.argument and concerns(rule, tool):
+        if rule.verdict is Verdict.ALLOW and rule.argument and matching.concerns(rule, tool):
             names_it = tool.must_ask is not None and tool.must_ask({rule.argument: rule.pattern}, grant.roots)
             if names_it and _allowing([rule], arguments, None) is not None:
                 return Ruling(Verdict.ALLOW, _said(rule), rule)
@@ -117,7 +130,7 @@ def _by_name(tool: Tool, arguments: Mapping[str, Any], grant: Grant, why: str, *
 
 def allowed_by(rules: Iterable[Rule], tool: Tool, arguments: Mapping[str, Any]) -> Rule | None:
     """The rule, of rules that allow, under which this call needs no asking; every command of a text needs one."""
-    return _allowing((rule for rule in rules if concerns(rule, tool)), arguments, _reading(tool, arguments))
+    return _allowing((rule for rule in rules if matching.concerns(rule, tool)), arguments, _reading(tool, arguments))
 
 
 def narrowed(grant: Grant, own: Grant) -> Grant:
@@ -147,11 +160,11 @@ def resumed(grant: Grant, now: Grant) -> Grant:
     return replace(narrowed(grant, now), roots=roots)
 
 
-def _may_try(tool: Tool, arguments: Mapping[str, Any], reading: Reading | None, grant: Grant) -> bool:
+def _may_try(tool: Tool, arguments: Mapping[str, Any], reading: "shell.Reading | None", grant: Grant) -> bool:
     """Whether a call may be run where it changes and reaches nothing, before anybody is asked about it."""
     if reading is None or not tool.trial_box or tool.requires_confirmation:
         return False
-    return may_be_tried(arguments[SHELL_ARGUMENT], reaches="network" in grant.permissions)
+    return trying.may_be_tried(arguments[SHELL_ARGUMENT], reaches="network" in grant.permissions)
 
 
 def _by_autonomy(tool: Tool, grant: Grant, *, shows_keys: bool = False) -> Ruling:
@@ -166,16 +179,18 @@ def _by_autonomy(tool: Tool, grant: Grant, *, shows_keys: bool = False) -> Rulin
     return _FREE
 
 
-def _reading(tool: Tool, arguments: Mapping[str, Any]) -> Reading | None:
+def _reading(tool: Tool, arguments: Mapping[str, Any]) -> "shell.Reading | None":
     command = arguments.get(SHELL_ARGUMENT)
-    return read_shell(command) if SHELL in tool.needs and isinstance(command, str) else None
+    return shell.read_shell(command) if SHELL in tool.needs and isinstance(command, str) else None
 
 
-def _forbidding(tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: Reading | None) -> Ruling | None:
+def _forbidding(
+    tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading: "shell.Reading | None"
+) -> Ruling | None:
     """What the rules that deny or ask say. Of several that ask, the one that wants the most people counts."""
     found: dict[Verdict, list[tuple[Rule, Fit]]] = {Verdict.DENY: [], Verdict.ASK: []}
     for rule in grant.rules:
-        fit = Fit.NO if rule.verdict is Verdict.ALLOW else meant(rule, tool, arguments, reading, grant)
+        fit = Fit.NO if rule.verdict is Verdict.ALLOW else matching.meant(rule, tool, arguments, reading, grant)
         if fit is not Fit.NO:
             found[rule.verdict if fit is Fit.YES else Verdict.ASK].append((rule, fit))
     for verdict, rules in found.items():
@@ -185,30 +200,32 @@ def _forbidding(tool: Tool, arguments: Mapping[str, Any], grant: Grant, reading:
     return None
 
 
-def _allowing(rules: Iterable[Rule], arguments: Mapping[str, Any], reading: Reading | None) -> Rule | None:
+def _allowing(rules: Iterable[Rule], arguments: Mapping[str, Any], reading: "shell.Reading | None") -> Rule | None:
     """The rule under which a call needs no asking; of a shell text, every command must be allowed by some rule."""
     spoken = list(rules)
     for rule in spoken:
         if not rule.argument:
             return rule
         value = arguments.get(rule.argument)
-        if reading is None and isinstance(value, str) and exactly(value, rule.pattern):
+        if reading is None and isinstance(value, str) and matching.exactly(value, rule.pattern):
             return rule
-    shell = [rule for rule in spoken if rule.argument == SHELL_ARGUMENT]
-    if reading is None or not reading.sure or reading.written or not reading.commands or not shell:
+    for_shell = [rule for rule in spoken if rule.argument == SHELL_ARGUMENT]
+    if reading is None or not reading.sure or reading.written or not reading.commands or not for_shell:
         return None
-    used = [next((rule for rule in shell if _covers(rule, words)), None) for words in reading.commands]
+    used = [next((rule for rule in for_shell if _covers(rule, words)), None) for words in reading.commands]
     return None if None in used else used[0]
 
 
 def _covers(rule: Rule, words: Sequence[str]) -> bool:
     """Whether a rule that allows means a command: its beginning and, of one that runs others, also what it runs."""
-    if not begins(words, rule.pattern):
+    if not matching.begins(words, rule.pattern):
         return False
-    return not runs_others(words[0]) or ("*" not in rule.pattern and pinned(words, len(rule.pattern.split())))
+    return not shell.runs_others(words[0]) or (
+        "*" not in rule.pattern and pinned.pinned(words, len(rule.pattern.split()))
+    )
 
 
-def _ruin(reading: Reading) -> str:
+def _ruin(reading: "shell.Reading") -> str:
     for name, *rest in reading.commands:
         if _is_ruinous(base_name(name), rest):
             return " ".join((base_name(name), *rest)).replace(UNKNOWN, "…")
@@ -224,15 +241,15 @@ def _is_ruinous(name: str, words: list[str]) -> bool:
     return name.partition(".")[0] in _RUINOUS
 
 
-def _missing(reading: Reading, grant: Grant, *, boxed: bool) -> str:
+def _missing(reading: "shell.Reading", grant: Grant, *, boxed: bool) -> str:
     """The first command that needs the network. In a box, what talks to loopback talks to the box itself."""
     if "network" in grant.permissions:
         return ""
     for words in reading.commands:
         name = words[0]
-        if _tells_of_itself(words) or (boxed and stays_in_box(words)):
+        if _tells_of_itself(words) or (boxed and loopback.stays_in_box(words)):
             continue
-        if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and needs_network(words)):
+        if base_name(name) in _WANTS_NETWORK or (base_name(name) == "git" and git_words.needs_network(words)):
             return base_name(name)
     return ""
 
@@ -248,7 +265,7 @@ def _said(rule: Rule) -> str:
     return f"{rule.reason or 'The policy says so'} ({rule})."
 
 
-def _doubted(rule: Rule, reading: Reading | None) -> str:
+def _doubted(rule: Rule, reading: "shell.Reading | None") -> str:
     why = f": {reading.doubt}" if reading is not None and reading.doubt else ""
     return f"It cannot be told whether a rule means it{why} ({rule})."
 

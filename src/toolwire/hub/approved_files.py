@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import replace
 
 from toolwire.decide.command_files import CommandFiles, command_files
-from toolwire.decide.matching import FOLDER_ARGUMENT, SHELL_ARGUMENT
+from toolwire.decide.families import FOLDER_ARGUMENT, SHELL_ARGUMENT
 from toolwire.decide.paths import BOX_ROOT
 from toolwire.decide.policy import SHELL
 from toolwire.define.canonical import digest

@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from itertools import islice
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
@@ -17,12 +18,11 @@ from toolwire.errors import CallHeld, Suspended
 from toolwire.execute.contract import Dispatched, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy
-from toolwire.hub.approvals import ApprovalGate
-from toolwire.hub.approved_files import ApprovedFiles, bind_files
 from toolwire.hub.calls import Accepted, Outcome, Refused, Waiting
 from toolwire.hub.results import is_plain, show_result, without_secrets
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
+from toolwire.lazy import lazy_module
 from toolwire.loop.limits import time_left_s
 from toolwire.plan.resources import claims, touches
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
@@ -37,6 +37,13 @@ from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making_from
 from toolwire.protocol.waits import ForResult, ForTurn
+
+if TYPE_CHECKING:
+    from toolwire.hub import approvals, approved_files
+else:
+    # Loaded where a call needs approval.
+    approvals = lazy_module("toolwire.hub.approvals")
+    approved_files = lazy_module("toolwire.hub.approved_files")
 
 _NOTICEABLE_MS = 0.05
 _TO_MODEL = Delivery.MODEL
@@ -73,7 +80,7 @@ class Journey:
         self._card = one.card
         self._alone = alone
         self._announced = self._begun = False
-        self._files: ApprovedFiles | None = None
+        self._files: approved_files.ApprovedFiles | None = None
 
     async def finish(self) -> ToolResult | Waiting:
         """The one result of the call, whatever happens on the way, or what it waits for."""
@@ -133,14 +140,14 @@ class Journey:
 
     async def _approve_and_run(self, request: NeedsApproval) -> Outcome:
         """Try the call where it can do no harm, if it may be tried; request approval; run it once that is given."""
-        gate = ApprovalGate(self._services, self._turn, self._slots, self._emit)
+        gate = approvals.ApprovalGate(self._services, self._turn, self._slots, self._emit)
         if request.tries and not self._is_dispatched(request.allowed) and not await gate.knows(self._card, request):
             match await self._try(request):
                 case NeedsApproval() as wanted:
                     request = wanted
                 case outcome:
                     return outcome
-        request, self._files = await bind_files(request, self._turn.grant)
+        request, self._files = await approved_files.bind_files(request, self._turn.grant)
         match await gate.decide(self._card, request):
             case Allowed() as allowed if self._is_dispatched(allowed):
                 return await self._dispatch(allowed)

@@ -133,14 +133,30 @@ def quick(kind: type[Value]) -> type[Value]:
     parts = fields(cast("Any", kind))
     names = tuple(part.name for part in parts)
     twin = type(kind.__name__, (kind,), _MUTABLE)  # before the class has a __new__, so that the twin's is object's
-    scope: dict[str, Any] = {"_Twin": twin, "_Kind": kind}
-    exec("\n".join(_make(parts, scope, "_cls, ")), scope)  # noqa: S102 (the text is made of our own field names)
     # Without an __init__ of its own the class takes object's, which ignores what __new__ was given.
     del kind.__init__
-    setattr(kind, "__new__", scope["make"])  # noqa: B010 (a plain assignment is not understood by type checkers)
+    setattr(kind, "__new__", _new_on_first_use(kind, twin))  # noqa: B010 (an assignment confuses type checkers)
     setattr(kind, "__reduce__", lambda value: (kind, tuple(getattr(value, name) for name in names)))  # noqa: B010
     _twins[kind] = twin
     return kind
+
+
+def _new_on_first_use(kind: type[Value], twin: type) -> Callable[..., Value]:
+    """A `__new__` that compiles the real one and gives way to it: one command makes values of few classes."""
+
+    compiled: list[Callable[..., Value]] = []
+
+    def new(cls: type[Value], /, *args: Any, **named: Any) -> Value:
+        if not compiled:
+            scope: dict[str, Any] = {"_Twin": twin, "_Kind": kind}
+            lines = _make(fields(cast("Any", kind)), scope, "_cls, ")
+            exec("\n".join(lines), scope)  # noqa: S102 (the text is made of our own field names)
+            compiled.append(scope["make"])
+            if kind.__new__ is new:  # else it stands behind another one, as in a `checked` class
+                setattr(kind, "__new__", scope["make"])  # noqa: B010 (an assignment confuses type checkers)
+        return compiled[0](cls, *args, **named)
+
+    return new
 
 
 def changed(value: Value, /, **changes: Any) -> Value:
