@@ -6,12 +6,14 @@ store sees to that), and what has a result on record never runs again.
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from toolwire.agent import Agent, Answer
 from toolwire.errors import Fenced, NotFound, Suspended, ToolwireError
+from toolwire.hub.detached import settle_detached
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import dataclass
@@ -23,6 +25,8 @@ OpenAgent = Callable[[Turn], AbstractAsyncContextManager[Agent]]
 AT_ONCE = 4
 POLL_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+SWEEP_S = 30.0
+"""How often calls are looked for that run on their own and have lost their process."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +78,7 @@ class TurnRunner:
         self._requested: dict[str, None] = {}
         self._barred: set[str] = set()
         self._woken = asyncio.Event()
+        self._swept_at = -math.inf
 
     def wake(self) -> None:
         """Look for ready turns now: something has just come that one of them may wait for."""
@@ -134,6 +139,9 @@ class TurnRunner:
         if room <= 0:
             return False
         taken = False
+        if (now := self._monotonic()) - self._swept_at >= SWEEP_S:
+            self._swept_at = now
+            await settle_detached(self._store, self._clock())
         limit = room + len(self._running) + len(self._pauses)
         ready = [turn.id for turn in await self._store.ready_turns(self._clock(), limit=limit)]
         for turn_id in (*self._requested, *ready):

@@ -1,7 +1,8 @@
 """A call inside the hub: what was decided about it, and what can come of it.
 
-An outcome is one of three things. A `ToolResult` is what a call that ran gave. `Refused` is a call that may not run.
-`Waiting` is a call that has no result yet and needs something from outside before it can go on.
+An outcome is one of four things. A `ToolResult` is what a call that ran gave. `Refused` is a call that may not run.
+`Waiting` is a call that has no result yet and needs something from outside before it can go on. `Detached` is one that
+runs on its own.
 """
 
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolResult
@@ -10,7 +11,7 @@ from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
 
-_REPEATABLE = {Effect.PURE, Effect.IDEMPOTENT}
+REPEATABLE = {Effect.PURE, Effect.IDEMPOTENT}
 
 
 @quick
@@ -35,7 +36,7 @@ class Accepted:
         """Whether running it twice does no harm, or its tool's own journal prevents that."""
         tool, effect = self.tool, self.card.effect
         journaled = tool is not None and tool.journaled and effect == Effect.TRANSACTIONAL
-        return journaled or effect in _REPEATABLE
+        return journaled or effect in REPEATABLE
 
 
 @quick
@@ -54,4 +55,10 @@ class Waiting:
     waits: tuple[Wait, ...]
 
 
-Outcome = ToolResult | Refused | Waiting
+@quick
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The call runs on its own, and its turn does not wait for it."""
+
+
+Outcome = ToolResult | Refused | Waiting | Detached

@@ -5,6 +5,7 @@ failure and a cancellation are results too.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from itertools import islice
@@ -14,17 +15,18 @@ from typing import TYPE_CHECKING
 from toolwire.deliver.endings import busy, canceled, refused, unknown
 from toolwire.deliver.origins import origins
 from toolwire.deliver.secrets import NO_SECRETS, NotYours
-from toolwire.errors import CallHeld, Suspended
+from toolwire.errors import CallHeld, StoreError, StoreUnavailable, Suspended
 from toolwire.execute.contract import Dispatched, LeavesWork
 from toolwire.execute.inprocess import DEADLINE_NOTE
 from toolwire.execute.resources import Busy
-from toolwire.hub.calls import Accepted, Outcome, Refused, Waiting
+from toolwire.hub.calls import Accepted, Detached, Outcome, Refused, Waiting
 from toolwire.hub.results import is_plain, show_result, without_secrets
 from toolwire.hub.services import Services
 from toolwire.hub.slots import Slots
 from toolwire.lazy import lazy_module
 from toolwire.loop.limits import time_left_s
 from toolwire.plan.resources import claims, touches
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Denied, NeedsApproval, ToolResult
 from toolwire.protocol.chat import untrusted_sources
 from toolwire.protocol.context import Context, Trial, not_noted
@@ -32,11 +34,12 @@ from toolwire.protocol.events import CallFinished, CallProgress, CallStarted, Em
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.policy import inherits_taint
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Delivery, InProcess
+from toolwire.protocol.tools import USUAL, Delivery, InProcess
 from toolwire.protocol.traffic import Traffic
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, making_from
 from toolwire.protocol.waits import ForResult, ForTurn
+from toolwire.record.story import receipt
 
 if TYPE_CHECKING:
     from toolwire.hub import approvals, approved_files
@@ -45,6 +48,8 @@ else:
     approvals = lazy_module("toolwire.hub.approvals")
     approved_files = lazy_module("toolwire.hub.approved_files")
 
+_log = logging.getLogger(__name__)
+_DETACHED = Detached()
 _NOTICEABLE_MS = 0.05
 _TO_MODEL = Delivery.MODEL
 _MOST_NAMED = 5
@@ -87,6 +92,8 @@ class Journey:
         one, services = self._one, self._services
         if one.card.result is not None:  # it was answered before: the record wins
             return self._tell_finished(one.card.result, replayed=not isinstance(one.decision, Denied))
+        if one.card.detached:
+            return receipt(one.card.call)
         try:
             outcome = await self._outcome()
         except asyncio.CancelledError:
@@ -97,6 +104,8 @@ class Journey:
             match outcome:
                 case Waiting():
                     return outcome
+                case Detached():
+                    return receipt(self._card.call)
                 case Refused(denied):
                     outcome, rule = refused(denied), denied.rule
         result = self._card.result
@@ -124,13 +133,22 @@ class Journey:
             return self._give_up()
         match decision:
             case Allowed():
-                if self._services.dispatcher is not None and self._is_dispatched(decision):
-                    return self._dispatch(decision)
-                return self._run_holding(decision) if touches(decision.tool) else self._run(decision)
+                return self._start(decision)
             case NeedsApproval():
                 return self._approve_and_run(decision)
             case Denied():
                 return _refuse(decision)
+
+    def _start(self, allowed: Allowed) -> Awaitable[Outcome]:
+        """Run a call that may run, where its tool lives."""
+        if self._card.agreed is not USUAL and self._card.agreed.after_execution is AfterExecution.DETACH:
+            return self._detach(allowed)
+        if self._services.dispatcher is not None and self._is_dispatched(allowed):
+            return self._dispatch(allowed)
+        return self._run_here(allowed)
+
+    def _run_here(self, allowed: Allowed) -> Awaitable[Outcome]:
+        return self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed)
 
     async def _give_up(self) -> ToolResult:
         """A dead process began this call, and it must not be run blindly again."""
@@ -149,10 +167,8 @@ class Journey:
                     return outcome
         request, self._files = await approved_files.bind_files(request, self._turn.grant)
         match await gate.decide(self._card, request):
-            case Allowed() as allowed if self._is_dispatched(allowed):
-                return await self._dispatch(allowed)
             case Allowed() as allowed:
-                return await (self._run_holding(allowed) if touches(allowed.tool) else self._run(allowed))
+                return await self._start(allowed)
             case Denied() as denied:
                 return Refused(denied)
             case Waiting() as waiting:
@@ -195,6 +211,73 @@ class Journey:
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
         sent = await services.dispatcher.dispatch(allowed, context)
         return Waiting((ForResult(card.call.id, sent.until),)) if isinstance(sent, Dispatched) else sent
+
+    # Calls that run on their own
+
+    async def _detach(self, allowed: Allowed) -> Outcome:
+        """Let a call run on its own.
+
+        It is sent, or claimed, before that is on record: a call that no turn waits for must not get lost. One that
+        cannot be sent is an ordinary result.
+        """
+        services = self._services
+        if self._is_dispatched(allowed):
+            sent = await self._dispatch(allowed)
+            if not isinstance(sent, Waiting):
+                return sent
+            self._card = await services.store.detach(self._card)
+            return self._card.result or _DETACHED
+        if (stop := await self._claim(None, services.clock() + services.detached_lease_s)) is not None:
+            return stop
+        card = await services.store.detach(self._card)
+        if card.result is not None:
+            return card.result
+        self._card = changed(self._card, detached=True)
+        task = asyncio.create_task(self._finish_detached(allowed), name="toolwire-detached-call")
+        services.detached.add(task)
+        task.add_done_callback(services.detached.discard)
+        return _DETACHED
+
+    async def _finish_detached(self, allowed: Allowed) -> None:
+        """See a call to its result that runs on its own in this process. Its lease is renewed as long as that lives."""
+        work = asyncio.ensure_future(self._run_here(allowed))
+        heartbeat = asyncio.create_task(self._keep_claim(work), name="toolwire-detached-lease")
+        try:
+            outcome = await work
+        except asyncio.CancelledError:
+            with suppress(StoreError):
+                await asyncio.shield(self._cancel())
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            return
+        except StoreError as lost:
+            _log.warning("call %s of turn %s runs on its own and is lost: %s", self._card.call.id, self._turn.id, lost)
+            return
+        finally:
+            heartbeat.cancel()
+            await asyncio.wait((heartbeat,))
+        if isinstance(outcome, Waiting):
+            waits = ", ".join(map(str, outcome.waits))
+            said = f"{allowed.call.name!r} runs on its own and cannot wait for {waits}."
+            outcome = ToolResult.failed(allowed.call, Code.EXECUTION_FAILED, said)
+        assert isinstance(outcome, ToolResult)
+        with suppress(StoreError):  # another process has ended it; the audit log has this result, too
+            self._tell_finished(await close_call(self._services, self._card, outcome))
+
+    async def _keep_claim(self, work: "asyncio.Future[Outcome]") -> None:
+        """Renew the lease of a call, and stop its work where the lease is lost or the call is to be canceled."""
+        services = self._services
+        while True:
+            await asyncio.sleep(services.detached_lease_s / 4)
+            try:
+                card = await services.store.renew(self._card, services.clock() + services.detached_lease_s)
+            except StoreUnavailable:
+                continue
+            except StoreError:
+                card = changed(self._card, cancel="its lease is lost")
+            if card.cancel or card.result is not None:
+                work.cancel()
+                return
 
     # The run
 
@@ -247,7 +330,7 @@ class Journey:
             result = changed(result, delivery=allowed.tool.delivery)
         return result if is_plain(result, turn.limits) else await show_result(services, turn.limits, allowed, result)
 
-    async def _claim(self, trial: Trial | None) -> ToolResult | Waiting | None:
+    async def _claim(self, trial: Trial | None, until: float | None = None) -> ToolResult | Waiting | None:
         """Hold the call from now on, so that no other process runs it; gives back why it is not to be run."""
         services, card = self._services, self._card
         if trial is not None:
@@ -255,7 +338,7 @@ class Journey:
             return None
         try:
             row = AuditRow.about(card, "started", services.clock())
-            self._card = await services.store.claim(card, [row], begins=False)
+            self._card = await services.store.claim(card, [row], until=until, begins=False)
         except CallHeld as held:
             return Waiting((ForResult(card.call.id, held.until),))
         return self._card.result

@@ -9,6 +9,7 @@ from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.deliver.url_passwords import has_url_password, withhold
 from toolwire.hub.calls import Accepted
 from toolwire.hub.services import Services
+from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, ToolCall
 from toolwire.protocol.chat import Reply, untrusted_sources
 from toolwire.protocol.outcomes import Code
@@ -18,6 +19,7 @@ from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import changed, making
 
 _MOST_PASSWORDS = 256
+_DETACH = AfterExecution.DETACH
 _case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
 
 
@@ -56,7 +58,7 @@ def _card_of(services: Services, turn: Turn, call: ToolCall, decision: Decision,
     attempt, result = 0, None
     if type(decision) is Allowed:
         tool: Tool | None = decision.tool
-        if alone and type(decision.tool.target) is InProcess:
+        if alone and type(decision.tool.target) is InProcess and decision.tool.after_execution is not _DETACH:
             attempt = 1
     else:
         tool = services.toolbox.get(call.name)

@@ -155,6 +155,9 @@ class Runtime(Services):
         await close_call(self, card, canceled(card.call, begun=begun), ran=begun)
 
     async def close(self) -> None:
+        """Let calls that run on their own finish, each within its time, and let go of what was started."""
+        while self.detached:
+            await asyncio.wait(self.detached)
         await self.executor.close()
 
 

@@ -27,6 +27,9 @@ QUESTIONS = 20
 """How many approvals a turn may request, and how many of an agent may be pending."""
 
 IN_FLIGHT = 32
+DETACHED_LEASE_S = 60.0
+"""How long a call that runs on its own in this process is held before its lease has to be renewed."""
+
 _MOST_AGENTS = 1_000
 _SEAL_BYTES = 32
 
@@ -83,6 +86,8 @@ class Services:
         self.seal = os.urandom(_SEAL_BYTES)
         self._locks = locks
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
+        self.detached: set[asyncio.Task[None]] = set()
+        self.detached_lease_s = DETACHED_LEASE_S
         self.rates: dict[str, float] = {}
         self._agents: dict[tuple[str, str], Slots] = {}
 

@@ -21,7 +21,8 @@ class CallCard:
     process that claimed it, under the same epoch. A card that is opened as claimed has its `record_id` for a token.
 
     `step` counts the replies of the turn up to the one that made the call; 0 where that is not known. `agreed` is what
-    was agreed about the call when it was accepted, whatever is registered for its tool by now.
+    was agreed about the call when it was accepted, whatever is registered for its tool by now. The turn of a `detached`
+    call does not wait for it any more. `cancel` asks the holder to stop, and says why; `renew` brings it there.
     """
 
     record_id: str
@@ -41,6 +42,8 @@ class CallCard:
     until: float | None = None
     step: int = 0
     agreed: Agreement = USUAL
+    detached: bool = False
+    cancel: str = ""
 
     @property
     def step_id(self) -> str:

@@ -288,6 +288,17 @@ def renew(tx: Transaction, card: CallCard, store: str, until: float | None) -> C
     return answer
 
 
+def mark(
+    tx: Transaction, card: CallCard, rule: Callable[[CallCard, CallCard | None, TurnRow | None], Step[CallCard]]
+) -> CallCard | StoreError:
+    """Let a rule mark a call."""
+    key = call_key(card)
+    answer, marked, _, _ = rule(card, tx.call(key), tx.turn(key[:2]))
+    if marked is not None:
+        tx.mark_call(key, marked)
+    return answer
+
+
 def close(
     tx: Transaction, card: CallCard, result: ToolResult, row: Row, audit: Sequence[Row], now: Now, *, ran: bool
 ) -> ToolResult | StoreError:

@@ -320,6 +320,24 @@ class CallStore(Protocol):
         """
         ...
 
+    async def detach(self, card: CallCard) -> CallCard:
+        """Let a call run on its own: its turn does not wait for it from now on, and the model is told so for good.
+
+        One that has ended comes back with its result, and is not detached. Raises `Fenced` and `NotFound`.
+        """
+        ...
+
+    async def ask_to_cancel(self, card: CallCard, why: str) -> CallCard:
+        """Ask the holder of a call to stop: `renew` gives it the card with `cancel`. No other can claim the call.
+
+        A call that has ended comes back with its result. It is the turn's own write: raises `Fenced`, and `NotFound`.
+        """
+        ...
+
+    async def detached_calls(self, *, limit: int = 100, project: str | None = None) -> list[CallCard]:
+        """Calls that no turn waits for and that have no result yet."""
+        ...
+
     def begins(self, turn_id: str, call_id: str, *, project: str = "default") -> None:
         """Note that a tool begins now; from any thread, and without a commit.
 

@@ -160,11 +160,12 @@ def claim_call(
 ) -> Step[CallCard]:
     """Hold a call from now on, before anything of it begins. One that has ended comes back with its result.
 
-    A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise.
+    A claim is made for a turn as it is now: under an older epoch the call may have been judged otherwise. A detached
+    call was let go of for good, so that what becomes of its turn does not matter.
     """
     if kept is None:
         return refusals.no_call(card.turn_id, card.call.id), None, (), 0
-    if turn is not None and turn.epoch != card.epoch:
+    if turn is not None and turn.epoch != card.epoch and not kept.detached:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     if kept.result is not None:
         return _seen(kept, card), None, (), 0
@@ -172,6 +173,8 @@ def claim_call(
         return renew_call(card, kept, turn, claim.store, claim.until)
     if is_held(kept, turn, at, alive):
         return refusals.held(kept), None, (), 0
+    if kept.cancel:
+        return refusals.canceled(kept), None, (), 0
     owner = claim.owner or _owner_of_lease(turn, claim.store, claim.until)
     mine = changed(
         kept, attempt=kept.attempt + 1, epoch=card.epoch, token=claim.token, owner=owner, until=claim.until
@@ -221,7 +224,7 @@ def close_call(
     if kept.result is not None:
         return kept.result, None, (refusals.late_result(card, result, at),), 0
     if not card.token:
-        if turn is not None and turn.epoch != card.epoch:
+        if turn is not None and turn.epoch != card.epoch and not kept.detached:
             late = (refusals.late_result(card, result, at),)
             return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, late, 0
         if (kept.until is not None or kept.owner not in ("", store)) and is_held(kept, turn, at, alive):
@@ -229,6 +232,27 @@ def close_call(
     elif card.token != kept.token:
         return refusals.claim_lost(card), None, (refusals.late_result(card, result, at),), 0
     return result, _with_result(kept, result, ""), (), 0 if ran else -1
+
+
+def detach_call(card: CallCard, kept: CallCard | None, turn: TurnState | None) -> Step[CallCard]:
+    """Let a call run on its own: its turn does not wait for it from now on. One that has ended comes back as it is."""
+    return _marked(card, kept, turn, detached=True)
+
+
+def ask_to_cancel(card: CallCard, kept: CallCard | None, turn: TurnState | None, why: str) -> Step[CallCard]:
+    """Ask the holder of a call to stop. From now on no other claims it. One that has ended comes back as it is."""
+    return _marked(card, kept, turn, cancel=why)
+
+
+def _marked(card: CallCard, kept: CallCard | None, turn: TurnState | None, **marks: object) -> Step[CallCard]:
+    if kept is None:
+        return refusals.no_call(card.turn_id, card.call.id), None, (), 0
+    if turn is not None and turn.epoch != card.epoch:
+        return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
+    if kept.result is not None:
+        return _seen(kept, card), None, (), 0
+    marked = changed(kept, **marks)
+    return _seen(marked, card), marked, (), 0
 
 
 def dispatch_call(
@@ -258,11 +282,14 @@ def due_call(
 ) -> tuple[Sending, float | None]:
     """What is done about a dispatch now; and, where its call is held, until when.
 
-    Under another epoch the process that took the turn over sends its calls again, or ends them.
+    Under another epoch the process that took the turn over sends its calls again, or ends them. A detached call is sent
+    whatever becomes of its turn; one that was canceled is not.
     """
-    if kept is None or kept.result is not None or (turn is not None and turn.state == ENDED):
+    if kept is None or kept.result is not None or kept.cancel:
         return Sending.DROP, None
-    if turn is not None and turn.epoch != dispatch.epoch:
+    if turn is not None and turn.state == ENDED and not kept.detached:
+        return Sending.DROP, None
+    if turn is not None and turn.epoch != dispatch.epoch and not kept.detached:
         return Sending.WAIT, None
     if is_held(kept, turn, at, alive):
         return Sending.WAIT, kept.until

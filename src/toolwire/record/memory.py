@@ -259,6 +259,18 @@ class MemoryStore(ClosingStore):
         )  # fmt: skip
         return self._apply(step)
 
+    async def detach(self, card: CallCard) -> CallCard:
+        return self._apply(ledger.detach_call(card, self._kept(card), self._turns.get((card.project, card.turn_id))))
+
+    async def ask_to_cancel(self, card: CallCard, why: str) -> CallCard:
+        turn = self._turns.get((card.project, card.turn_id))
+        return self._apply(ledger.ask_to_cancel(card, self._kept(card), turn, why))
+
+    async def detached_calls(self, *, limit: int = 100, project: str | None = None) -> list[CallCard]:
+        cards = (card for cards in self._cards.values() for card in cards.values())
+        wanted = (c for c in cards if c.detached and c.result is None and project in (None, c.project))
+        return [changed(card, token="") for card in islice(wanted, max(limit, 0))]
+
     def holds(self, turn_id: str, *, project: str = "default") -> bool:  # noqa: ARG002 -- no other process can take over
         return True
 
@@ -468,7 +480,10 @@ class MemoryStore(ClosingStore):
     async def thread(self, thread: str, *, project: str = "default") -> tuple[Message, ...]:
         ended = self._threads.read(project, thread)
         left = [
-            (2 * kept.spoken - 1, (*kept.opening.messages[-1:], *story.unfinished(kept.said, self._results(kept))))
+            (
+                2 * kept.spoken - 1,
+                (*kept.opening.messages[-1:], *self._unfinished(kept)),
+            )
             for kept in self._open.values()
             if kept.state == "interrupted" and thread and _thread_of(kept.opening) == (project, thread)
         ]
@@ -793,12 +808,18 @@ class MemoryStore(ClosingStore):
         cards = self._cards.get(_key_of(kept), {}).values()
         return {card.call.id: card.result for card in cards if card.result is not None}
 
+    def _detached(self, kept: _MemoryTurn) -> frozenset[str]:
+        return frozenset(card.call.id for card in self._cards.get(_key_of(kept), {}).values() if card.detached)
+
     def _tell(self, kept: _MemoryTurn) -> KeptTurn:
-        events = story.events(kept.said, self._results(kept))
+        events = story.events(kept.said, self._results(kept), self._detached(kept))
         return KeptTurn(kept.opening, events, kept.state, kept.ran_s, kept.calls, kept.ending)
 
     def _history(self, kept: _MemoryTurn) -> tuple[Message, ...]:
-        return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept)))
+        return (*kept.opening.messages[-1:], *story.history(kept.said, self._results(kept), self._detached(kept)))
+
+    def _unfinished(self, kept: _MemoryTurn) -> tuple[Message, ...]:
+        return story.unfinished(kept.said, self._results(kept), self._detached(kept))
 
     def _summary(self, kept: _MemoryTurn) -> TurnSummary:
         turn = kept.opening

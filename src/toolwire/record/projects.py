@@ -115,6 +115,17 @@ class ProjectStore:
         self._require(card)
         return self.whole.renew(card, until)
 
+    def detach(self, card: CallCard) -> Doing[CallCard]:
+        self._require(card)
+        return self.whole.detach(card)
+
+    def ask_to_cancel(self, card: CallCard, why: str) -> Doing[CallCard]:
+        self._require(card)
+        return self.whole.ask_to_cancel(card, why)
+
+    def detached_calls(self, *, limit: int = 100, project: str | None = None) -> Doing[list[CallCard]]:  # noqa: ARG002 -- its own
+        return self.whole.detached_calls(limit=limit, project=self.project)
+
     def close(
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> Doing[ToolResult]:

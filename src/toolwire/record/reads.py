@@ -152,6 +152,15 @@ _CALLS_AFTER = _cards(
     "ASC",
     f"{CARD_COLUMNS}, c.seq",
 )
+_DETACHED = _scoped(f"""
+    {CARD_COLUMNS}
+    FROM (SELECT project, turn_id, call_id FROM starts WHERE project = ?1 AND detached = 1 LIMIT ?2) d
+    JOIN records c ON c.project = d.project AND c.turn_id = d.turn_id AND c.call_id = d.call_id
+        AND c.schema_name = 'tool.call'
+    {CARD_JOINS}
+    ORDER BY c.seq
+""")  # noqa: S608
+_DETACHED_OF_TURN = "SELECT call_id FROM starts WHERE turn_id = ? AND project = ? AND detached > 0"
 _TURNS_BEFORE = _scoped(f"{_SUMMARY}, seq FROM turns WHERE project = ?1 AND seq < ?3 ORDER BY seq DESC LIMIT ?4")
 _TURNS_AFTER = _scoped(f"{_SUMMARY}, seq FROM turns WHERE project = ?1 AND seq > ?3 ORDER BY seq LIMIT ?4")
 _AUDIT_OF_TURN = """
@@ -426,6 +435,12 @@ def turns_after(
     return [Numbered(seq, _summary(*row)) for *row, seq in rows.fetchall()]
 
 
+def detached_calls(connection: sqlite3.Connection, limit: int, project: str | None = None) -> list[CallCard]:
+    """Calls that no turn waits for and that have no result yet."""
+    rows = connection.execute(_DETACHED.of(project), (_maybe(project), max(limit, 0)))
+    return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
+
+
 def calls_after(
     connection: sqlite3.Connection, cursor: int, limit: int, project: str | None = None
 ) -> list[Numbered[CallCard]]:
@@ -533,7 +548,9 @@ def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[
     return [max(float(took), 0.0) if isinstance(took, int | float) else 0.0 for (took,) in rows]
 
 
-def _said(connection: sqlite3.Connection, project: str, turn_id: str) -> tuple[list[story.Said], dict[str, ToolResult]]:
+def _said(
+    connection: sqlite3.Connection, project: str, turn_id: str
+) -> tuple[list[story.Said], dict[str, ToolResult], frozenset[str]]:
     said: list[story.Said] = []
     results: dict[str, ToolResult] = {}
     for schema_name, call_id, context in connection.execute(_SAID, (turn_id, project)):
@@ -541,7 +558,8 @@ def _said(connection: sqlite3.Connection, project: str, turn_id: str) -> tuple[l
             results[call_id] = read_result(load(context))
         else:
             said.append(read_said(schema_name, context))
-    return said, results
+    detached = connection.execute(_DETACHED_OF_TURN, (turn_id, project)).fetchall() if said else ()
+    return said, results, frozenset(call_id for (call_id,) in detached)
 
 
 def _ending(kept: str | None) -> Ending | None:

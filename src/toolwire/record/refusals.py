@@ -97,6 +97,13 @@ def taken_over(turn_id: str, epoch: int, current: int) -> Fenced:
     return Fenced(f"turn {turn_id!r} was taken over (epoch {current}, not {epoch}); stop working on it")
 
 
+def canceled(card: CallCard) -> Fenced:
+    """A call whose holder was asked to stop; `card` is the kept one."""
+    return Fenced(
+        f"call {card.call.id!r} of turn {card.turn_id!r} was canceled ({card.cancel}); it is not run any more"
+    )
+
+
 def held(card: CallCard) -> CallHeld:
     """A call that a living claim is on; `card` is the kept one."""
     lasts = "while its process is alive" if card.until is None else f"until {card.until:.3f} (Unix time)"

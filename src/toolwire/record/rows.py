@@ -156,7 +156,8 @@ def read_audit(row: Row) -> AuditRow:
 
 def read_card(row: Row) -> CallCard:
     """A call card from its own row, its newest claim and its result."""
-    record_id, turn_id, project, agent, created_at, context, starts, owner, until, epoch, token, result = row
+    record_id, turn_id, project, agent, created_at, context, *claim, detached, cancel, result = row
+    starts, owner, until, epoch, token = claim
     kept = load(context)
     attempt, ended = kept.get("attempt", 0) + (starts or 0), result is not None
     return CallCard(
@@ -176,6 +177,8 @@ def read_card(row: Row) -> CallCard:
         owner=owner or "",
         until=until,
         step=kept.get("step", 0),
+        detached=bool(detached),
+        cancel="" if ended else cancel or "",
         agreed=USUAL if "after_execution" not in kept else _read_agreement(kept),
     )
 

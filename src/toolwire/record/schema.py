@@ -706,11 +706,19 @@ _DISPATCHES = (
     "CREATE INDEX dispatches_due_by_project ON dispatches (project, due)",
 )
 
+# What became of a call beside its result: whether its turn waits for it (1: not, 2: not, and it has ended), and why its
+# holder is asked to stop.
+_CALL_MARKS = (
+    "ALTER TABLE starts ADD COLUMN detached INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE starts ADD COLUMN cancel TEXT",
+    "CREATE INDEX starts_detached ON starts (project, turn_id) WHERE detached = 1",
+)
+
 STEPS: Sequence[Sequence[str]] = (
     _BASE, _METRICS, _FORMATS, _FEWER_PAGES, _APPROVALS, _CHAIN, _SPENDING, _STANDING, _PURSES, _SO_FAR, _UNTRUSTED,
     _PROJECTS, _AUDIT_OF_TOOLS, _RETENTION, _CHARGES, _WAITS, _LEASES, _LENT_BY_PROJECT, _CURSORS, _WRITERS,
     _OWNER_LEASES, _RESERVED_USAGE, _LOCK_QUEUE, _TURN_KEYS, _RECORD_KEYS, _APPROVAL_KEYS, _SUM_KEYS, _AUDIT_KEYS,
-    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES,
+    _BODIES, _EVENTS, _REGISTRY, _DISPATCHES, _CALL_MARKS,
 )  # fmt: skip
 
 _PRIMARY = 0xFF

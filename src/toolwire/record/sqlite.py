@@ -25,6 +25,7 @@ from toolwire.record import (
     changes,
     dispatch_rows,
     event_rows,
+    ledger,
     lock_rows,
     reads,
     refusals,
@@ -58,7 +59,7 @@ from toolwire.record.contract import (
     UsageRequest,
 )
 from toolwire.record.faults import translated
-from toolwire.record.ledger import Claim, settle
+from toolwire.record.ledger import Claim
 from toolwire.record.liveness import LEASE_S, Liveness
 from toolwire.record.owners import Owners
 from toolwire.record.ownership import open_folder, prepare, signature
@@ -261,6 +262,17 @@ class SqliteStore(ClosingStore):
         change = partial(changes.renew, card=card, store=self._owners.name, until=until)
         return await self._writer.write(change, _whose(card))
 
+    async def detach(self, card: CallCard) -> CallCard:
+        change = partial(changes.mark, card=card, rule=ledger.detach_call)
+        return await self._writer.write(change, _whose(card))
+
+    async def ask_to_cancel(self, card: CallCard, why: str) -> CallCard:
+        rule = partial(ledger.ask_to_cancel, why=why)
+        return await self._writer.write(partial(changes.mark, card=card, rule=rule), _whose(card))
+
+    async def detached_calls(self, *, limit: int = 100, project: str | None = None) -> list[CallCard]:
+        return await self._reader.read(reads.detached_calls, limit, project)
+
     def _now(self) -> Now:
         return Now(self._clock(), self._owners.name)
 
@@ -268,7 +280,7 @@ class SqliteStore(ClosingStore):
         self, card: CallCard, result: ToolResult, audit: Sequence[AuditRow], *, ran: bool = True
     ) -> ToolResult:
         now = self._now()
-        result, control = settle(card, result, now.at)
+        result, control = ledger.settle(card, result, now.at)
         if control:
             audit = (*control, *audit)
         row = result_row(card, result, now.at)

@@ -18,7 +18,7 @@ MAX_KNOWN = 10_000
 _TURN = "SELECT epoch, state, owner FROM turns WHERE project = ? AND id = ?"
 CARD_COLUMNS = """
     SELECT c.id, c.turn_id, c.project, c.created_by, c.created_at, c.context, s.starts, s.owner, s.until, s.epoch,
-           s.token, r.context
+           s.token, s.detached, s.cancel, r.context
 """
 CARD_JOINS = """
     LEFT JOIN starts s ON s.project = c.project AND s.turn_id = c.turn_id AND s.call_id = c.call_id
@@ -37,6 +37,11 @@ _CLAIMED = """
         starts = starts.starts + excluded.starts, owner = excluded.owner, until = excluded.until,
         epoch = excluded.epoch, token = excluded.token
 """
+_MARKED = """
+    INSERT INTO starts (project, turn_id, call_id, starts, detached, cancel) VALUES (?, ?, ?, 0, ?, ?)
+    ON CONFLICT (turn_id, project, call_id) DO UPDATE SET detached = excluded.detached, cancel = excluded.cancel
+"""
+_DETACHED_ENDED = "UPDATE starts SET detached = 2 WHERE project = ? AND turn_id = ? AND call_id = ?"
 LOOP_COLUMNS = (
     "turns", "answered", "iterations", "total_ms", "batches", "max_concurrency", "saved_ms", "with_failures",
     "recovered", "input_tokens", "output_tokens", "cost_usd",
@@ -162,9 +167,17 @@ class Transaction:
         self.known.calls[key] = card
         self.connection.execute(_CLAIMED, (*key, more, card.owner, card.until, card.epoch, card.token))
 
+    def mark_call(self, key: CallKey, card: CallCard) -> None:
+        """Keep that a turn does not wait for a call, or that its holder is asked to stop."""
+        self.known.calls[key] = card
+        self.connection.execute(_MARKED, (*key, int(card.detached), card.cancel or None))
+
     def end_call(self, key: CallKey, result: ToolResult, row: Row, at: float) -> None:
         """Keep how a call ended, and count it under the project and the title of its row."""
         self.records.append(row)
+        known = self.known.calls.get(key)
+        if isinstance(known, CallCard) and known.detached:
+            self.connection.execute(_DETACHED_ENDED, key)
         self.known.calls[key] = _ENDED
         counted = (row[1], row[3])
         tally = self.tallies.get(counted)
