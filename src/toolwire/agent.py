@@ -12,7 +12,7 @@ from toolwire.disclose.intent import unlock
 from toolwire.errors import ModelError, ModelRefused, NotFound, StoreError, Suspended
 from toolwire.execute.contract import Executor
 from toolwire.hub.allowance import Allowance, lends
-from toolwire.hub.canceling import CANCELED, cancel_turn
+from toolwire.hub.canceling import CANCELED, cancel_asked, cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.judging import withhold_password
 from toolwire.hub.resuming import require_same_tools
@@ -210,6 +210,9 @@ class Agent:
         it as it was.
         """
         left = await self.store.turn(turn_id)
+        if (ending := await self._end_canceled(left.opening, on_event)) is not None:
+            turn = changed(turn_loop.fold(left, self.runtime), ending=ending, pending=())
+            return Answer(ending.answer, ending.reason, turn)
         if self.budget is not None:
             await self._require_left(left)
         await self._look_around()
@@ -224,12 +227,27 @@ class Agent:
         """Turns that can go on because what they wait for has come, the oldest first."""
         return await self.store.ready_turns(self.runtime.clock(), limit=limit)
 
-    async def cancel(self, turn_id: str, reason: str = CANCELED) -> None:
+    async def cancel(self, turn_id: str, reason: str = CANCELED) -> tuple[Wait, ...]:
         """End a turn that no process runs; what it had not run yet does not run. Ending one twice changes nothing.
 
-        Raises `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
+        A call that another process runs is asked to stop: then gives what the turn waits for before it ends. Raises
+        `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
         """
-        await cancel_turn(self.store, turn_id, self.runtime.clock(), reason)
+        return await cancel_turn(self.store, turn_id, self.runtime.clock(), reason)
+
+    async def _end_canceled(self, turn: Turn, on_event: Emit | None) -> Ending | None:
+        """The end of a turn that was canceled while another process ran a call of it; None where it was not.
+
+        Raises `Suspended` while that process has not stopped.
+        """
+        if not (reason := await cancel_asked(self.store, turn)):
+            return None
+        if waits := await self.cancel(turn.id, reason):
+            raise Suspended(turn.id, waits)
+        ending = (await self.store.turn(turn.id)).ending
+        if ending is not None and (emit := self.runtime.events.emitter(turn, on_event)):
+            emit(TurnEnded(turn.id, ending, 0.0))
+        return ending
 
     def stream(self, question: str, *, thread: str = "") -> AsyncGenerator[Event, None]:
         """Answer a question and show every event on the way; the last one is `TurnEnded`.
@@ -260,6 +278,10 @@ class Agent:
         opening = (await self.store.turn(turn_id)).opening
         if opening.kind is not TurnKind.CALL:
             raise NotFound(f"turn {turn_id} is a question, not a single call")
+        if await self._end_canceled(opening, on_event) is not None:
+            [card] = await self.store.calls(turn_id=turn_id, limit=1)
+            assert card.result is not None
+            return card.result
         await require_same_tools(self.store, opening, self.toolbox, self.spec)
         turn = self._with_current_policy((await self.store.resume(turn_id)).opening)
         async with self._kept_free(turn):

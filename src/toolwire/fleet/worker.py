@@ -17,6 +17,7 @@ from contextlib import suppress
 from toolwire.bus.contract import Bus, Delivered
 from toolwire.define.service_arguments import MissingVariable, with_environment
 from toolwire.define.toolbox import Toolbox
+from toolwire.deliver.endings import canceled
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.execute.contract import Executor
@@ -201,6 +202,10 @@ class ToolWorker:
                     return None
                 if now.result is not None:
                     return None
+                if now.cancel:
+                    work.cancel()
+                    await asyncio.wait((work,))
+                    return canceled(held.call, begun=True)
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)

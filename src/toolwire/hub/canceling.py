@@ -1,17 +1,19 @@
 """Ending a turn from outside: what had not run never does, and every call of it has a result."""
 
 from toolwire.deliver.endings import canceled
-from toolwire.errors import NotFound
+from toolwire.errors import CallHeld, NotFound
 from toolwire.loop.step import stopped
 from toolwire.protocol.chat import Reply
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.turns import Ending, EndReason
+from toolwire.protocol.turns import Ending, EndReason, Turn
 from toolwire.protocol.values import changed
-from toolwire.protocol.waits import ForTurn
+from toolwire.protocol.waits import ForResult, ForTurn, Wait
 from toolwire.record.contract import KeptTurn, Store, TurnStats
 
 CANCELED = "The turn was canceled."
 _MOST_CALLS = 10_000
+LOOK_AGAIN_S = 10.0
+"""How often the holder of a call is looked at that was asked to stop."""
 
 
 async def turns_waited_for(store: Store, turn_id: str) -> list[str]:
@@ -33,14 +35,16 @@ async def _goes_on(store: Store, turn_id: str) -> bool:
         return False
 
 
-async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANCELED) -> None:
+async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANCELED) -> tuple[Wait, ...]:
     """End a turn that no process runs, with the turns of sub-agents that it waits for.
 
-    Ending one that has ended changes nothing. Raises `NotFound` for an unknown turn and `Fenced` for one that a living
-    process runs.
+    A call that another process holds is not ended over its head: its holder is asked to stop, and the turn ends when
+    that has given its result or its lease is over. Then what it waits for comes back, and whoever goes on with the turn
+    ends it (`Agent.resume`, a runner, or this function again). Ending one that has ended changes nothing.
+    Raises `NotFound` for an unknown turn and `Fenced` for one that a living process runs.
     """
     if (await store.turn(turn_id)).state == "ended":
-        return
+        return ()
     waited_for = await turns_waited_for(store, turn_id)
     # Taken over first: from now on no runner goes on with it because a sub-agent has ended.
     kept = await store.resume(turn_id)
@@ -49,19 +53,41 @@ async def cancel_turn(store: Store, turn_id: str, now: float, reason: str = CANC
         for child in waited_for:
             await cancel_turn(store, child, now, reason)
         cards = await store.calls(turn_id=turn_id, limit=_MOST_CALLS)
-        for card in cards:
-            if card.result is None:
-                await _end_call(store, changed(card, epoch=turn.epoch), now)
+        held = [
+            await _end_call(store, changed(card, epoch=turn.epoch), now, reason)
+            for card in cards
+            if card.result is None
+        ]
+        if waits := tuple(one for one in held if one is not None):
+            await store.release(changed(turn, waits=waits))
+            return waits
         await store.end(stopped(turn, Ending(EndReason.CANCELED, reason)), _stats(kept, cards))
     except BaseException:
         await store.release(turn)
         raise
+    return ()
 
 
-async def _end_call(store: Store, card: CallCard, now: float) -> None:
+async def cancel_asked(store: Store, turn: Turn) -> str:
+    """Why a turn that has not ended is to be canceled; empty where it is not."""
+    if not any(isinstance(wait, ForResult) for wait in turn.waits):
+        return ""
+    cards = await store.calls(turn_id=turn.id, limit=_MOST_CALLS)
+    return next((card.cancel for card in cards if card.cancel), "")
+
+
+async def _end_call(store: Store, card: CallCard, now: float, reason: str) -> ForResult | None:
+    """End a call, or ask its holder to; then, what is to be waited for."""
     begun = card.attempt > 0
     result = canceled(card.call, begun=begun)
-    await store.close(card, result, [AuditRow.about(card, "finished", now, result=result)], ran=begun)
+    try:
+        await store.close(card, result, [AuditRow.about(card, "finished", now, result=result)], ran=begun)
+    except CallHeld as held:
+        asked = await store.ask_to_cancel(card, reason)
+        if asked.result is None:
+            # A lease without a date lasts while its holder gives signs of life, so that is looked at again.
+            return ForResult(card.call.id, now + LOOK_AGAIN_S if held.until is None else held.until)
+    return None
 
 
 def _stats(kept: KeptTurn, cards: list[CallCard]) -> TurnStats:

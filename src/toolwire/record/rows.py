@@ -178,7 +178,7 @@ def read_card(row: Row) -> CallCard:
         until=until,
         step=kept.get("step", 0),
         detached=bool(detached),
-        cancel="" if ended else cancel or "",
+        cancel=cancel or "",
         agreed=USUAL if "after_execution" not in kept else _read_agreement(kept),
     )
 

@@ -23,6 +23,7 @@ from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
 from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
+from toolwire.protocol.waits import Wait
 from toolwire.wire.codecs.stored import write_wait
 
 _LONGEST_LINE = 200
@@ -58,8 +59,9 @@ def run(
         raise SettingsError("store.kind = memory keeps no turns beyond a command, so there is nothing to run")
     screen = Screen.of(place.settings.output.color, no_color=no_color)
     if cancel is not None:
-        run_sync(_cancel(place, cancel))
-        screen.tell(f"Turn {cancel} is canceled.", "dim")
+        waits = run_sync(_cancel(place, cancel))
+        still = f"Turn {cancel} will end once its calls have stopped: it waits for {' and '.join(map(str, waits))}."
+        screen.tell(still if waits else f"Turn {cancel} is canceled.", "dim")
         return Exit.DONE
     failures: list[str] = []
     out = sys.stdout  # what tools print goes elsewhere with --json
@@ -88,11 +90,11 @@ async def _run(
         await runner.run_forever()
 
 
-async def _cancel(place: ProjectFolder, named: str) -> None:
+async def _cancel(place: ProjectFolder, named: str) -> tuple[Wait, ...]:
     if not place.store_exists:
         raise NotFound(f"there is no turn {named!r}; `toolwire status` shows the turns on record")
     async with store_of(place) as store:
-        await cancel_turn(store, await find_turn_id(store, named), time.time())
+        return await cancel_turn(store, await find_turn_id(store, named), time.time())
 
 
 def _show(screen: Screen, ran: RanTurn, *, as_json: bool) -> None:

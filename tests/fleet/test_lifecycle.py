@@ -1,0 +1,103 @@
+"""What a turn does about calls that run in workers: it ends with them, goes on without them, or cancels them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.fleet.conftest import Fleet
+from toolwire import Tier, tool
+from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_turn
+from toolwire.protocol.bus import AfterExecution
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.turns import EndReason
+from toolwire.protocol.waits import ForResult
+from toolwire.record.projects import of_project
+from toolwire.testing import call
+
+
+@pytest.mark.feature("F028")
+@pytest.mark.parametrize("by_result", [False, True])
+async def test_a_call_in_a_worker_ends_its_turn(fleet: Fleet, by_result: bool) -> None:
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> dict[str, Any]:
+        """Write words down."""
+        control = {"__cg_control": {"after_execution": "terminate"}} if by_result else {}
+        return {"noted": words, **control}
+
+    store = await fleet.store()
+    after = AfterExecution.SUSPEND if by_result else AfterExecution.TERMINATE
+    far = fleet.far(note, after_execution=after, controls_turn=by_result)
+    await fleet.worker([note])
+    await fleet.relay()
+    turn_id = await fleet.sent(fleet.agent(store, [far], call("note", words="milk")))
+    fleet.runner(await fleet.store(), [far])
+    await fleet.answer()
+
+    ending = (await store.turn(turn_id, project=fleet.project)).ending
+    assert ending is not None
+    assert (ending.reason, ending.value) == (EndReason.DELIVERED, {"noted": "milk"})
+
+
+@pytest.mark.feature("F025")
+async def test_a_turn_goes_on_without_a_detached_call_that_a_worker_runs_later(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    far = fleet.far(note, after_execution=AfterExecution.DETACH)
+    answer = await fleet.agent(store, [far], call("note", words="milk"), "It will be noted.").ask("Note it")
+    before = await store.detached_calls(project=fleet.project)
+    await fleet.worker([note])
+    await fleet.relay()
+    card = await fleet.result(store, answer.turn_id)
+
+    assert card.result is not None
+    assert (answer.text, len(before), card.result.text) == ("It will be noted.", 1, "noted milk")
+    assert await store.detached_calls(project=fleet.project) == []
+
+
+async def test_canceling_a_turn_stops_the_tool_in_its_worker(fleet: Fleet) -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    @tool(tier=Tier.WALK)
+    async def note(words: str) -> str:
+        """Write words down."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return words
+
+    store = await fleet.store()
+    await fleet.worker([note])
+    await fleet.relay()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    await begun.wait()
+    fleet.runner(await fleet.store(), [fleet.far(note)])
+    [wait] = await cancel_turn(of_project(store, fleet.project), turn_id, 5.0, "Not today.")
+    async with asyncio.timeout(5):
+        await stopped.wait()
+    card = await fleet.result(store, turn_id)
+
+    assert card.result is not None
+    assert isinstance(wait, ForResult)
+    assert (card.result.status, wait.until) == (Status.CANCELED, 5.0 + LOOK_AGAIN_S)
+    assert await fleet.answer() == "Not today."
+    ending = (await store.turn(turn_id, project=fleet.project)).ending
+    assert ending is not None
+    assert ending.reason is EndReason.CANCELED
+
+
+async def test_a_canceled_turn_ends_though_its_worker_died(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    dead = await fleet.open_store()
+    await dead.claim(await fleet.card(store, turn_id), [])
+    view = of_project(store, fleet.project)
+    waits = await cancel_turn(view, turn_id, 5.0)
+    await dead.close_store()
+    await fleet.worker([note])
+    await fleet.relay(pause=lambda _: 0.01)
+    later = await cancel_turn(view, turn_id, 20.0)
+
+    assert (len(waits), later, fleet.noted) == (1, (), [])
+    assert (await store.turn(turn_id, project=fleet.project)).state == "ended"
