@@ -13,6 +13,7 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import socket
 import sys
 import tempfile
@@ -23,12 +24,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import toolwire
 from tests.caches import clear_caches
 from toolwire.cli import main
-from toolwire.toolbox.registry import ToolDependencies, tools_of
+from toolwire.toolbox.registry import TOOLS, ToolDependencies, make_tools
 
 LARGEST = 150_000
 """A request takes one packet, and must fit into a socket's buffer."""
@@ -40,37 +41,48 @@ _STREAMS = ((0, "r", -1, "surrogateescape"), (1, "w", -1, "surrogateescape"), (2
 
 
 def serve(control: socket.socket) -> None:
-    """Fork for each request until the asking side is gone."""
+    """Fork for each request, and tell how each command ended, until the asking side is gone."""
+    poll, running = select.poll(), dict[int, _Running]()
+    poll.register(control, select.POLLIN)
     while True:
-        request, handles, *_ = socket.recv_fds(control, LARGEST + 1, 4)
-        if not request:
-            return
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                """A supervisor that has done its work."""
-        if os.fork() == 0:
-            control.close()
-            _supervise(json.loads(request), handles)
-            return
-        for handle in handles:
-            os.close(handle)
+        for ready, _ in poll.poll():
+            if ready != control.fileno():
+                poll.unregister(ready)
+                _tell_end(ready, running.pop(ready))
+                continue
+            request, handles, *_ = socket.recv_fds(control, LARGEST + 1, 4)
+            if not request:
+                return
+            *streams, report = handles
+            if (pid := os.fork()) == 0:
+                control.close()
+                for handle in (report, *running, *(one.report for one in running.values())):
+                    os.close(handle)
+                _become(json.loads(request), streams)
+            for handle in streams:
+                os.close(handle)
+            os.write(report, f"{pid}\n".encode())
+            ended = os.pidfd_open(pid)
+            running[ended] = _Running(pid, report)
+            poll.register(ended, select.POLLIN)
 
 
-def _supervise(request: dict[str, Any], handles: list[int]) -> None:
-    """Tell the process id of the command, and its status once it has ended. Returns, in time, as the command."""
-    *streams, report = handles
-    if pid := os.fork():
-        for handle in streams:
-            os.close(handle)
-        os.write(report, f"{pid}\n".encode())
-        status = os.waitpid(pid, 0)[1]
-        os.write(report, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        os._exit(0)
-    os.close(report)
-    _become(request, streams)
+class _Running(NamedTuple):
+    """A command, and the pipe to which its process id was written and its status will be."""
+
+    pid: int
+    report: int
 
 
-def _become(request: dict[str, Any], streams: list[int]) -> None:
+def _tell_end(ended: int, command: _Running) -> None:
+    status = os.waitpid(command.pid, 0)[1]
+    with suppress(BrokenPipeError):  # the one who asked may not care any more
+        os.write(command.report, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os.close(command.report)
+    os.close(ended)
+
+
+def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     """Be as a process that was just started, and run the program."""
     if request["at_terminal"]:
         os.setsid()
@@ -149,7 +161,7 @@ def _import_ahead() -> None:
     for module in pkgutil.walk_packages(toolwire.__path__, "toolwire."):
         if not module.name.startswith(_NOT_AHEAD) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    tools_of(["all"], ToolDependencies())  # the schemas of tools are made once in a process
+    make_tools(TOOLS, ToolDependencies())  # the schemas of tools are made once in a process
     gc.collect()
     gc.freeze()
 

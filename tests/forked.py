@@ -93,7 +93,7 @@ def _take_terminal() -> None:
 
 
 class Forked(subprocess.Popen[bytes]):
-    """A process whose end we are told, since the one to wait for it is its supervisor at the server.
+    """A process whose end we are told, since the one to wait for it is the server that forked it.
 
     It replaces the three methods in which `Popen` asks the system to start a process or to wait for it.
     """
@@ -135,10 +135,10 @@ class Forked(subprocess.Popen[bytes]):
             return self.returncode
 
     def _line(self) -> bytes:
-        """What the supervisor says next."""
+        """What the server says next."""
         said = b""
         while not said.endswith(b"\n"):
-            said += os.read(self._report, 1) or b"the supervisor of a forked command is gone\n"
+            said += os.read(self._report, 1) or b"the server of a forked command is gone\n"
         return said
 
 
