@@ -1,5 +1,6 @@
 """Hostile and broken input: a typed reply, bounded work, never an exception."""
 
+import json
 import random
 import sys
 from collections.abc import Callable
@@ -53,6 +54,23 @@ def test_four_times_the_hostile_text_takes_about_four_times_the_steps(name: str)
 
     allowance = 60_000  # the work that is allowed before it depends on the size
     assert steps(lambda: parse_reply(large, TOOLS)) <= 5 * steps(lambda: parse_reply(small, TOOLS)) + allowance
+
+
+def native_calls(many: int, *, ids: int) -> dict[str, Any]:
+    """A response with so many different calls under so many ids."""
+    written = [{"name": "put_config", "arguments": json.dumps({"key": "k", "value": [at]})} for at in range(many)]
+    calls = [{"id": f"c{at % ids}", "type": "function", "function": each} for at, each in enumerate(written)]
+    return {"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": calls}}]}
+
+
+@pytest.mark.threat("T1")
+@pytest.mark.parametrize("ids", [1, 10_000])
+def test_four_times_the_native_calls_take_about_four_times_the_steps(ids: int) -> None:
+    small, large = native_calls(200, ids=ids), native_calls(800, ids=ids)
+    parse_reply(small, TOOLS)
+
+    assert steps(lambda: parse_reply(large, TOOLS)) <= 5 * steps(lambda: parse_reply(small, TOOLS))
+    assert len(parse_reply(large, TOOLS).calls) == 800
 
 
 @pytest.mark.threat("T15")

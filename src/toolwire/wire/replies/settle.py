@@ -18,12 +18,14 @@ _WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs", "params", "pr
 class Settled:
     """The calls of one reply so far, and its problems."""
 
-    __slots__ = ("calls", "offered", "problems")
+    __slots__ = ("_by_look", "_looked_at", "calls", "offered", "problems")
 
     def __init__(self, offered: Offered) -> None:
         self.offered = offered
         self.calls: list[ToolCall] = []
         self.problems: list[Problem] = []
+        self._by_look: dict[tuple[str | None, str, int], list[ToolCall]] = {}
+        self._looked_at = 0
 
     def report(self, code: str, message: str, call: int | None = None) -> None:
         self.problems.append(Problem(code, message, call))
@@ -51,10 +53,16 @@ class Settled:
             self.calls.pop()
 
     def _is_repeat(self, call: ToolCall) -> bool:
-        """Whether a call was made before in this reply under the same id: the same thing twice under two ids is two."""
-        return any(
+        """Whether the last call was made before in this reply under its id: the same thing under two ids is two.
+
+        Thousands of calls may stand in a reply, so each is compared only with those that look the same.
+        """
+        for one in self.calls[self._looked_at : -1]:
+            self._by_look.setdefault(_look(one), []).append(one)
+        self._looked_at = len(self.calls) - 1
+        return self._looked_at > 0 and any(
             (one.alias, one.name, one.arguments, one.fault) == (call.alias, call.name, call.arguments, call.fault)
-            for one in self.calls[:-1]
+            for one in self._by_look.get(_look(call), ())
         )
 
     def texts(self, found: list[Found], text: str) -> None:
@@ -159,6 +167,20 @@ def _doubt_cut_values(found: list[Found], text: str) -> None:
         stray = _STRAY_END.search(text, end, min(max(end, stop), end + _BEHIND))
         if stray is not None and stray["end"]:
             item.fault = _CUT_VALUE
+
+
+def _look(call: ToolCall) -> tuple[str | None, str, int]:
+    """The same for calls that are equal, and seldom for others."""
+    return call.alias, call.name, _spread(call.arguments)
+
+
+def _spread(value: Any, depth: int = 4) -> int:
+    """The same number for equal values; what lies too deep counts as equal."""
+    if depth and isinstance(value, dict):
+        return hash(frozenset((name, _spread(inner, depth - 1)) for name, inner in value.items()))
+    if depth and isinstance(value, list):
+        return hash(tuple(_spread(inner, depth - 1) for inner in value))
+    return hash(value) if isinstance(value, str | int | float) else 0
 
 
 def _is_blank(written: Any) -> bool:
