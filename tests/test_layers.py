@@ -33,8 +33,9 @@ MAY_IMPORT = {
     "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
     "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY,
     "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"gateway"},
+    "conformance": NOUNS | SHAPES | {"bus", "conformance"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
-    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"cli", "gateway"},
+    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"cli", "gateway", "conformance"},
 }
 
 # What the core must not touch: the system, the clock, chance, the network, other processes and threads.

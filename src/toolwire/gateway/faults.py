@@ -1,11 +1,12 @@
 """What a client is told when there is no answer: a status and a sentence, in the error format of its own API."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from toolwire.errors import ModelError, ModelUnavailable
+from toolwire.errors import Conflict, ModelError, ModelUnavailable, NotFound, StoreError, StoreUnavailable
 from toolwire.models.failures import LONGEST_QUOTE, ProviderSite
 from toolwire.models.payloads import read_json
 from toolwire.wire.encode.outbound import Json
@@ -48,6 +49,25 @@ class Rejected(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
         self.fault = fault
+
+
+@contextmanager
+def told_to_client(what: str) -> Iterator[None]:
+    """Errors of a store in HTTP's words; `what` is what was looked for or written."""
+    try:
+        yield
+    except StoreError as error:
+        status, code = next(
+            ((status, code) for kind, status, code in _STORE_ERRORS if isinstance(error, kind)), (500, "{}_unreadable")
+        )
+        raise Rejected(Fault(status, code.format(what), str(error))) from None
+
+
+_STORE_ERRORS: tuple[tuple[type[StoreError], int, str], ...] = (
+    (NotFound, 404, "{}_not_found"),
+    (Conflict, 409, "{}_conflict"),
+    (StoreUnavailable, 503, "store_unavailable"),
+)
 
 
 def error_body(fault: Fault, dialect: str) -> Json:

@@ -1,7 +1,7 @@
 """Registered tools over HTTP: `/v1/projects/{project}/tools` lists, shows, registers and removes them."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from toolwire.assemble.registry import find_row, newest_first, remove_rows, row_object
 from toolwire.define.service_rows import LARGEST_ROW, read_row
-from toolwire.errors import Conflict, DefinitionError, NotFound, StoreUnavailable
-from toolwire.gateway.faults import Fault, Rejected
+from toolwire.errors import DefinitionError
+from toolwire.gateway.faults import Fault, Rejected, told_to_client
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import Bounds
@@ -111,19 +111,6 @@ class Registry:
 
     @asynccontextmanager
     async def _store(self) -> AsyncIterator[RegistryStore]:
-        with _faults():
+        with told_to_client("tool"):
             async with self._access.open_store() as store:
                 yield store
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    """Errors in HTTP's words."""
-    try:
-        yield
-    except NotFound as missing:
-        raise Rejected(Fault(404, "tool_not_found", str(missing))) from None
-    except Conflict as other:
-        raise Rejected(Fault(409, "tool_conflict", str(other))) from None
-    except StoreUnavailable as lost:
-        raise Rejected(Fault(503, "store_unavailable", str(lost))) from None

@@ -40,14 +40,13 @@ def add(
     replace: Annotated[
         bool, typer.Option("--replace", help="Let a row replace another one of the same version.")
     ] = False,
-    project: Project = "default",
     home: Home = None,
+    project: Project = "default",
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Register the tools of files, all of them or none. A version that is there with the same content stays."""
-    place = current_project({"store.home": home}, project=project)
-    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    place, screen = _opened(home, project, no_color=no_color)
     rows = _rows_in(files, place.name)
     kept, new = run_sync(_register(place, rows, replace=replace))
     if as_json:
@@ -64,8 +63,7 @@ def list_rows(
     project: Project = "default", home: Home = None, as_json: AsJson = False, no_color: NoColor = False
 ) -> Exit:
     """List the registered tools, those of registry.files included, newest versions first."""
-    place = current_project({"store.home": home}, project=project)
-    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    place, screen = _opened(home, project, no_color=no_color)
     found = _found(place)
     if as_json:
         screen.json([{**row_object(row), "source": source} for row, source in found])
@@ -81,14 +79,13 @@ def list_rows(
 @registry.command("show", cls=CliCommand)
 def show(
     which: Which,
-    project: Project = "default",
     home: Home = None,
+    project: Project = "default",
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Show a row in full, with the arguments that models do not see: the newest version, or the one named."""
-    place = current_project({"store.home": home}, project=project)
-    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    place, screen = _opened(home, project, no_color=no_color)
     found = _found(place)
     row = find_row([each for each, _ in found], which, place.name)
     source = next(source for each, source in found if each is row)
@@ -108,14 +105,13 @@ def show(
 def remove(
     which: Which,
     every: Annotated[bool, typer.Option("--all", help="All versions of the tool.")] = False,
-    project: Project = "default",
     home: Home = None,
+    project: Project = "default",
     as_json: AsJson = False,
     no_color: NoColor = False,
 ) -> Exit:
     """Remove one version of a tool; without a version, the only one there is, or all of them with --all."""
-    place = current_project({"store.home": home}, project=project)
-    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    place, screen = _opened(home, project, no_color=no_color)
     gone = run_sync(_unregister(place, which, every=every))
     if as_json:
         screen.json([row_object(row) for row in gone])
@@ -123,6 +119,11 @@ def remove(
     for row in gone:
         screen.tell(f"{row.name}@{row.version}: removed.", "green")
     return Exit.DONE
+
+
+def _opened(home: str | None, project: str, *, no_color: bool) -> tuple[ProjectFolder, Screen]:
+    place = current_project({"store.home": home}, project=project)
+    return place, Screen.of(place.settings.output.color, no_color=no_color)
 
 
 def _rows_in(files: Sequence[str], project: str) -> list[ToolRegistration]:

@@ -52,6 +52,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Register tools of services that get their calls over a bus.",
     ),
     "nats": ("toolwire.cli.commands.nats:nats", "Set up NATS servers for workers and runners, and check them."),
+    "conformance": (
+        "toolwire.cli.commands.conformance:conformance",
+        "Test a tool service of any language against the protocol.",
+    ),
     "trust": ("toolwire.cli.commands.trust:trust", "Trust a project's settings file: its tools, grant and addresses."),
     "release": ("toolwire.cli.commands.release:release", "List or release what commands made and toolwire held back."),
     "status": (

@@ -40,6 +40,10 @@ EXAMPLES = {
         "toolwire registry remove web_search@1.2",
         "toolwire registry remove web_search --all",
     ),
+    "toolwire conformance": (
+        "toolwire conformance --subject cg.v1r4.test.public.cmd.tool.note -- node service.js",
+        "toolwire conformance --subject cg.v1r4.test.public.cmd.tool.note --token-env TOKEN --cards 127.0.0.1:8790",
+    ),
     "toolwire trust": ("toolwire trust", "toolwire trust .toolwire"),
     "toolwire logs": ("toolwire logs --follow", "toolwire logs --turn 4b1e"),
     "toolwire docs": ("toolwire docs", "toolwire docs settings"),
