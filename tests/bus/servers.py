@@ -1,6 +1,7 @@
 """Real NATS servers on loopback, which tests may kill and start again."""
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -32,19 +33,26 @@ class NatsServer:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
 
-    def start(self, *, answers: bool = True) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, more: str = "", *, answers: bool = True) -> None:
+        """Start it, with this added to its configuration for once, and wait until it answers."""
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen([SERVER, "-c", self._config or self._own()], stdout=log, stderr=log)
+            self._process = subprocess.Popen([SERVER, "-c", self._config or self._own(more)], stdout=log, stderr=log)
         if answers:
             self.await_answer()
 
-    def _own(self) -> Path:
+    def _own(self, more: str = "") -> Path:
         config = self.folder / "nats.conf"
         store = self.folder / "jetstream"
         streams = f'jetstream {{ store_dir: "{store}", sync_interval: always }}\n' if self._jetstream else ""
-        config.write_text(f"host: 127.0.0.1\nport: {self.port}\n{streams}{self._more}")
+        config.write_text(f"host: 127.0.0.1\nport: {self.port}\n{streams}{self._more}{more}")
         return config
+
+    def reload(self, more: str) -> None:
+        """Have it read its configuration again, with something else added."""
+        self._more = more
+        self._own()
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
         if self._process is not None:

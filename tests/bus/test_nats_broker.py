@@ -12,6 +12,7 @@ from tests.bus.servers import NatsServer, running
 from toolwire.bus.contract import Subscription
 from toolwire.bus.nats_connection import NatsServers
 from toolwire.bus.nats_jetstream import STREAMS, NatsBus, nats_bus
+from toolwire.bus.nkeys import UserKey
 from toolwire.errors import BusUnavailable
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import BadSubject, Subject
@@ -116,6 +117,46 @@ async def test_a_message_that_the_broker_did_not_confirm_is_an_error_and_health_
         with pytest.raises(BusUnavailable):
             async with bus.subscribe(PATTERN, durable="workers"):
                 pass
+
+
+async def test_a_user_who_was_refused_for_a_while_goes_on(tmp_path: Path) -> None:
+    """As while keys are being replaced."""
+    key = UserKey.new()
+    allowed, refused = (f"authorization {{ users: [{{ nkey: {one.public} }}] }}" for one in (key, UserKey.new()))
+    with running(tmp_path, more=allowed) as server:
+        async with (
+            nats_bus(NatsServers((server.url,), key=key), confirm_s=1.0) as bus,
+            bus.subscribe(PATTERN, durable="workers") as subscription,
+        ):
+            waiting = asyncio.create_task(numbers(subscription, {2}))
+            await publish_until_kept(bus, 1)
+            server.reload(refused)
+            async with asyncio.timeout(SOON_S):
+                while "refused" not in (await bus.health()).last_error:  # noqa: ASYNC110 (health is asked)
+                    await asyncio.sleep(0.01)
+            server.reload(allowed)
+            await publish_until_kept(bus, 2)
+            assert set(await waiting) == {1, 2}
+            assert (await bus.health()).reconnects
+
+
+async def test_a_server_that_ends_sessions_with_an_error_is_logged_in_to_again(mortal: NatsServer) -> None:
+    """The client library gives up for ever where a server says why it ends a session."""
+    async with (
+        nats_bus(NatsServers((mortal.url,)), confirm_s=1.0) as bus,
+        bus.subscribe(PATTERN, durable="workers") as subscription,
+    ):
+        waiting = asyncio.create_task(numbers(subscription, {2}))
+        await publish_until_kept(bus, 1)
+        mortal.kill()
+        mortal.start("max_subscriptions: 1\n")
+        async with asyncio.timeout(SOON_S):
+            while (await bus.health()).reconnects < 2:  # noqa: ASYNC110 (health is asked, it does not tell)
+                await asyncio.sleep(0.01)
+        mortal.kill()
+        mortal.start()
+        await publish_until_kept(bus, 2)
+        assert set(await waiting) == {1, 2}
 
 
 async def test_acknowledging_while_the_broker_is_away_does_not_raise(mortal: NatsServer) -> None:

@@ -8,14 +8,15 @@ A broker that comes back without its streams gets them anew, by the next message
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.errors import MaxPayloadError
+from nats.errors import MaxPayloadError, NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import (
     AckPolicy,
@@ -26,7 +27,7 @@ from nats.js.api import (
     StorageType,
     StreamConfig,
 )
-from nats.js.errors import NoStreamResponseError, NotFoundError
+from nats.js.errors import NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
 from toolwire.bus.contract import ACK_WAIT_S, IN_FLIGHT, MAX_BYTES, BusHealth, size_of
 from toolwire.bus.in_flight import InFlight, OpenDelivery
@@ -44,6 +45,9 @@ MOST_UNACKNOWLEDGED = 100_000
 
 _ASK_EVERY_S = 2.0
 _RETRY_S = 0.2
+_ADMIN_S = 2.0
+"""For a request about streams and consumers. Servers without a leader are silent, so it is rather asked again."""
+
 _OWN_HEADERS = "nats-"
 _ID_HEADER = "Nats-Msg-Id"
 _DAY_S = 86_400.0
@@ -131,8 +135,9 @@ class NatsBus:
         self._confirm_s = confirm_s
         self._client, self._js = self._new_client()
         self._last_error = ""
+        self._gives_up = False
         self._hopeless = 0
-        self._reopened = 0
+        self._earlier_reconnects = 0
         self._reopening: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -140,9 +145,10 @@ class NatsBus:
         """Raises BusUnavailable when no server lets this process in within so many seconds."""
         try:
             async with asyncio.timeout(connect_s):
-                await self._connect_client(self._give_up_if_hopeless)
-            for plan in self._streams.values():
-                await self._ensure_stream(plan)
+                self._gives_up = True
+                await self._connect_client()
+                self._gives_up = False
+                await self._ensure_streams()
         except (NatsError, OSError, TimeoutError) as error:
             reason = self._last_error or reason_of(error)
             await self.close()
@@ -150,13 +156,13 @@ class NatsBus:
 
     def _new_client(self) -> tuple[SecureClient, JetStreamContext]:
         client = SecureClient(self._servers)
-        return client, client.jetstream(timeout=self._confirm_s)
+        return client, client.jetstream(timeout=min(self._confirm_s, _ADMIN_S))
 
-    async def _connect_client(self, note: Callable[[Exception], Awaitable[None]]) -> None:
+    async def _connect_client(self) -> None:
         await self._client.connect(
             list(self._servers.urls),
             name=self._name,
-            error_cb=note,
+            error_cb=self._note,
             closed_cb=self._on_closed,
             max_reconnect_attempts=-1,
             reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type]  # fractions are fine
@@ -166,12 +172,14 @@ class NatsBus:
     async def _on_closed(self) -> None:
         """The library gives up for ever where a server refuses it once, as one does that is being set up anew."""
         if not self._is_closing:
+            if self._client.last_error is not None:
+                await self._note(self._client.last_error)
             self._reopening = asyncio.create_task(self._reopen(), name="reopen NATS")
 
     async def _reopen(self) -> None:
+        self._earlier_reconnects += 1 + self._client.stats["reconnects"]
         self._client, self._js = self._new_client()
-        await self._connect_client(self._note)
-        self._reopened += 1
+        await self._connect_client()
 
     async def publish(self, message: BusMessage, *, dedupe_id: str = "") -> bool:
         subject = Subject.parse(message.subject)
@@ -212,7 +220,7 @@ class NatsBus:
 
     async def health(self) -> BusHealth:
         connected = self._client.is_connected
-        reconnects = self._reopened + self._client.stats["reconnects"]
+        reconnects = self._earlier_reconnects + self._client.stats["reconnects"]
         return BusHealth(connected, reconnects, "" if connected else self._last_error)
 
     async def broker_state(self) -> BrokerState:
@@ -253,11 +261,31 @@ class NatsBus:
                 await self._js.add_consumer(plan.name, config)
         return await self._js.pull_subscribe_bind(durable=config.durable_name, stream=plan.name)
 
+    async def _ensure_streams(self) -> None:
+        """Wait for a cluster that is starting, too: until it has a leader it is silent."""
+        self._last_error = ""
+        for plan in self._streams.values():
+            while True:
+                try:
+                    await self._ensure_stream(plan)
+                    break
+                except NatsTimeoutError:
+                    self._last_error = (
+                        self._last_error or "JetStream does not answer; a cluster needs most of its servers"
+                    )
+                except (ServiceUnavailableError, NoRespondersError) as error:
+                    await self._note(error)
+                    await asyncio.sleep(_RETRY_S)
+
     async def _ensure_stream(self, plan: StreamPlan) -> None:
+        """Have the stream, kept by at least as many servers as planned: a server can become a cluster later."""
         try:
-            await self._js.stream_info(plan.name)
+            found = await self._js.stream_info(plan.name)
         except NotFoundError:
             await self._js.add_stream(plan.config())
+        else:
+            if (found.config.num_replicas or 1) < plan.replicas:
+                await self._js.update_stream(replace(found.config, num_replicas=plan.replicas))
 
     def _plan(self, category: Category) -> StreamPlan:
         plan = self._streams.get(category)
@@ -266,14 +294,12 @@ class NatsBus:
         return plan
 
     async def _note(self, error: Exception) -> None:
+        """Remember what is wrong. Raises it where the first connection is made and every server has refused it."""
         self._last_error = reason_of(error)
-
-    async def _give_up_if_hopeless(self, error: Exception) -> None:
-        """While the first connection is made: stop as soon as every server has said what will not change by itself."""
-        await self._note(error)
-        self._hopeless += is_hopeless(error)
-        if self._hopeless >= len(self._servers.urls) and not self._client.is_connected:
-            raise error
+        if self._gives_up and is_hopeless(error):
+            self._hopeless += 1
+            if self._hopeless >= len(self._servers.urls):
+                raise error
 
 
 def _consumer(pattern: str, durable: str, ack_wait_s: float) -> ConsumerConfig:
