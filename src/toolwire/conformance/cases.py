@@ -32,7 +32,7 @@ class Expect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TestedService:
     """What is tested: the subject of a service, the tool, and arguments with which a call of it succeeds."""
 
     subject: Subject
@@ -51,7 +51,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ProtocolCase:
     """One call. `card` is what the endpoint serves for its pointer, None for nothing. It is sent `times` times.
 
     The endpoint refuses its first reads and writes with 503 where it is told to.
@@ -70,19 +70,19 @@ class Case:
     failing_writes: int = 0
 
 
-def all_cases(trial: Trial) -> list[Case]:
+def all_cases(trial: TestedService) -> list[ProtocolCase]:
     """The cases that need nothing but messages, in the order in which they are sent; the last one is a valid call."""
     return [make(trial) for make in _CASES]
 
 
-def valid_case(trial: Trial, name: str, about: str, paragraph: str = "callbacks", **more: Any) -> Case:
+def valid_case(trial: TestedService, name: str, about: str, paragraph: str = "callbacks", **more: Any) -> ProtocolCase:
     """A call that must be run."""
     command, card = _command(trial, name), _card(trial, name)
     return _case(trial, name, about, paragraph, Expect.RUN, command, card, **more)
 
 
 def _case(
-    trial: Trial,
+    trial: TestedService,
     name: str,
     about: str,
     paragraph: str,
@@ -91,15 +91,15 @@ def _case(
     card: ToolCallCard | None,
     change: Callable[[BusMessage], BusMessage] = lambda message: message,
     **more: Any,
-) -> Case:
+) -> ProtocolCase:
     message = encode_command(command)
     served = None if card is None else encode_call_card(card)
     assert not isinstance(message, Refusal), message
     assert not isinstance(served, Refusal), served
-    return Case(name, about, paragraph, expect, command, change(message), served, trial.nonce(name), **more)
+    return ProtocolCase(name, about, paragraph, expect, command, change(message), served, trial.nonce(name), **more)
 
 
-def _command(trial: Trial, name: str) -> ToolCommand:
+def _command(trial: TestedService, name: str) -> ToolCommand:
     return ToolCommand(
         trial.subject,
         "conformance",
@@ -115,7 +115,7 @@ def _command(trial: Trial, name: str) -> ToolCommand:
     )
 
 
-def _card(trial: Trial, name: str) -> ToolCallCard:
+def _card(trial: TestedService, name: str) -> ToolCallCard:
     command = _command(trial, name)
     return ToolCallCard(
         command.tool_call_card_id,
@@ -144,20 +144,20 @@ def _without(*names: str) -> Callable[[BusMessage], BusMessage]:
     return _payload(lambda body: {name: value for name, value in body.items() if name not in names})
 
 
-def _first(trial: Trial) -> Case:
+def _first(trial: TestedService) -> ProtocolCase:
     return valid_case(trial, "valid", "A valid command gives one result card and a callback to it")
 
 
-def _repeated(trial: Trial) -> Case:
+def _repeated(trial: TestedService) -> ProtocolCase:
     return valid_case(trial, "repeated", "The same command three times is run once and has one result card", times=3)
 
 
-def _unknown_fields(trial: Trial) -> Case:
+def _unknown_fields(trial: TestedService) -> ProtocolCase:
     change = _payload(lambda body: {**body, "x_from_the_future": {"deep": [1, None]}})
     return valid_case(trial, "unknown-fields", "Unknown fields are ignored", "commands", change=change)
 
 
-def _payload_only(trial: Trial) -> Case:
+def _payload_only(trial: TestedService) -> ProtocolCase:
     return valid_case(
         trial,
         "payload-only",
@@ -167,113 +167,113 @@ def _payload_only(trial: Trial) -> Case:
     )
 
 
-def _headers_only(trial: Trial) -> Case:
+def _headers_only(trial: TestedService) -> ProtocolCase:
     names = [field.name for field in COMMAND_FIELDS if field.header]
     about = "The identity is accepted from the headers alone"
     return valid_case(trial, "headers-only", about, "commands", change=_without(*names, "project_id", "channel_id"))
 
 
-def _bad_trace(trial: Trial) -> Case:
+def _bad_trace(trial: TestedService) -> ProtocolCase:
     change = _headers(lambda headers: {**headers, "traceparent": "not-a-trace"})
     about = "A wrong traceparent does not stop a call"
     both = lambda message: change(_payload(lambda body: {**body, "traceparent": "not-a-trace"})(message))  # noqa: E731
     return valid_case(trial, "bad-trace", about, "commands", change=both)
 
 
-def _no_pointer(trial: Trial) -> Case:
+def _no_pointer(trial: TestedService) -> ProtocolCase:
     about = "A command without tool_call_card_id is answered with a failed result"
     return _refused(trial, "no-pointer", about, Expect.FAIL, _without("tool_call_card_id"))
 
 
-def _inline(trial: Trial) -> Case:
+def _inline(trial: TestedService) -> ProtocolCase:
     change = _payload(lambda body: {**body, "Arguments": trial.filled("inline")})
     return _refused(trial, "inline", "A command with inline arguments is refused", Expect.FAIL, change)
 
 
-def _other_version(trial: Trial) -> Case:
+def _other_version(trial: TestedService) -> ProtocolCase:
     change = _headers(lambda headers: {**headers, "CG-Version": "v1r3"})
     about = "A command of another protocol version is refused"
     return _refused(trial, "other-version", about, Expect.NOT_RUN, change, paragraph="subjects")
 
 
-def _disagreement(trial: Trial) -> Case:
+def _disagreement(trial: TestedService) -> ProtocolCase:
     change = _headers(lambda headers: {**headers, "CG-Tool-Call-Id": "another-call"})
     about = "A command whose headers and payload differ is refused"
     return _refused(trial, "disagreement", about, Expect.NOT_RUN, change)
 
 
-def _oversized(trial: Trial) -> Case:
+def _oversized(trial: TestedService) -> ProtocolCase:
     change = _payload(lambda body: {**body, "x_padding": "x" * MAX_MESSAGE_BYTES})
     about = "A payload of more than 64 KiB is not accepted"
     return _refused(trial, "oversized", about, Expect.NOT_RUN, change, paragraph="limits")
 
 
-def _poison(trial: Trial) -> Case:
+def _poison(trial: TestedService) -> ProtocolCase:
     about = "A payload that is not JSON does no harm"
     return _refused(trial, "poison", about, Expect.NOT_RUN, lambda message: replace(message, data=b'{"agent_id": \xff'))
 
 
-def _unknown_card(trial: Trial) -> Case:
+def _unknown_card(trial: TestedService) -> ProtocolCase:
     about = "A command that points to no card is not run"
     return replace(_refused(trial, "unknown-card", about, Expect.NOT_RUN), card=None)
 
 
-def _other_project(trial: Trial) -> Case:
+def _other_project(trial: TestedService) -> ProtocolCase:
     return _wrong_card(trial, "other-project", "Another project's card is not run", project_id="another-project")
 
 
-def _other_call(trial: Trial) -> Case:
+def _other_call(trial: TestedService) -> ProtocolCase:
     return _wrong_card(trial, "other-call", "The card of another call is not run", tool_call_id="another-call")
 
 
-def _other_tool(trial: Trial) -> Case:
+def _other_tool(trial: TestedService) -> ProtocolCase:
     return _wrong_card(trial, "other-tool", "The card of another tool is not run", tool_name="another_tool")
 
 
-def _other_digest(trial: Trial) -> Case:
+def _other_digest(trial: TestedService) -> ProtocolCase:
     return _wrong_card(trial, "other-digest", "Arguments with another digest are not run", arguments_digest="0" * 64)
 
 
-def _stale(trial: Trial) -> Case:
+def _stale(trial: TestedService) -> ProtocolCase:
     about = "A command with an older epoch than its card is stale and not run"
     return _wrong_card(trial, "stale", about, turn_epoch=EPOCH + 1)
 
 
-def _late(trial: Trial) -> Case:
+def _late(trial: TestedService) -> ProtocolCase:
     return _wrong_card(trial, "late", "A call whose deadline is over is not run", "cards", deadline=_PAST)
 
 
-def _read_again(trial: Trial) -> Case:
+def _read_again(trial: TestedService) -> ProtocolCase:
     about = "A card that cannot be read at first (503) is read again"
     return valid_case(trial, "read-again", about, "cards", failing_reads=2)
 
 
-def _write_again(trial: Trial) -> Case:
+def _write_again(trial: TestedService) -> ProtocolCase:
     about = "A result card that cannot be written at first (503) is written again, and the call not run again"
     return valid_case(trial, "write-again", about, "cards", failing_writes=2)
 
 
-def _last(trial: Trial) -> Case:
+def _last(trial: TestedService) -> ProtocolCase:
     return valid_case(trial, "afterwards", "After all of that a valid command is run as before", "the-bus")
 
 
 def _refused(
-    trial: Trial,
+    trial: TestedService,
     name: str,
     about: str,
     expect: Expect,
     change: Callable[[BusMessage], BusMessage] = lambda message: message,
     paragraph: str = "commands",
-) -> Case:
+) -> ProtocolCase:
     return _case(trial, name, about, paragraph, expect, _command(trial, name), _card(trial, name), change)
 
 
-def _wrong_card(trial: Trial, name: str, about: str, paragraph: str = "commands", **parts: Any) -> Case:
+def _wrong_card(trial: TestedService, name: str, about: str, paragraph: str = "commands", **parts: Any) -> ProtocolCase:
     card = replace(_card(trial, name), **parts)
     return _case(trial, name, about, paragraph, Expect.NOT_RUN, _command(trial, name), card)
 
 
-_CASES: tuple[Callable[[Trial], Case], ...] = (
+_CASES: tuple[Callable[[TestedService], ProtocolCase], ...] = (
     _first, _repeated, _unknown_fields, _payload_only, _headers_only, _bad_trace, _no_pointer, _inline, _other_version,
     _disagreement, _oversized, _poison, _unknown_card, _other_project, _other_call, _other_tool, _other_digest, _stale,
     _late, _read_again, _write_again, _last,

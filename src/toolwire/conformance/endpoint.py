@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 from urllib.parse import unquote
 
-from toolwire.conformance.cases import Case
-from toolwire.conformance.findings import Written
+from toolwire.conformance.cases import ProtocolCase
+from toolwire.conformance.findings import WrittenCard
 from toolwire.errors import SettingsError
 from toolwire.wire.utp.cards import MAX_CARD_BYTES, decode_result_card
 from toolwire.wire.utp.violations import Refusal
@@ -28,19 +28,19 @@ class CardEndpoint:
         self.denied = 0
         self._lock = threading.Lock()
         self._numbers = count(1)
-        self._cases: dict[str, Case] = {}
+        self._cases: dict[str, ProtocolCase] = {}
         self._reads: dict[str, int] = {}
         self._failed_writes: dict[str, int] = {}
-        self._written: list[Written] = []
+        self._written: list[WrittenCard] = []
         self._holds: dict[str, threading.Event] = {}
         self._arrived: dict[str, threading.Event] = {}
 
-    def serve_case(self, case: Case) -> None:
+    def serve_case(self, case: ProtocolCase) -> None:
         """Serve the card of a case from now on."""
         with self._lock:
             self._cases[case.command.tool_call_card_id] = case
 
-    def hold(self, case: Case) -> tuple[Callable[[float], bool], Callable[[], None]]:
+    def hold(self, case: ProtocolCase) -> tuple[Callable[[float], bool], Callable[[], None]]:
         """Let the first read of a card wait. Gives what waits until it was read, and what lets it go on."""
         card_id = case.command.tool_call_card_id
         arrived, go_on = threading.Event(), threading.Event()
@@ -53,7 +53,7 @@ class CardEndpoint:
         with self._lock:
             return next(self._numbers)
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[WrittenCard]:
         with self._lock:
             return list(self._written)
 
@@ -81,7 +81,7 @@ class CardEndpoint:
         card = decode_result_card(data)
         if isinstance(card, Refusal):
             with self._lock:
-                self._written.append(Written(card_id, data, next(self._numbers), kept=False))
+                self._written.append(WrittenCard(card_id, data, next(self._numbers), kept=False))
             return 400, _error("bad_card", card.violations[0].message)
         with self._lock:
             case = next((one for one in self._cases.values() if one.command.tool_call_id == card.tool_call_id), None)
@@ -92,7 +92,7 @@ class CardEndpoint:
             before = next((one for one in self._written if one.card_id == card_id and one.kept), None)
             same = before is not None and json.loads(before.data) == json.loads(data)
             if not same:
-                self._written.append(Written(card_id, data, next(self._numbers), kept=before is None))
+                self._written.append(WrittenCard(card_id, data, next(self._numbers), kept=before is None))
         if before is None:
             return 201, data
         return (200, data) if same else (409, _error("card_conflict", "the card is kept with other content"))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from toolwire.conformance.cases import Case, Expect
+from toolwire.conformance.cases import Expect, ProtocolCase
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.values import dataclass
@@ -14,7 +14,7 @@ from toolwire.wire.utp.violations import Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenCard:
     """A card that a service has written, at which address, and when. `kept` is False for one that was refused."""
 
     card_id: str
@@ -24,7 +24,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReceivedReport:
     """A message at the subject of reports, and when it came."""
 
     message: BusMessage
@@ -32,16 +32,16 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedAnswers:
     """All that a service did. `effects` is what its calls left behind, None where that is not known."""
 
-    written: Sequence[Written]
-    reported: Sequence[Reported]
+    written: Sequence[WrittenCard]
+    reported: Sequence[ReceivedReport]
     effects: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """How a case ended. `wrong` says what is wrong with it; `skipped` why it was not tried."""
 
     name: str
@@ -55,18 +55,18 @@ class Finding:
         return not self.wrong and not self.skipped
 
 
-def judge(case: Case, seen: Seen) -> Finding:
+def judge(case: ProtocolCase, seen: ObservedAnswers) -> CheckResult:
     """What is wrong with what a service did about a case."""
-    return Finding(case.name, case.about, case.paragraph, tuple(dict.fromkeys(_faults(case, seen))))
+    return CheckResult(case.name, case.about, case.paragraph, tuple(dict.fromkeys(_faults(case, seen))))
 
 
-def is_answered(case: Case, seen: Seen) -> bool:
+def is_answered(case: ProtocolCase, seen: ObservedAnswers) -> bool:
     """Whether there is a result card for the case and a callback to it."""
     cards = {card.card_id for _, card in _cards_of(case, seen)}
     return any(callback.tool_result_card_id in cards for _, callback in _callbacks_of(case, seen))
 
 
-def _faults(case: Case, seen: Seen) -> Iterator[str]:
+def _faults(case: ProtocolCase, seen: ObservedAnswers) -> Iterator[str]:
     cards, callbacks = list(_cards_of(case, seen)), list(_callbacks_of(case, seen))
     yield from _effect_faults(case, seen)
     if case.expect is not Expect.RUN and any(card.status is Status.SUCCESS for _, card in cards):
@@ -90,7 +90,7 @@ def _faults(case: Case, seen: Seen) -> Iterator[str]:
         yield from _callback_faults(case, reported, callback, cards)
 
 
-def _effect_faults(case: Case, seen: Seen) -> Iterator[str]:
+def _effect_faults(case: ProtocolCase, seen: ObservedAnswers) -> Iterator[str]:
     if seen.effects is None:
         return
     times, most = seen.effects.count(case.nonce), int(case.expect is Expect.RUN)
@@ -101,7 +101,10 @@ def _effect_faults(case: Case, seen: Seen) -> Iterator[str]:
 
 
 def _callback_faults(
-    case: Case, reported: Reported, callback: ToolCallback, cards: Sequence[tuple[Written, ToolResultCard]]
+    case: ProtocolCase,
+    reported: ReceivedReport,
+    callback: ToolCallback,
+    cards: Sequence[tuple[WrittenCard, ToolResultCard]],
 ) -> Iterator[str]:
     yield from (f"callback: {one.message}" for one in callback_violations(case.command, callback))
     named = [(written, card) for written, card in cards if card.card_id == callback.tool_result_card_id]
@@ -120,21 +123,21 @@ def _callback_faults(
             yield f"callback: {field.name} is in the header {field.header} and not in the payload; write both"
 
 
-def _cards_of(case: Case, seen: Seen) -> Iterator[tuple[Written, ToolResultCard]]:
+def _cards_of(case: ProtocolCase, seen: ObservedAnswers) -> Iterator[tuple[WrittenCard, ToolResultCard]]:
     for written in seen.written:
         card = decode_result_card(written.data)
         if not isinstance(card, Refusal) and card.tool_call_id == case.command.tool_call_id:
             yield written, card
 
 
-def _callbacks_of(case: Case, seen: Seen) -> Iterator[tuple[Reported, ToolCallback]]:
+def _callbacks_of(case: ProtocolCase, seen: ObservedAnswers) -> Iterator[tuple[ReceivedReport, ToolCallback]]:
     for reported in seen.reported:
         callback = decode_callback(reported.message)
         if not isinstance(callback, Refusal) and callback.tool_call_id == case.command.tool_call_id:
             yield reported, callback
 
 
-def protocol_faults(seen: Seen, known: Sequence[Case]) -> Finding:
+def protocol_faults(seen: ObservedAnswers, known: Sequence[ProtocolCase]) -> CheckResult:
     """What cannot be told to belong to a case: cards and callbacks that cannot be read, or are of no call."""
     calls = {case.command.tool_call_id for case in known}
     wrong = []
@@ -153,4 +156,4 @@ def protocol_faults(seen: Seen, known: Sequence[Case]) -> Finding:
         elif callback.tool_call_id not in calls:
             wrong.append(f"a callback is of an unknown call {callback.tool_call_id}")
     about = "Every card and callback can be read and belongs to a call"
-    return Finding("well-formed", about, "callbacks", tuple(dict.fromkeys(wrong)))
+    return CheckResult("well-formed", about, "callbacks", tuple(dict.fromkeys(wrong)))

@@ -16,9 +16,16 @@ from nats.js.errors import NotFoundError
 
 from toolwire.bus.contract import Bus
 from toolwire.bus.nats_jetstream import STREAMS, NatsServers, nats_bus
-from toolwire.conformance.cases import NONCE, Case, Expect, Trial, all_cases, valid_case
+from toolwire.conformance.cases import NONCE, Expect, ProtocolCase, TestedService, all_cases, valid_case
 from toolwire.conformance.endpoint import CardEndpoint, served_cards
-from toolwire.conformance.findings import Finding, Reported, Seen, is_answered, judge, protocol_faults
+from toolwire.conformance.findings import (
+    CheckResult,
+    ObservedAnswers,
+    ReceivedReport,
+    is_answered,
+    judge,
+    protocol_faults,
+)
 from toolwire.errors import BusUnavailable, SettingsError
 from toolwire.protocol.bus import BusMessage
 from toolwire.protocol.subjects import Category, Subject
@@ -53,11 +60,11 @@ class KitOptions:
     timeout_s: float = 20.0
 
 
-async def run_kit(options: KitOptions) -> list[Finding]:
+async def run_kit(options: KitOptions) -> list[CheckResult]:
     """Test a service. Raises BusUnavailable, and SettingsError for a service that cannot be started."""
     if options.effects is not None and NONCE not in str(options.arguments):
         raise SettingsError(f"to count effects, one of the arguments must have {NONCE}, which the file then holds")
-    trial = Trial(options.subject, options.tool, options.arguments, f"t{secrets.token_hex(4)}")
+    trial = TestedService(options.subject, options.tool, options.arguments, f"t{secrets.token_hex(4)}")
     endpoint = CardEndpoint(options.subject.project, options.token or secrets.token_hex(16))
     with served_cards(endpoint, options.host, options.port):
         async with (
@@ -65,16 +72,16 @@ async def run_kit(options: KitOptions) -> list[Finding]:
             _listener(options) as client,
             _service(options, endpoint) as process,
         ):
-            return await _Run(options, trial, endpoint, bus, client, process).all()
+            return await _KitRun(options, trial, endpoint, bus, client, process).all()
 
 
-class _Run:
+class _KitRun:
     """One run of the kit."""
 
     def __init__(
         self,
         options: KitOptions,
-        trial: Trial,
+        trial: TestedService,
         endpoint: CardEndpoint,
         bus: Bus,
         client: Client,
@@ -86,9 +93,9 @@ class _Run:
         self._bus = bus
         self._client = client
         self._process = process
-        self._reported: list[Reported] = []
+        self._reported: list[ReceivedReport] = []
 
-    async def all(self) -> list[Finding]:
+    async def all(self) -> list[CheckResult]:
         report = Subject.report(self._trial.subject.project, self._trial.subject.channel)
         await self._client.subscribe(str(report), cb=self._note)
         await self._client.flush()
@@ -106,10 +113,10 @@ class _Run:
         findings = [judge(case, seen) for case in cases]
         return [*findings, protocol_faults(seen, known), acked, judge_drained(seen)]
 
-    async def _greet(self) -> list[Case]:
+    async def _greet(self) -> list[ProtocolCase]:
         """Send calls until one is answered: a service may take a while to start, and lose what came before."""
         end = asyncio.get_running_loop().time() + max(_START_S, self._options.timeout_s)
-        sent: list[Case] = []
+        sent: list[ProtocolCase] = []
         while asyncio.get_running_loop().time() < end and not self._has_ended():
             sent.append(valid_case(self._trial, f"greeting-{len(sent)}", ""))
             await self._send(sent[-1])
@@ -119,21 +126,21 @@ class _Run:
 
     async def _note(self, message: Msg) -> None:
         own = {name: text for name, text in (message.headers or {}).items() if not name.lower().startswith("nats-")}
-        self._reported.append(Reported(BusMessage(message.subject, message.data, own), self._endpoint.number()))
+        self._reported.append(ReceivedReport(BusMessage(message.subject, message.data, own), self._endpoint.number()))
 
-    async def _send(self, case: Case) -> None:
+    async def _send(self, case: ProtocolCase) -> None:
         self._endpoint.serve_case(case)
         for number in range(case.times):
             await self._bus.publish(case.message, dedupe_id=f"{case.nonce}:{number}")
 
-    def _seen(self) -> Seen:
+    def _seen(self) -> ObservedAnswers:
         effects = self._options.effects
         text = None
         if effects is not None:
             text = effects.read_text(encoding="utf-8", errors="replace") if effects.exists() else ""
-        return Seen(self._endpoint.written(), tuple(self._reported), text)
+        return ObservedAnswers(self._endpoint.written(), tuple(self._reported), text)
 
-    async def _wait_for(self, cases: Sequence[Case]) -> None:
+    async def _wait_for(self, cases: Sequence[ProtocolCase]) -> None:
         """Until all cases are answered that must be, the service has ended, or the time is over."""
         wanted = [case for case in cases if case.expect is not Expect.NOT_RUN]
         await self._until(lambda: all(is_answered(case, self._seen()) for case in wanted))
@@ -149,19 +156,19 @@ class _Run:
     def _has_ended(self) -> bool:
         return self._process is not None and self._process.returncode is not None
 
-    async def _wait_until_acknowledged(self) -> Finding:
+    async def _wait_until_acknowledged(self) -> CheckResult:
         """Until the service has nothing left of what was sent; a broker tells that of durable consumers only."""
         end = asyncio.get_running_loop().time() + self._options.timeout_s
         while True:
             consumers = await self._consumers()
             if not consumers:
                 await asyncio.sleep(_QUIET_S)
-                return Finding(*ACKED, skipped="the service has no durable consumer, so the broker cannot tell")
+                return CheckResult(*ACKED, skipped="the service has no durable consumer, so the broker cannot tell")
             left = sum(one.num_pending + one.num_ack_pending for one in consumers)
             if left == 0:
-                return Finding(*ACKED)
+                return CheckResult(*ACKED)
             if asyncio.get_running_loop().time() >= end or self._has_ended():
-                return Finding(*ACKED, wrong=(f"{left} commands are not acknowledged, and will come again",))
+                return CheckResult(*ACKED, wrong=(f"{left} commands are not acknowledged, and will come again",))
             await asyncio.sleep(_LOOK_S)
 
     async def _consumers(self) -> list[Any]:
@@ -173,10 +180,10 @@ class _Run:
             return []
         return [one for one in known if one.config.filter_subject == str(self._trial.subject)]
 
-    async def _drain(self) -> tuple[list[Case], Callable[[Seen], Finding]]:
+    async def _drain(self) -> tuple[list[ProtocolCase], Callable[[ObservedAnswers], CheckResult]]:
         """Ask the service to end while it reads a card, and let it go on then."""
         if self._process is None:
-            skipped = Finding(*DRAIN, skipped="give the command that starts the service, so that it can be ended")
+            skipped = CheckResult(*DRAIN, skipped="give the command that starts the service, so that it can be ended")
             return [], lambda _: skipped
         case = valid_case(self._trial, *DRAIN)
         arrived, go_on = self._endpoint.hold(case)
@@ -195,9 +202,9 @@ class _Run:
         more += [] if reads else ["it did not read the card of the last call"]
         return [case], lambda seen: _more(judge(case, seen), *more)
 
-    def _unanswered(self, case: Case, greetings: Sequence[Case]) -> Finding:
+    def _unanswered(self, case: ProtocolCase, greetings: Sequence[ProtocolCase]) -> CheckResult:
         found = [judge(one, self._seen()) for one in greetings[:1]]
-        finding = Finding(case.name, case.about, case.paragraph, found[0].wrong if found else ())
+        finding = CheckResult(case.name, case.about, case.paragraph, found[0].wrong if found else ())
         advice = []
         if self._endpoint.denied:
             advice.append(f"{self._endpoint.denied} requests for cards had no token, or another one")
@@ -206,12 +213,12 @@ class _Run:
         return _more(finding, *advice)
 
 
-def _more(finding: Finding, *wrong: str) -> Finding:
-    return Finding(finding.name, finding.about, finding.paragraph, (*finding.wrong, *wrong))
+def _more(finding: CheckResult, *wrong: str) -> CheckResult:
+    return CheckResult(finding.name, finding.about, finding.paragraph, (*finding.wrong, *wrong))
 
 
-def _skip(case: Case, why: str) -> Finding:
-    return Finding(case.name, case.about, case.paragraph, skipped=why)
+def _skip(case: ProtocolCase, why: str) -> CheckResult:
+    return CheckResult(case.name, case.about, case.paragraph, skipped=why)
 
 
 @asynccontextmanager

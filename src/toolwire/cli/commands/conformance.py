@@ -18,7 +18,7 @@ from toolwire.protocol.subjects import BadSubject, Subject
 if TYPE_CHECKING:
     from toolwire.bus import nats_jetstream
     from toolwire.conformance import kit
-    from toolwire.conformance.findings import Finding
+    from toolwire.conformance.findings import CheckResult
 else:
     # Both need the extra `nats`.
     nats_jetstream = lazy_module("toolwire.bus.nats_jetstream")
@@ -100,7 +100,7 @@ def conformance(
     return Exit.FAILED if failed else Exit.DONE
 
 
-def _show(screen: Screen, findings: "list[Finding]") -> None:
+def _show(screen: Screen, findings: "list[CheckResult]") -> None:
     rows = []
     for finding in findings:
         verdict = "failed" if finding.wrong else "skipped" if finding.skipped else "ok"
@@ -113,7 +113,7 @@ def _show(screen: Screen, findings: "list[Finding]") -> None:
     screen.tell("{} passed, {} failed, {} skipped.".format(*counts), style)
 
 
-def _object(finding: "Finding") -> dict[str, Any]:
+def _object(finding: "CheckResult") -> dict[str, Any]:
     verdict = "failed" if finding.wrong else "skipped" if finding.skipped else "ok"
     return {
         "check": finding.name,
