@@ -86,7 +86,7 @@ def work(stage: Stage, *words: str, **environ: str) -> "subprocess.Popen[bytes]"
         del stage.environ[name]
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert b"tools for callers at" in line, (line, process.communicate(timeout=LIMIT_S))
+    assert b" for callers at" in line, (line, process.communicate(timeout=LIMIT_S))
     return process
 
 

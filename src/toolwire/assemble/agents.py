@@ -14,7 +14,7 @@ from toolwire.assemble.grants import grant_of, require_needed
 from toolwire.assemble.interaction import Interaction, Unattended
 from toolwire.assemble.models import model_of
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import executor_of
+from toolwire.assemble.services import executor_of, uses_bus
 from toolwire.assemble.specs import AGENT, kept_spec, model_spec, project_again, resumed_spec, spec_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
@@ -32,13 +32,19 @@ from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.assemble import webhook
+    from toolwire.assemble import bus_link, webhook
+    from toolwire.assemble.bus_link import BusLink
+    from toolwire.fleet import dispatcher
+    from toolwire.fleet.dispatcher import BusDispatcher
     from toolwire.hub import turn_loop
     from toolwire.toolbox.agents import delegation, workers
     from toolwire.toolbox.agents.delegation import Crew
 else:
+    # Loaded where they are needed, which is in few projects.
     turn_loop = lazy_module("toolwire.hub.turn_loop")
     webhook = lazy_module("toolwire.assemble.webhook")
+    bus_link = lazy_module("toolwire.assemble.bus_link")
+    dispatcher = lazy_module("toolwire.fleet.dispatcher")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
 
@@ -59,8 +65,11 @@ async def open_agent(
     record: str = "",
     intervene: "turn_loop.Intervene | None" = None,
     events: EventHub | None = None,
+    link: "BusLink | None" = None,
 ) -> AsyncIterator[Agent]:
     """The agent of a spec, closed at the end; the store stays open.
+
+    Its calls over the bus are sent by the `link` of this process; without one, the agent waits for their results.
 
     One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
     one is made, for a single call. What the model says is kept in the file `record`, if there is one.
@@ -73,14 +82,15 @@ async def open_agent(
         tell = None
         if project.settings.approval.webhook is not None:
             tell = await closing.enter_async_context(webhook.open_webhook(project))
-        made = _AgentFactory(project, store, user, spec, grant, tell)
+        over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
+        made = _AgentFactory(project, store, user, spec, grant, tell, over_bus)
         toolbox = made.tools(closing, only)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
             model,
             _tools_again(resumes, toolbox),
             grant=grant,
-            executor=executor_of(project),
+            executor=executor_of(project, over_bus),
             system=system,
             limits=project.settings.limits(),
             budget=spec.budget,
@@ -96,6 +106,17 @@ async def open_agent(
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent
+
+
+def _dispatcher(
+    project: ProjectFolder, store: Store, link: "BusLink | None", closing: AsyncExitStack
+) -> "BusDispatcher":
+    """What sends calls over the bus: by the process's own link, or by one that ends with the agent."""
+    stays = link is None
+    if link is None:
+        link = bus_link.BusLink(project, store)
+        closing.push_async_callback(link.close)
+    return dispatcher.BusDispatcher(store, link, limits=project.settings.limits(), stays=stays)
 
 
 def _tools_again(turn: Turn | None, toolbox: Toolbox) -> Toolbox:
@@ -114,7 +135,13 @@ def _require_needed(project: ProjectFolder, spec: AgentSpec, toolbox: Toolbox) -
 
 @asynccontextmanager
 async def open_agent_of(
-    turn: Turn, project: ProjectFolder, store: Store, flags: Mapping[str, Any], *, events: EventHub | None = None
+    turn: Turn,
+    project: ProjectFolder,
+    store: Store,
+    flags: Mapping[str, Any],
+    *,
+    events: EventHub | None = None,
+    link: "BusLink | None" = None,
 ) -> AsyncIterator[Agent]:
     """The agent of a turn on record, made again with no user there: what its record says, less what was taken back.
 
@@ -129,7 +156,7 @@ async def open_agent_of(
     again = project_again(turn, flags, project)
     now = spec_of(again, None if turn.kind is TurnKind.CALL else again.settings.chosen())
     spec = resumed_spec(again, turn, now)
-    async with open_agent(again, store, Unattended(), spec, resumes=turn, events=events) as agent:
+    async with open_agent(again, store, Unattended(), spec, resumes=turn, events=events, link=link) as agent:
         await require_still_granted(agent.store, turn, agent.toolbox, agent.grant)
         yield agent
 
@@ -144,6 +171,7 @@ class _AgentFactory:
     spec: AgentSpec
     grant: Grant
     tell: Tell | None
+    over_bus: "BusDispatcher | None" = None
 
     def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:
         """The tools of the project with all that they hold, closed at the end."""
@@ -180,7 +208,7 @@ class _Team:
         self._made = made
         self._closing = closing
         self._models: dict[ModelSpec, ChatModel] = {}
-        self._executor = executor_of(made.project)
+        self._executor = executor_of(made.project, made.over_bus)
         self.toolbox = Toolbox()
 
     def crew(self) -> "Crew":

@@ -12,7 +12,9 @@ from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.lazy import lazy_module
 from toolwire.protocol.obeyed import OWN_STATE
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.subjects import CHANNEL_MARK, PROJECT_MARK, ROOT, VERSION, BadSubject, check_token
+from toolwire.protocol.tools import BusService, Tool
+from toolwire.protocol.values import changed
 from toolwire.settings import Layer, ServiceSettings
 
 if TYPE_CHECKING:
@@ -28,13 +30,33 @@ SOCKETS = "sockets"
 _MOST_LINKS = 40  # as the kernel has it
 
 
-def executor_of(project: ProjectFolder) -> Executor:
-    """What runs the calls of a project: in this process, and in the workers that its settings name."""
-    services = project.settings.services
-    if not services:
+def executor_of(project: ProjectFolder, over_bus: Executor | None = None) -> Executor:
+    """What runs the calls of a project: in this process, in workers at sockets, and, given that, over the bus."""
+    sockets = {name: one for name, one in project.settings.services.items() if one.via == "socket"}
+    if not sockets and over_bus is None:
         return InProcessExecutor()
-    tokens = {safe_address(project, name, one): token_of(project, name, one) for name, one in services.items()}
-    return router.Router(InProcessExecutor(), service=service.ServiceExecutor(tokens))
+    tokens = {safe_address(project, name, one): token_of(project, name, one) for name, one in sockets.items()}
+    at_sockets = service.ServiceExecutor(tokens) if sockets else None
+    return router.Router(InProcessExecutor(), service=at_sockets, bus=over_bus)
+
+
+def uses_bus(project: ProjectFolder) -> bool:
+    """Whether calls of a project may be sent over a bus. Raises SettingsError where they must, and there is none."""
+    for name, one in project.settings.services.items():
+        if one.via == "bus" and project.settings.bus.kind == "in-process":
+            raise SettingsError(
+                f"services.{name}.via = bus needs a broker that other processes reach: set bus.kind = nats and bus.url"
+            )
+    return project.settings.bus.kind != "in-process"
+
+
+def subject_of(name: str) -> str:
+    """Where the calls for a service go over the bus. Raises SettingsError for a name that no subject can hold."""
+    try:
+        check_token(name, "the name of a service that is reached over the bus")
+    except BadSubject as wrong:
+        raise SettingsError(f"services.{name[:80]}: {wrong}") from None
+    return f"{ROOT}.{VERSION}.{PROJECT_MARK}.{CHANNEL_MARK}.cmd.tool.{name}"
 
 
 def is_served(project: ProjectFolder, tool: str) -> bool:
@@ -49,7 +71,8 @@ def with_services(project: ProjectFolder, own: Toolbox) -> Toolbox:
     """
     found: dict[str, tuple[str, Tool]] = {}
     for name, one in project.settings.services.items():
-        for tool in _tools_of(project, name, one):
+        offered = _sent_tools(name, one, own) if one.via == "bus" else _tools_of(project, name, one)
+        for tool in offered:
             other = found.get(tool.name, ("this process", None))[0] if tool.name in found else "this process"
             if tool.name in found or (tool.name in own.names and tool.name not in one.tools):
                 raise SettingsError(
@@ -59,6 +82,14 @@ def with_services(project: ProjectFolder, own: Toolbox) -> Toolbox:
             found[tool.name] = (f"services.{name}", tool)
     kept = [tool for tool in own if tool.name not in found]
     return Toolbox(*kept, *(tool for _, tool in found.values()))
+
+
+def _sent_tools(name: str, one: ServiceSettings, own: Toolbox) -> list[Tool]:
+    """Tools of this process whose calls go to workers behind the bus. Their definitions are the same there."""
+    if not one.tools:
+        raise SettingsError(f"services.{name}.tools: name the tools whose calls go over the bus")
+    require_tools(f"services.{name}.tools", one.tools, {tool.name: tool for tool in own})
+    return [changed(tool, target=BusService(subject_of(name))) for tool in own.only(one.tools)]
 
 
 def _tools_of(project: ProjectFolder, name: str, one: ServiceSettings) -> list[Tool]:
@@ -80,8 +111,10 @@ def require_tools(key: str, names: tuple[str, ...], offered: Mapping[str, Tool])
             raise SettingsError(f"{key}: this worker has no tool {name[:80]!r}; {advice}")
 
 
-def address_of(project: ProjectFolder, one: ServiceSettings) -> str:
+def address_of(project: ProjectFolder, name: str, one: ServiceSettings) -> str:
     """Where a worker listens: a relative path starts in the state folder, which no command sees."""
+    if not one.socket:
+        raise SettingsError(f"services.{name}.socket is missing: where the worker listens, such as {name}.sock")
     return str(project.home / SOCKETS / one.socket)
 
 
@@ -91,7 +124,7 @@ def safe_address(project: ProjectFolder, name: str, one: ServiceSettings) -> str
     The process that listens there gets the token and the arguments of calls. The kernel does not tell a command from a
     worker: unless toolwire is root, both run as the same user.
     """
-    address = address_of(project, one)
+    address = address_of(project, name, one)
     entries = list(_entries(Path(address)))
     for root in _changed_by_tools(project):
         for entry in entries:

@@ -13,10 +13,12 @@ from functools import partial
 
 from toolwire.agent import Agent
 from toolwire.assemble.agents import open_agent, open_agent_of
+from toolwire.assemble.bus_link import BusLink
 from toolwire.assemble.event_keeper import EventKeeper
 from toolwire.assemble.event_log import EventLog
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.services import uses_bus
 from toolwire.assemble.specs import spec_of
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import toolbox_of
@@ -102,12 +104,17 @@ class TurnService:
             keeper = EventKeeper(store)
             stop_watching = self._events.watch(lambda event: keeper.add(event, self.log.add(event)), deltas=True)
             keeping = asyncio.create_task(keeper.run(), name="toolwire-events")
-            opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events)
+            link = BusLink(self.project, store) if uses_bus(self.project) else None
+            opened = partial(open_agent_of, project=self.project, store=store, flags={}, events=self._events, link=link)
             self._store, self._runner = store, TurnRunner(store, opened, tell=self._ran)
+            if link is not None:
+                link.start(self._runner.wake)
             running = asyncio.create_task(self._runner.run_forever(), name="toolwire-turns")
             try:
                 yield
             finally:
+                if link is not None:
+                    await link.close()
                 running.cancel()
                 await asyncio.wait((running,))
                 stop_watching()

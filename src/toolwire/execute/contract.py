@@ -49,9 +49,11 @@ class Dispatched:
     """A call is on its way to another process. Its turn waits for the result on record.
 
     At the time `until`, at the latest, the turn looks again: a call that no process has claimed by then is sent again.
+    Where the process `stays`, it goes on with the turn itself as soon as the result is there.
     """
 
     until: float | None = None
+    stays: bool = False
 
 
 @runtime_checkable

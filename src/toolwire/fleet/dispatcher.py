@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from toolwire.define.service_arguments import HiddenArgument
 from toolwire.errors import CallHeld
 from toolwire.execute.contract import Dispatched
 from toolwire.fleet.parcels import CHANNEL, Parcel, command_message, pack, write_parcel
-from toolwire.fleet.relay import FIRST_PAUSE_S, Relay
+from toolwire.fleet.relay import FIRST_PAUSE_S
 from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import Context
 from toolwire.protocol.outcomes import Code
@@ -26,20 +27,28 @@ _USUAL = Limits()
 _REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
 
 
+class Sender(Protocol):
+    """What sends commands that were just written down; a relay."""
+
+    def send_soon(self, dispatch: Dispatch, card: CallCard) -> None: ...
+
+
 class BusDispatcher:
     """The executor of tools whose target is a `BusService`. Its turn waits for the result on record.
 
-    Nothing is published here: a `relay` does that, in this process if it is given, and in any other.
+    Nothing is published here: a `relay` does that, in this process if it is given, and in any other. One that `stays`
+    goes on with the turn as soon as the result is there, for a user who waits for it.
     """
 
     def __init__(
         self,
         store: Store,
-        relay: Relay | None = None,
+        relay: Sender | None = None,
         *,
         channel: str = CHANNEL,
         limits: Limits = _USUAL,
         queue_s: float = QUEUE_S,
+        stays: bool = False,
         origin: Callable[[Context], CallOrigin] = lambda _: CallOrigin(),
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -48,6 +57,7 @@ class BusDispatcher:
         self._channel = channel
         self._limits = limits
         self._queue_s = queue_s
+        self._stays = stays
         self._origin = origin
         self._clock = clock
 
@@ -84,12 +94,12 @@ class BusDispatcher:
         try:
             kept = await self._store.dispatch(dispatch, [row])
         except CallHeld as held:  # a worker has it already
-            return Dispatched(held.until)
+            return Dispatched(held.until, self._stays)
         if kept.result is not None:
             return kept.result
         if self._relay is not None:
             self._relay.send_soon(dispatch, kept)
-        return Dispatched()
+        return Dispatched(stays=self._stays)
 
     def _dispatch(self, parcel: Parcel, allowed: Allowed, context: Context, now: float) -> Dispatch:
         """Where a relay of this process sends it at once, it is due after a first pause."""

@@ -6,6 +6,7 @@ failure and a cancellation are results too.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable
 from contextlib import suppress
 from itertools import islice
@@ -51,6 +52,9 @@ else:
 _log = logging.getLogger(__name__)
 _DETACHED = Detached()
 _NOTICEABLE_MS = 0.05
+_FIRST_LOOK_S, _LOOK_EVERY_S = 0.005, 0.25
+_MOST_CALLS = 10_000
+_PATIENT_S = 3.0
 _TO_MODEL = Delivery.MODEL
 _MOST_NAMED = 5
 _ASKER, _BEFORE = "agent:asking", "tool:before"
@@ -195,7 +199,16 @@ class Journey:
         return dispatcher is not None and dispatcher.dispatches(allowed.tool)
 
     async def _dispatch(self, allowed: Allowed) -> Outcome:
-        """Send a call to a process that claims it, holds what it touches, and closes it. The turn waits for that."""
+        """Send a call to another process. The turn waits for its result, or this process does."""
+        sent = await self._send(allowed)
+        if not isinstance(sent, Dispatched):
+            return sent
+        if sent.stays:
+            return await self._result_of_another()
+        return Waiting((ForResult(self._card.call.id, sent.until),))
+
+    async def _send(self, allowed: Allowed) -> ToolResult | Dispatched:
+        """Send a call to a process that claims it, holds what it touches, and closes it."""
         services, card = self._services, self._card
         assert services.dispatcher is not None
         if self._files is not None and (stale := await self._stale(allowed)) is not None:
@@ -209,8 +222,26 @@ class Journey:
                     return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, _PASSWORD_STAYS)
         except NotYours as reason:
             return ToolResult.failed(allowed.call, Code.PERMISSION_DENIED, f"{reason}.")
-        sent = await services.dispatcher.dispatch(allowed, context)
-        return Waiting((ForResult(card.call.id, sent.until),)) if isinstance(sent, Dispatched) else sent
+        return await services.dispatcher.dispatch(allowed, context)
+
+    async def _result_of_another(self) -> ToolResult:
+        """The result that another process writes down, once it is there."""
+        card, pause_s, emit = self._card, _FIRST_LOOK_S, self._emit
+        if emit is not None and not self._announced:
+            emit(CallStarted(card.call))
+            self._announced = True
+        patient_until = self._services.monotonic() + _PATIENT_S
+        while True:
+            if emit is not None and not self._card.attempt and self._services.monotonic() > patient_until:
+                emit(CallProgress(card.call.id, "no worker has taken it yet", None))
+                patient_until = math.inf
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _LOOK_EVERY_S)
+            with suppress(StoreUnavailable):
+                cards = await self._services.store.calls(turn_id=card.turn_id, limit=_MOST_CALLS)
+                self._card = next((one for one in cards if one.record_id == card.record_id), card)
+            if self._card.result is not None:
+                return self._card.result
 
     # Calls that run on their own
 
@@ -222,8 +253,8 @@ class Journey:
         """
         services = self._services
         if self._is_dispatched(allowed):
-            sent = await self._dispatch(allowed)
-            if not isinstance(sent, Waiting):
+            sent = await self._send(allowed)
+            if not isinstance(sent, Dispatched):
                 return sent
             self._card = await services.store.detach(self._card)
             return self._card.result or _DETACHED

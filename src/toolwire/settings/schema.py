@@ -421,18 +421,28 @@ class AgentSettings(Section):
 
 
 class ServiceSettings(Section):
-    """A worker in another process on this machine, and which tools it runs."""
+    """Workers in other processes, and which tools they run."""
 
+    via: Literal["socket", "bus"] = Field(
+        default="socket",
+        description="How calls get there: over a Unix socket to one worker on this machine, or over the bus to any "
+        "number of workers that share the store: `toolwire worker NAME`.",
+    )
     socket: str = Field(
-        min_length=1,
-        description="Unix socket on which the worker listens: `toolwire worker NAME`. A relative path starts in the "
-        "folder `sockets` of the state folder.",
+        default="",
+        description="Unix socket on which the worker listens. A relative path starts in the folder `sockets` of the "
+        "state folder.",
     )
     tools: Words = Field(
-        default=(), description="Tools that run there, also in place of built-in ones; empty takes all that it has."
+        default=(),
+        description="Tools that run there, also in place of built-in ones; empty takes all that a worker at a socket "
+        "has.",
     )
     token_env: Annotated[str | None, AfterValidator(_variable)] = Field(
-        default=None, description="Name of the variable that holds the token which callers must show to the worker."
+        default=None, description="Name of the variable that holds the token which callers must show at a socket."
+    )
+    environment: Words = Field(
+        default=(), description="Variables of a worker behind the bus from which registered arguments may come."
     )
 
 

@@ -56,7 +56,7 @@ from toolwire.cli.terminal.json_output import turn_object
 from toolwire.cli.terminal.screen import Screen, quiet_tools
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import Person
-from toolwire.cli.views.watch import Relay, Watcher
+from toolwire.cli.views.watch import Watcher, Watchers
 from toolwire.errors import ModelError, SettingsError, StoreUnavailable, Suspended
 from toolwire.protocol.attached_text import attach
 from toolwire.protocol.turns import TurnKind
@@ -120,9 +120,9 @@ def ask(
     began = perf_counter()
     with Watcher(screen, streams=not no_stream) as watcher:
         shown = [Trace(screen, as_json=as_json)] if trace else []
-        relay = Relay(*shown, *([] if as_json else [watcher]))
+        watchers = Watchers(*shown, *([] if as_json else [watcher]))
         with quiet_tools(as_json=as_json):
-            answer = _run_turn(flags, place, screen, relay, words, thread=thread, resume=resume)
+            answer = _run_turn(flags, place, screen, watchers, words, thread=thread, resume=resume)
     elapsed_ms = (perf_counter() - began) * 1000
     if as_json:
         screen.json({**turn_object(answer.turn), "elapsed_ms": round(elapsed_ms, 3), "home": str(place.home)})
@@ -159,15 +159,22 @@ def _read_pipe(*, patient: bool, as_json: bool) -> str:
 
 
 def _run_turn(
-    flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
+    flags: Flags,
+    place: ProjectFolder,
+    screen: Screen,
+    watchers: Watchers,
+    words: str | None,
+    *,
+    thread: str,
+    resume: bool,
 ) -> Answer:
     """The turn from beginning to end; whatever stops it halfway says how to go on."""
     try:
-        return run_sync(_ask_or_resume(flags, place, screen, relay, words, thread=thread, resume=resume))
+        return run_sync(_ask_or_resume(flags, place, screen, watchers, words, thread=thread, resume=resume))
     except KeyboardInterrupt:
-        if not relay.turn_id:
+        if not watchers.turn_id:
             raise
-        line = flags.resume_line(relay.turn_id, resumes=resume)
+        line = flags.resume_line(watchers.turn_id, resumes=resume)
         raise Interrupted(f"Interrupted. Go on with: {line}") from None
     except Suspended as waits:
         raise waits.saying(
@@ -175,23 +182,30 @@ def _run_turn(
             f"Then go on with: {flags.resume_line(waits.turn_id, resumes=resume)}"
         ) from None
     except (ModelError, StoreUnavailable) as error:
-        if not relay.turn_id or not place.settings.store.lasts:
+        if not watchers.turn_id or not place.settings.store.lasts:
             raise
-        line = flags.resume_line(relay.turn_id, resumes=resume)
+        line = flags.resume_line(watchers.turn_id, resumes=resume)
         raise type(error)(f"{error}\nThe turn is kept; go on with: {line}") from error
 
 
 async def _ask_or_resume(
-    flags: Flags, place: ProjectFolder, screen: Screen, relay: Relay, words: str | None, *, thread: str, resume: bool
+    flags: Flags,
+    place: ProjectFolder,
+    screen: Screen,
+    watchers: Watchers,
+    words: str | None,
+    *,
+    thread: str,
+    resume: bool,
 ) -> Answer:
     async with store_of(place) as store:
         if not resume:
             async with begin_agent(flags, place, store, Person(screen, agrees=flags.yes)) as agent:
-                return await agent.ask(words or "", thread=thread, on_event=relay)
+                return await agent.ask(words or "", thread=thread, on_event=watchers)
         turn_id = await find_turn_id(store, words) if words else await newest_interrupted(store, single_call=False)
         opening = (await store.turn(turn_id)).opening
         if opening.kind is TurnKind.CALL:
             line = resume_command_of(opening, opening.grant, flags.home)
             raise SettingsError(f"turn {turn_id} is a single call; go on with: {line}")
         async with resume_agent(flags, place, store, screen, opening) as agent:
-            return await agent.resume(turn_id, on_event=relay)
+            return await agent.resume(turn_id, on_event=watchers)

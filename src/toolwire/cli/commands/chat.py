@@ -45,7 +45,7 @@ from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.events import Trace
 from toolwire.cli.views.prompts import Person
-from toolwire.cli.views.watch import Relay, Watcher
+from toolwire.cli.views.watch import Watcher, Watchers
 from toolwire.disclose.offer import offered
 from toolwire.errors import ToolwireError
 from toolwire.protocol.chat import Message, Reply, UserMessage
@@ -181,22 +181,22 @@ class _Conversation:
         """One turn. What goes wrong in it does not end the chat."""
         self._person.forget()
         began, watcher = perf_counter(), Watcher(self._screen, show_question=not sys.stdin.isatty())
-        relay = Relay(*([Trace(self._screen, as_json=False)] if self._trace else []), watcher)
+        watchers = Watchers(*([Trace(self._screen, as_json=False)] if self._trace else []), watcher)
         try:
             with watcher:
-                answer = self._runner.run(work(on_event=relay))
+                answer = self._runner.run(work(on_event=watchers))
             show_summary(self._screen, self._place, answer, (perf_counter() - began) * 1000, where=False)
         except KeyboardInterrupt:
-            self._tell_interrupted(relay)
+            self._tell_interrupted(watchers)
         except ToolwireError as error:
             self._screen.tell(str(error), "red")
-            self._tell_interrupted(relay)
+            self._tell_interrupted(watchers)
 
-    def _tell_interrupted(self, relay: Relay) -> None:
-        if relay.turn_id:
+    def _tell_interrupted(self, watchers: Watchers) -> None:
+        if watchers.turn_id:
             self._screen.tell(
                 "Interrupted. What was done so far is part of the conversation. Go on with /continue, "
-                f"later with: {self._flags.resume_line(relay.turn_id)}",
+                f"later with: {self._flags.resume_line(watchers.turn_id)}",
                 "yellow",
             )
 

@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.agents import open_agent_of
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.services import uses_bus
 from toolwire.assemble.stores import store_of
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.cli.entry.exits import Exit
@@ -23,8 +24,14 @@ from toolwire.cli.terminal.text import one_line
 from toolwire.cli.views.result import show_result
 from toolwire.errors import NotFound, SettingsError
 from toolwire.hub.canceling import cancel_turn
+from toolwire.lazy import lazy_module
 from toolwire.protocol.waits import Wait
 from toolwire.wire.codecs.stored import write_wait
+
+if TYPE_CHECKING:
+    from toolwire.assemble import bus_link
+else:
+    bus_link = lazy_module("toolwire.assemble.bus_link")
 
 _LONGEST_LINE = 200
 
@@ -81,13 +88,20 @@ async def _run(
     place: ProjectFolder, flags: dict[str, Any], at_once: int, tell: Callable[[RanTurn], None], *, once: bool
 ) -> None:
     async with store_of(place) as store:
-        opened = partial(open_agent_of, project=place, store=store, flags=flags)
+        link = bus_link.BusLink(place, store) if uses_bus(place) else None
+        opened = partial(open_agent_of, project=place, store=store, flags=flags, link=link)
         runner = TurnRunner(store, opened, at_once=at_once, tell=tell)
-        if once:
-            await runner.run_until_idle()
-            return
-        typer.echo("Waiting for turns that can go on. Ctrl-C ends it.", err=True)
-        await runner.run_forever()
+        try:
+            if link is not None:
+                link.start(runner.wake)
+            if once:
+                await runner.run_until_idle()
+                return
+            typer.echo("Waiting for turns that can go on. Ctrl-C ends it.", err=True)
+            await runner.run_forever()
+        finally:
+            if link is not None:
+                await link.close()
 
 
 async def _cancel(place: ProjectFolder, named: str) -> tuple[Wait, ...]:

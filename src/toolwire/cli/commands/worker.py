@@ -1,30 +1,54 @@
-"""`toolwire worker`: run tools for agents in other processes, over a Unix socket."""
+"""`toolwire worker`: run tools for agents in other processes, over a Unix socket or over the bus."""
 
 import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import address_of, require_tools, safe_address, token_of
+from toolwire.assemble.services import (
+    address_of,
+    require_tools,
+    safe_address,
+    subject_of,
+    token_of,
+    uses_bus,
+)
 from toolwire.assemble.state_ownership import require_own
+from toolwire.assemble.stores import store_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.options import Groups
+from toolwire.cli.resolve.options import Groups, Home, Project
 from toolwire.cli.resolve.project import current_project
 from toolwire.define.nearest import nearest
+from toolwire.define.toolbox import Toolbox
 from toolwire.deliver.secrets import NO_SECRETS
 from toolwire.errors import SettingsError
 from toolwire.execute.service_host import DRAIN_S, ServiceHost
+from toolwire.lazy import lazy_module
+from toolwire.protocol.subjects import TargetSubject
+from toolwire.record.projects import of_project
 from toolwire.settings import ServiceSettings
 
+if TYPE_CHECKING:
+    from toolwire.assemble import buses
+    from toolwire.fleet import relay
+    from toolwire.fleet import worker as fleet_worker
+else:
+    # A worker at a socket needs no bus.
+    buses = lazy_module("toolwire.assemble.buses")
+    relay = lazy_module("toolwire.fleet.relay")
+    fleet_worker = lazy_module("toolwire.fleet.worker")
+
+AT_ONCE = 16
 _LONGEST_ADDRESS = 107  # bytes, as the kernel has it
 
 
@@ -39,18 +63,27 @@ def worker(
         str | None, typer.Option("--token-env", metavar="NAME", help="Variable with a token that callers must show.")
     ] = None,
     tools: Groups = None,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", help="How many calls from the bus run at the same time.", min=1)
+    ] = AT_ONCE,
     drain: Annotated[
         float, typer.Option("--drain", metavar="SECONDS", help="How long running calls may go on at the end.", min=0)
     ] = DRAIN_S,
+    project: Project = "default",
+    home: Home = None,
 ) -> Exit:
-    """Run tools of this project for agents in other processes on this machine.
+    """Run tools of this project for agents in other processes.
 
-    An agent sends calls here where its settings say so: [services.NAME] with this socket. The worker puts its own
-    secrets in place, and takes them out of results. Ctrl-C or SIGTERM ends it: it takes no more calls, and those that
-    run may finish.
+    A service with via = bus gets its calls from a broker: any number of workers on any number of machines share them,
+    with the store of the project as the record. Any other is one worker on this machine, at a Unix socket. A worker
+    puts its own secrets in place, and takes them out of results. Ctrl-C or SIGTERM ends it: it takes no more calls,
+    and those that run may finish.
     """
-    place = current_project({"tools.groups": tools})
+    place = current_project({"tools.groups": tools, "store.home": home}, project=project)
     service = _service(place, name, socket, token_env)
+    if service.via == "bus":
+        run_sync(_serve_bus(place, name or "", service, at_once, drain))
+        return Exit.DONE
     if name is not None and socket is None:
         safe_address(place, name, service)
     run_sync(_serve(place, name or "worker", service, drain))
@@ -67,26 +100,28 @@ def _service(place: ProjectFolder, name: str | None, socket: str | None, token_e
     if name is None and socket is None:
         raise SettingsError("name a service of the settings, or give --socket PATH")
     said = {} if name is None else dict(known[name])
+    if said.get("via") == "bus" and (socket is not None or token_env is not None):
+        raise SettingsError(f"services.{name}.via = bus: leave out --socket and --token-env")
     own = None if socket is None else str(place.cwd / socket)
     said |= {key: value for key, value in (("socket", own), ("token_env", token_env)) if value is not None}
     service = ServiceSettings(**said)
-    if len(os.fsencode(address_of(place, service))) > _LONGEST_ADDRESS:
+    if service.via == "bus":
+        return service
+    if len(os.fsencode(address_of(place, name or "worker", service))) > _LONGEST_ADDRESS:
         raise SettingsError(f"the path of a socket has at most {_LONGEST_ADDRESS} bytes; choose a shorter one")
     return service
 
 
 async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drain_s: float) -> None:
-    address, token = address_of(place, service), token_of(place, name, service)
+    address, token = address_of(place, name, service), token_of(place, name, service)
     secrets = place.settings.secrets(place.environ)
     if Path(address).is_relative_to(place.home):
         await require_own(place.home, place.environ, named=place.names_home, store=False)
         Path(address).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stopped = asyncio.Event()
     async with AsyncExitStack() as closing:
-        toolbox = toolbox_of(place, replace(tool_dependencies(place), closing=closing), is_worker=True)
-        require_tools(f"services.{name}.tools", service.tools, {tool.name: tool for tool in toolbox})
+        toolbox = _toolbox(place, name, service, closing)
         host = ServiceHost(
-            toolbox.only(service.tools) if service.tools else toolbox,
+            toolbox,
             token=token,
             drain_s=drain_s,
             reveal=None if secrets is NO_SECRETS else secrets.revealed,
@@ -96,11 +131,65 @@ async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drai
             await closing.enter_async_context(host.listening(address))
         except OSError as error:
             raise SettingsError(f"cannot listen at {address}: {error.strerror or error}") from None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
-        typer.echo(f"Running {len(host.host.tools)} tools for callers at {address}. Ctrl-C ends it.")
-        sys.stdout.flush()
+        stopped = asyncio.Event()
+        _stop_on_signals(stopped.set)
+        _say_running(toolbox, f"for callers at {address}")
         await stopped.wait()
-        for number in (signal.SIGINT, signal.SIGTERM):  # a second one ends it at once
+
+
+async def _serve_bus(place: ProjectFolder, name: str, service: ServiceSettings, at_once: int, drain_s: float) -> None:
+    uses_bus(place)
+    subject = TargetSubject.parse(subject_of(name)).filter.replace("*", place.name, 1)
+    environment = {name: place.environ[name] for name in service.environment if name in place.environ}
+    async with store_of(place) as store, AsyncExitStack() as closing:
+        toolbox = _toolbox(place, name, service, closing)
+        bus = await closing.enter_async_context(buses.open_bus(place, name=f"toolwire worker {name}"))
+        served = fleet_worker.ToolWorker(
+            store,
+            bus,
+            toolbox,
+            subject,
+            durable=f"worker-{place.name}-{name}",
+            secrets=place.settings.secrets(place.environ),
+            environment=environment,
+            at_once=at_once,
+        )
+        sending = asyncio.create_task(relay.Relay(of_project(store, place.name), bus).run(), name="toolwire-relay")
+        _stop_on_signals(served.stop)
+        _say_running(toolbox, f"for calls at {subject}")
+        try:
+            left = await served.run(drain_s)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        if left:
+            typer.echo(f"Gave up {_counted(left, 'call')} after {drain_s:g} s; other workers find out.", err=True)
+
+
+def _toolbox(place: ProjectFolder, name: str, service: ServiceSettings, closing: AsyncExitStack) -> Toolbox:
+    """The tools that a worker runs, with all that they hold, closed at the end. Raises SettingsError."""
+    toolbox = toolbox_of(place, replace(tool_dependencies(place), closing=closing), is_worker=True)
+    require_tools(f"services.{name}.tools", service.tools, {tool.name: tool for tool in toolbox})
+    return Toolbox(*toolbox.only(service.tools)) if service.tools else toolbox
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    """The first signal asks the worker to stop; a second one ends it at once."""
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+
+    def first() -> None:
+        for number in numbers:
             loop.remove_signal_handler(number)
+        stop()
+
+    for number in numbers:
+        loop.add_signal_handler(number, first)
+
+
+def _say_running(toolbox: Toolbox, where: str) -> None:
+    typer.echo(f"Running {_counted(len(toolbox.names), 'tool')} {where}. Ctrl-C ends it.")
+    sys.stdout.flush()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -35,7 +35,7 @@ _NOTICEABLE_S = 1.0
 _ECHOED_LINES = 3
 
 
-class Relay:
+class Watchers:
     """Passes events on to all that show them, and remembers which turn they are about."""
 
     def __init__(self, *watchers: Emit) -> None:

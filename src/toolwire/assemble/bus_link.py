@@ -1,0 +1,86 @@
+"""The bus as a process of a project uses it: it sends calls, and hears when turns can go on."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from toolwire.assemble.buses import nats_servers, open_bus
+from toolwire.assemble.project import ProjectFolder
+from toolwire.bus.contract import Bus
+from toolwire.errors import BusError
+from toolwire.fleet.relay import MOST_WAITING, Relay
+from toolwire.fleet.wakeups import hear_wakeups
+from toolwire.protocol.records import CallCard, Dispatch
+from toolwire.record.contract import Store
+from toolwire.record.projects import of_project
+
+RETRY_S = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class BusLink:
+    """Sends the calls of a project from its `start` on, which the first call is as well, until it is closed.
+
+    A broker that cannot be reached is tried again and again. What is to be sent is in the store by then.
+    """
+
+    def __init__(self, project: ProjectFolder, store: Store) -> None:
+        nats_servers(project)  # wrong settings are told at once
+        self._project = project
+        self._store = of_project(store, project.name)
+        self._wake: Callable[[], None] | None = None
+        self._relay: Relay | None = None
+        self._first: deque[tuple[Dispatch, CallCard]] = deque(maxlen=MOST_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    def send_soon(self, dispatch: Dispatch, card: CallCard) -> None:
+        if self._relay is not None:
+            self._relay.send_soon(dispatch, card)
+            return
+        self._first.append((dispatch, card))
+        self.start()
+
+    def start(self, wake: Callable[[], None] | None = None) -> None:
+        """Connect; from then on `wake` is called when a turn of the project may go on."""
+        self._wake = wake
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="toolwire-bus")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with open_bus(self._project, name=f"toolwire {self._project.name}") as bus:
+                    await self._serve(bus)
+            except BusError as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(RETRY_S)
+            finally:
+                self._relay = None
+
+    async def _serve(self, bus: Bus) -> None:
+        relay = self._relay = Relay(self._store, bus)
+        while self._first:
+            relay.send_soon(*self._first.popleft())
+        work = [asyncio.create_task(relay.run(), name="toolwire-relay")]
+        if self._wake is not None:
+            work.append(asyncio.create_task(self._hear(bus, self._wake), name="toolwire-wakeups"))
+        try:
+            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+    async def _hear(self, bus: Bus, wake: Callable[[], None]) -> None:
+        name = self._project.name
+        await hear_wakeups(bus, lambda _: wake(), durable=f"run-{name}", project=name)

@@ -1,0 +1,115 @@
+"""`toolwire worker` behind a broker, and commands whose calls it runs: real processes, a real NATS server."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bus.servers import NatsServer
+from tests.cli.stage import LIMIT_S, Stage, scripted
+
+GARDEN = '''
+import os, time
+from pathlib import Path
+from toolwire import Effect, tool
+
+
+@tool(effect=Effect.PURE)
+def where() -> dict:
+    """Say in which process this runs."""
+    return {"process": os.getpid()}
+
+
+@tool
+def dig() -> str:
+    """Dig until a file says that it is enough."""
+    Path("digging").write_text(str(os.getpid()))
+    while not Path("enough").exists():
+        time.sleep(0.01)
+    return "dug"
+'''
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def shed(stage: Stage, nats: NatsServer) -> Stage:
+    """A project of its own for each test, since all share the broker."""
+    stage.module("garden", GARDEN)
+    stage.settings(
+        f"""
+        [tools]
+        modules = ["garden:where", "garden:dig"]
+        [bus]
+        kind = "nats"
+        url = ["{nats.url}"]
+        [services.shed]
+        via = "bus"
+        tools = ["where", "dig"]
+        """
+    )
+    return stage
+
+
+def of(stage: Stage) -> tuple[str, str]:
+    """The flags that name the project of a test."""
+    return "--project", f"p{abs(hash(str(stage.folder)))}"
+
+
+def work(stage: Stage) -> "subprocess.Popen[bytes]":
+    process = stage.start("worker", "shed", *of(stage))
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert b"Running 2 tools for calls at cg.v1r4.p" in line, (line, process.communicate(timeout=LIMIT_S))
+    return process
+
+
+def test_calls_of_a_command_and_of_a_model_run_in_workers_behind_the_broker(shed: Stage) -> None:
+    worker = work(shed)
+    there = shed.run("call", "where", "--json", *of(shed))
+    with scripted([("where", {}), ("where", {})], "Done.") as model:
+        asked = shed.run("ask", "Where?", *model.flags, *of(shed))
+    answers = [one["content"] for one in model.requests[1]["messages"] if one["role"] == "tool"]
+
+    assert there.json["structured"]["process"] == worker.pid
+    assert asked.out.strip() == "Done."
+    assert [json.loads(answer)["process"] for answer in answers] == [worker.pid, worker.pid]
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(LIMIT_S) == 0
+
+
+def test_a_worker_that_is_killed_over_an_unsafe_call_leaves_its_outcome_unknown(shed: Stage) -> None:
+    worker = work(shed)
+    caller = shed.start("call", "dig", "--yes", "--json", *of(shed), stdin=subprocess.DEVNULL)
+    begun = shed.folder / "digging"
+    while not begun.exists() or not begun.read_text():
+        assert caller.poll() is None, caller.communicate(timeout=LIMIT_S)
+    worker.kill()
+    out, err = caller.communicate(timeout=LIMIT_S)
+
+    assert caller.returncode == 1, err
+    assert json.loads(out)["error"]["code"] == "outcome_unknown"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ('[services.shed]\nvia = "bus"\ntools = ["where"]\n', "set bus.kind = nats and bus.url"),
+        ('[services.shed]\nvia = "bus"\n[bus]\nkind = "nats"\nurl = ["nats://127.0.0.1:1"]\n', "no NATS server"),
+        ('[services."a b"]\nvia = "bus"\n[bus]\nkind = "nats"\nurl = ["nats://127.0.0.1:1"]\n', "a b"),
+    ],
+)
+def test_a_worker_that_cannot_be_is_told_why(stage: Stage, settings: str, sentence: str) -> None:
+    stage.settings(settings)
+    ran = stage.run("worker", "a b" if "a b" in settings else "shed")
+
+    assert ran.code != 0
+    assert sentence in ran.err
