@@ -11,12 +11,13 @@ from urllib.parse import unquote
 
 from toolwire.decide.globs import fits
 from toolwire.decide.paths import fold
+from toolwire.lazy import lazy_pattern
 
 _USUAL_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
-_NOT_SEEN = re.compile(r"[\x00-\x20\x7f\u00ad\u200b-\u200f\u2060-\u206f\ufeff]")
+_NOT_SEEN = lazy_pattern(r"[\x00-\x20\x7f\u00ad\u200b-\u200f\u2060-\u206f\ufeff]")
 _DOT = "\u3002"  # browsers read it as the dot between the labels of a host
-_ADDRESS = re.compile(r"(?P<scheme>https?(?=:)|wss?(?=:)|[a-z*][a-z0-9+.*-]*(?=://)):/*(?P<rest>.*)", re.DOTALL)
-_PORT = re.compile(r":0*([0-9]*)$")
+_ADDRESS = lazy_pattern(r"(?P<scheme>https?(?=:)|wss?(?=:)|[a-z*][a-z0-9+.*-]*(?=://)):/*(?P<rest>.*)", re.DOTALL)
+_PORT = lazy_pattern(r":0*([0-9]*)$")
 _TIMES_DECODED = 3
 
 

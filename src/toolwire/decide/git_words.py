@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from toolwire.decide.shell import Reading
 from toolwire.decide.shell_words import UNKNOWN, base_name
+from toolwire.lazy import lazy_pattern
 
 _NETWORK = frozenset("push pull fetch clone ls-remote submodule".split())
 _SUBMODULE_HERE = frozenset("status init deinit foreach summary sync absorbgitdirs set-branch set-url".split())
@@ -17,7 +18,7 @@ _TAKES_VALUE = frozenset(
     "--shallow-exclude -c --config -j --jobs --separate-git-dir --filter --server-option --bundle-uri -s --strategy "
     "-X --strategy-option --receive-pack --exec --push-option --deepen --refmap --negotiation-tip".split()
 )
-_LOCAL = re.compile(r"(?![a-z0-9+.-]+://|[^/:]+:)[^-].*|file://.*", re.IGNORECASE | re.DOTALL)
+_LOCAL = lazy_pattern(r"(?![a-z0-9+.-]+://|[^/:]+:)[^-].*|file://.*", re.IGNORECASE | re.DOTALL)
 _REMOTE = frozenset("add remove rm rename set-url set-head set-branches get-url".split())
 _CONFIG_STYLE = frozenset("set unset get list".split())
 _CONFIG_OPTIONS = frozenset(

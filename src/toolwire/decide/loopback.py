@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 
 from toolwire.decide.shell_words import UNKNOWN, base_name
+from toolwire.lazy import lazy_pattern
 
 # A bracket that is not quoted begins a pattern of names to the shell, and is therefore not known.
 _HOST = rf"(?:(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{{1,3}}){{3}}|0\.0\.0\.0|[\[{UNKNOWN}]::1\])\.?"
-_URL = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
-_NAME = re.compile(rf"{_HOST}|::1", re.IGNORECASE)
+_URL = lazy_pattern(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+_NAME = lazy_pattern(rf"{_HOST}|::1", re.IGNORECASE)
 
 # Options that take no value, options whose value is no address, and the same in long form.
 _CLIENTS = {
@@ -41,7 +42,7 @@ _CLIENTS = {
     "ping": ("nqv46", "ciWw", "", ""),
 }
 _LISTENERS = frozenset(["nc", "ncat", "netcat"])
-_LISTENS = re.compile(r"-[a-zA-Z46]*l[a-zA-Z46]*\Z")
+_LISTENS = lazy_pattern(r"-[a-zA-Z46]*l[a-zA-Z46]*\Z")
 _TAKES_URLS = frozenset(["curl", "wget"])
 
 

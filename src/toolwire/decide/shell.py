@@ -14,6 +14,7 @@ from typing import Any
 from toolwire.decide.shell_globs import GlobReader
 from toolwire.decide.shell_syntax import hidden_effect, holds_more, is_plain, is_sure_heredoc, left_unread
 from toolwire.decide.shell_words import UNKNOWN, after_wrapper, base_name, is_wrapper, names_variables, word
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.values import dataclass, quick
 
 __all__ = ["LONGEST", "UNKNOWN", "Reading", "base_name", "read_shell", "runs_others"]
@@ -80,11 +81,11 @@ def read_shell(text: str) -> Reading:
 
 
 # What the shell takes out before it reads on: a backslash at the end of a line, unless it is itself escaped.
-_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
+_CONTINUED = lazy_pattern(r"(?<!\\)((?:\\\\)*)\\\n")
 # The parser reads past its tables, and may take the process with it, where a letter is none of these. To the shell
 # all others are letters of a word; a full stop stands for each, and what it stands for is read from the text.
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_BLANK_WORD = re.compile(r"(?:^|\s)\\\s")  # the tree leaves out a word that begins with an escaped blank
+_NOT_ASCII = lazy_pattern(r"[^\x00-\x7f]")
+_BLANK_WORD = lazy_pattern(r"(?:^|\s)\\\s")  # the tree leaves out a word that begins with an escaped blank
 
 
 @lru_cache(maxsize=1)
@@ -201,7 +202,7 @@ class _Reader:
         self.commands.append((name if known else words[0], *words[1:]))
 
 
-_ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
+_ASSIGNS = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
 _RESERVED = frozenset("! { } [[ if then else elif fi for while until do done case esac in select function".split())
 _WRITES = {">", ">>", "&>", "&>>", ">|", "<>"}
 _NOT_WORDS = {"variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect", "<", ">"}

@@ -11,15 +11,16 @@ from typing import Any
 
 from toolwire.decide.globs import ANY, ONE, STAR, overlap
 from toolwire.decide.paths import BOX_ROOT, fold, plain, rule_forms
+from toolwire.lazy import lazy_pattern
 
 _OPEN, _COMMA, _CLOSE, _BRACKET = "\3", "\4", "\5", "\6"
 _MARKS = {"*": STAR, "?": ONE, "{": _OPEN, ",": _COMMA, "}": _CLOSE, "[": _BRACKET}
 _BARE = frozenset((*STAR, *ONE, *ANY, "."))
 _MOST_ALTERNATIVES = 256
-_SET = re.compile(rf"{_BRACKET}[^/]*?\]")
-_INNER = re.compile(r"/\*+$")
-_DEEP = re.compile(rf"{STAR}{STAR}+")
-_WILD = re.compile(f"[{STAR}{ONE}]")
+_SET = lazy_pattern(rf"{_BRACKET}[^/]*?\]")
+_INNER = lazy_pattern(r"/\*+$")
+_DEEP = lazy_pattern(rf"{STAR}{STAR}+")
+_WILD = lazy_pattern(f"[{STAR}{ONE}]")
 _HOLDERS = frozenset(
     "command command_name for_statement array variable_assignment herestring_redirect expansion".split()
 )
@@ -30,7 +31,7 @@ _WORDS = frozenset("word concatenation extglob_pattern".split())
 _QUOTED = frozenset("raw_string string ansi_c_string".split())
 _MADE = frozenset("simple_expansion expansion command_substitution".split())
 # How a star, a question mark or a bracket is written where it is made when the text runs.
-_ESCAPED = re.compile(r"\\(?:0?52|0?77|0?133|x(?:2a|3f|5b)|u(?:002a|003f|005b))", re.IGNORECASE)
+_ESCAPED = lazy_pattern(r"\\(?:0?52|0?77|0?133|x(?:2a|3f|5b)|u(?:002a|003f|005b))", re.IGNORECASE)
 
 
 class GlobReader:

@@ -18,6 +18,7 @@ from toolwire.decide.reading import only_reads, runs_nothing_else
 from toolwire.decide.shell import Reading
 from toolwire.decide.shell_globs import listed_folders, may_list
 from toolwire.decide.shell_words import UNKNOWN, base_name
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.policy import Rule
 from toolwire.protocol.tools import Grant
 
@@ -48,36 +49,36 @@ _GIT_CONFIG_STAYS = frozenset(
     "--name-only --null -z --bool --int --path --add --replace-all --unset --unset-all --all --fixed-value "
     "--type=bool --type=int --type=path".split()
 )
-_GIT_RAW = re.compile(r"%\(\*?raw")
+_GIT_RAW = lazy_pattern(r"%\(\*?raw")
 # What these are given may show differences.
-_GIT_SHOWS_CHANGES = re.compile(r"-(?!-).*[vpie].*", re.DOTALL)
-_GIT_LOG_TELLS_NO_CONTENT = re.compile(
+_GIT_SHOWS_CHANGES = lazy_pattern(r"-(?!-).*[vpie].*", re.DOTALL)
+_GIT_LOG_TELLS_NO_CONTENT = lazy_pattern(
     r"-[0-9]+|-n[0-9]*|-i|--(?:oneline|graph|stat|shortstat|numstat|name-only|name-status|format|pretty|date|since|after"
     r"|until|before|author|committer|grep|all|branches|tags|remotes|decorate|no-decorate|merges|no-merges|first-parent"
     r"|reverse|abbrev-commit|follow|skip|max-count|color|no-color|topo-order|date-order)(?:=.*)?|[^-].*|--",
     re.DOTALL,
 )
 _DEEP = {
-    **dict.fromkeys(("ls", "dir", "vdir"), re.compile(r"-(?!-).*R.*|--recursive")),
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*[rRd].*|--recursive|--d.*")),
-    "du": re.compile(r"-(?!-).*[aL].*|--all|--dereference.*"),
-    "cp": re.compile(r"-(?!-).*[rRadP].*|--recursive|--archive|--no-dereference|--preserve.*"),
-    "file": re.compile(r"-(?!-).*f.*"),
-    **dict.fromkeys(("rm", "chmod", "chown"), re.compile(r"-(?!-).*[rR].*|--recursive")),
+    **dict.fromkeys(("ls", "dir", "vdir"), lazy_pattern(r"-(?!-).*R.*|--recursive")),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), lazy_pattern(r"-(?!-).*[rRd].*|--recursive|--d.*")),
+    "du": lazy_pattern(r"-(?!-).*[aL].*|--all|--dereference.*"),
+    "cp": lazy_pattern(r"-(?!-).*[rRadP].*|--recursive|--archive|--no-dereference|--preserve.*"),
+    "file": lazy_pattern(r"-(?!-).*f.*"),
+    **dict.fromkeys(("rm", "chmod", "chown"), lazy_pattern(r"-(?!-).*[rR].*|--recursive")),
 }
 # Through these a process reaches its own files by other names.
-_OTHER_NAMES = re.compile(r"^/+(?:\.*/+)*(?:proc|dev/fd)(?:/|$)", re.IGNORECASE)
+_OTHER_NAMES = lazy_pattern(r"^/+(?:\.*/+)*(?:proc|dev/fd)(?:/|$)", re.IGNORECASE)
 # Commands that follow links in folders, which lead anywhere, and the options that make them do so.
 _FOLLOWS_LINKS = {
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-(?!-).*R.*|--d.*")),
-    **dict.fromkeys(("rg", "du", "ls", "dir", "vdir"), re.compile(r"-(?!-).*L.*|--follow|--dereference.*")),
-    "find": re.compile(r"-L|-H|-follow"),
-    "tree": re.compile(r"-(?!-).*l.*"),
-    "cp": re.compile(r"-(?!-).*[LH].*|--dereference"),
-    "diff": re.compile(r".*", re.DOTALL),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), lazy_pattern(r"-(?!-).*R.*|--d.*")),
+    **dict.fromkeys(("rg", "du", "ls", "dir", "vdir"), lazy_pattern(r"-(?!-).*L.*|--follow|--dereference.*")),
+    "find": lazy_pattern(r"-L|-H|-follow"),
+    "tree": lazy_pattern(r"-(?!-).*l.*"),
+    "cp": lazy_pattern(r"-(?!-).*[LH].*|--dereference"),
+    "diff": lazy_pattern(r".*", re.DOTALL),
 }
-_JQ_LOADS = re.compile(r"\b(?:import|include|input_filename)\b|^-[a-zA-Z]*[Lf]|^--(?:library-path|from-file)")
-_PIECES = re.compile(r"[=:,;@\s'\"()<>|&`]+")
+_JQ_LOADS = lazy_pattern(r"\b(?:import|include|input_filename)\b|^-[a-zA-Z]*[Lf]|^--(?:library-path|from-file)")
+_PIECES = lazy_pattern(r"[=:,;@\s'\"()<>|&`]+")
 
 
 def reaches(rule: Rule, reading: Reading, grant: Grant, folder: str) -> Fit:

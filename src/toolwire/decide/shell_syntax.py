@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from toolwire.lazy import lazy_pattern
+
 _PLAIN = frozenset(
     "program redirected_statement command command_name word number string string_content raw_string ansi_c_string "
     "concatenation simple_expansion variable_name special_variable_name expansion command_substitution "
@@ -76,20 +78,20 @@ def _between(node: Any) -> Iterator[bytes]:
     yield node.text[at - begin :]
 
 
-_PAIRS = re.compile(rb"\\.", re.DOTALL)  # a backslash and what it takes the meaning from
-_A_WORD_ENDS = re.compile(rb"[\s;&|<>()]")
-_AN_EXPANSION_ENDS = re.compile(rb"[\n;&{}'\"`<>|]")
-_A_LINE_ENDS = re.compile(rb"[\n;&]")
+_PAIRS = lazy_pattern(rb"\\.", re.DOTALL)  # a backslash and what it takes the meaning from
+_A_WORD_ENDS = lazy_pattern(rb"[\s;&|<>()]")
+_AN_EXPANSION_ENDS = lazy_pattern(rb"[\n;&{}'\"`<>|]")
+_A_LINE_ENDS = lazy_pattern(rb"[\n;&]")
 _ENDS = {
     **dict.fromkeys(("word", "number", "special_character", "variable_name", "file_descriptor"), _A_WORD_ENDS),
-    "regex": _A_LINE_ENDS, "extglob_pattern": _A_LINE_ENDS, "comment": re.compile(rb"\n"),
-    "string_content": re.compile(rb'"'),
+    "regex": _A_LINE_ENDS, "extglob_pattern": _A_LINE_ENDS, "comment": lazy_pattern(rb"\n"),
+    "string_content": lazy_pattern(rb'"'),
 }  # fmt: skip
 _ONE_WORD = frozenset(["command_name", "concatenation", "variable_assignment"])
 _ON_ONE_LINE = frozenset(["command", "file_redirect", "herestring_redirect"])
 
 
-_EXPANDS = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$[({[])")
+_EXPANDS = lazy_pattern(rb"(?<!\\)(?:\\\\)*(?:`|\$[({[])")
 
 
 def _expands(node: Any) -> bool:

@@ -4,12 +4,12 @@ A trial changes nothing and reaches nothing, whatever it runs, so what may be tr
 tables only name what plainly writes or reaches out: trying that would cost time, and its question is certain.
 """
 
-import re
 from collections.abc import Sequence
 
 from toolwire.decide.git_reading import git_reads
 from toolwire.decide.reading import only_reads
 from toolwire.decide.shell import UNKNOWN, base_name, read_shell
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.key_files import holds_keys
 
 _WRITERS = frozenset(
@@ -32,8 +32,8 @@ _REACHES = frozenset(
 _SECRET = "{{secret:"  # where the value of a secret takes its place
 _PRIVATE = ("/tmp/", "/dev/")  # noqa: S108 - the box's own, gone with it
 # Where nothing can be written, no file is writable: a trial has the right answer.
-_ASKS_ABOUT_WRITING = re.compile(r"(?:\[|\btest\b)[^\]\n]*\s-w\s|\s-writable\b")
-_NAMES = re.compile(r"[^\s'\"=:;|&<>(){}$`,]+")
+_ASKS_ABOUT_WRITING = lazy_pattern(r"(?:\[|\btest\b)[^\]\n]*\s-w\s|\s-writable\b")
+_NAMES = lazy_pattern(r"[^\s'\"=:;|&<>(){}$`,]+")
 
 
 def only_looks(command: str) -> bool:
@@ -78,7 +78,7 @@ def _plainly_writes(words: Sequence[str]) -> bool:
     return name == "find" and "-delete" in rest
 
 
-_SED_IN_PLACE = re.compile(r"-[nErsuz]*i")
+_SED_IN_PLACE = lazy_pattern(r"-[nErsuz]*i")
 
 
 def _git_command(words: Sequence[str]) -> Sequence[str]:

@@ -10,9 +10,10 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 
 from toolwire.define.branches import closest, types_here
 from toolwire.define.quoting import quoted, spelled
+from toolwire.lazy import lazy_pattern
 
 # The number grammar of JSON, no longer than a sound integer may be.
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?")
+_NUMBER = lazy_pattern(r"-?(?:0|[1-9][0-9]{0,399})(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"true": True, "false": False, "True": True, "False": False}
 _NOTHING: Any = object()
 # The kinds of error that can be about a type.

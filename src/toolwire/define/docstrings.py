@@ -5,18 +5,20 @@ tenth of a second to import, at every start of every program.
 """
 
 import inspect
-import re
 from collections.abc import Iterator
 from dataclasses import field
 
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.values import dataclass
 
-_GOOGLE = re.compile(r"(?P<what>Args|Arguments|Params|Parameters|Other Parameters|Keyword Arg(?:ument)?s|[A-Z]\w+):")
-_NUMPY = re.compile(r"(?P<what>[A-Z]\w+(?: [A-Z]\w+)?)")
-_SPHINX = re.compile(r":(?P<what>param|parameter|arg|argument|key|keyword|returns?|\w+)\b(?P<about>[^:]*):(?P<text>.*)")
+_GOOGLE = lazy_pattern(r"(?P<what>Args|Arguments|Params|Parameters|Other Parameters|Keyword Arg(?:ument)?s|[A-Z]\w+):")
+_NUMPY = lazy_pattern(r"(?P<what>[A-Z]\w+(?: [A-Z]\w+)?)")
+_SPHINX = lazy_pattern(
+    r":(?P<what>param|parameter|arg|argument|key|keyword|returns?|\w+)\b(?P<about>[^:]*):(?P<text>.*)"
+)
 _PARAMETERS = frozenset("args arguments params parameters other keyword param parameter arg argument key".split())
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
-_TYPE_FIRST = re.compile(r"[\w.]+(?:\[.*?\])?(?: \| [\w.]+(?:\[.*?\])?)*:\s+")
+_GOOGLE_ENTRY = lazy_pattern(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
+_TYPE_FIRST = lazy_pattern(r"[\w.]+(?:\[.*?\])?(?: \| [\w.]+(?:\[.*?\])?)*:\s+")
 
 
 @dataclass(frozen=True, slots=True)

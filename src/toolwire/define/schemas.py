@@ -11,6 +11,7 @@ import orjson
 from toolwire.define.effort import expansion
 from toolwire.define.references import is_recursive, subschemas, targets
 from toolwire.errors import DefinitionError
+from toolwire.lazy import lazy_pattern
 
 MAX_SCHEMA_BYTES = 256 * 1024
 MAX_EXPANSION = 20_000
@@ -29,8 +30,8 @@ _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20)
 # Look-around and back-references cannot run in linear time; this many steps bound them to well below a millisecond.
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20)
 
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
-_TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
+_DATE_TIME = lazy_pattern(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
+_TIME = lazy_pattern(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
 
 
 def compile_schema(schema: Mapping[str, Any], owner: str) -> jsonschema_rs.Validator:

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable
 
 from toolwire.errors import DefinitionError
+from toolwire.lazy import lazy_pattern
 
-_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}(-[0-9A-Za-z.]{1,32})?")
-_PIN = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]{0,127})@(.{1,80})", re.DOTALL)
+_VERSION = lazy_pattern(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}(-[0-9A-Za-z.]{1,32})?")
+_PIN = lazy_pattern(r"([A-Za-z_][A-Za-z0-9_.-]{0,127})@(.{1,80})", re.DOTALL)
 
 
 def is_version(text: str) -> bool:

@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
+from toolwire.lazy import lazy_pattern
+
 FEWEST_FOR_A_ZONE = 5
 ASIDE = frozenset(
     ".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .nox .mypy_cache .ruff_cache .pytest_cache "
     "site-packages .hypothesis".split()
 )
-_WORD = re.compile(r"\w{1,200}", re.ASCII)
-_DEFINES = re.compile(
+_WORD = lazy_pattern(r"\w{1,200}", re.ASCII)
+_DEFINES = lazy_pattern(
     r"[ \t]{0,200}"
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]{1,20}\))?|"
     r"unsafe|inline|extern|override|open|data|sealed)[ \t]{1,20}){0,6}"
@@ -20,11 +22,11 @@ _DEFINES = re.compile(
     r"(?:\([^()]{0,200}\)[ \t]?)?"
     r"(?P<name>[\w$]{1,200})"
 )
-_ASSIGNS = re.compile(r"(?P<name>[A-Za-z_]\w{0,200})[ \t]{0,20}(?::[^=\n]{0,200})?=(?!=)")
-_TEST = re.compile(
+_ASSIGNS = lazy_pattern(r"(?P<name>[A-Za-z_]\w{0,200})[ \t]{0,20}(?::[^=\n]{0,200})?=(?!=)")
+_TEST = lazy_pattern(
     r"(?:^|[/_.-])(?:tests?|specs?|conftest|testdata|fixtures|__tests__|__mocks__)(?=$|[/_.-])", re.IGNORECASE
 )
-_TEST_NAME = re.compile(r"(?:^|/)Tests?[A-Z]|[a-z0-9]Tests?\.\w{1,10}$")
+_TEST_NAME = lazy_pattern(r"(?:^|/)Tests?[A-Z]|[a-z0-9]Tests?\.\w{1,10}$")
 
 
 class MatchKind(IntEnum):

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from toolwire.lazy import lazy_pattern
+
 _TWINS = frozenset(
     "аԁеһіјӏоԛрѕсѵѡхуүАВЕЅІЈКМНОРСТУХԜ"  # Cyrillic
     "αγικνορτυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲϳ"  # Greek
@@ -22,8 +24,8 @@ _PASSES_FOR_ASCII = frozenset(
     "\u037e\u2215\u2044\u29f8\u27cb\u2236\u02d0\ua789\u2223\u01c0\u2024\ufe68\u2216\u29f5\uff3f"
 )
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"
-_WORD = re.compile(r"[^\W_]+")
-_OPTION = re.compile(rf"(?<!\S)[{_DASHES}]+(?=[A-Za-z0-9\-{_DASHES}])")
+_WORD = lazy_pattern(r"[^\W_]+")
+_OPTION = lazy_pattern(rf"(?<!\S)[{_DASHES}]+(?=[A-Za-z0-9\-{_DASHES}])")
 
 
 def mark_lookalikes(text: str) -> str:

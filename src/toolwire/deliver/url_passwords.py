@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from toolwire.lazy import lazy_pattern
+
 NAME = "URL_PASSWORD_"
 _SHORTEST_TOKEN = 20
 _DEEPEST = 64
 _FLAT = frozenset({int, float, bool, type(None)})
 # `scheme://user:password@host`, and `scheme://token@host` where the token is too long to be a user's name.
-_WITH_PASSWORD = re.compile(
+_WITH_PASSWORD = lazy_pattern(
     r"([A-Za-z][A-Za-z0-9+.\-]{0,31}://)(?:([^\s/?#@:'\"<>]{0,256}):)?([^\s/?#'\"<>]{1,4096})@([^\s/?#@:'\"<>]{1,255})"
 )
 

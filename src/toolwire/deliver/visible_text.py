@@ -4,8 +4,9 @@ Escape sequences, control characters, marks that turn text around and characters
 Line ends and tabs stay; a carriage return that would write over a line becomes a line end.
 """
 
-import re
 from collections.abc import Iterator
+
+from toolwire.lazy import lazy_pattern
 
 # Marks of direction, zero width, fillers, tags and selectors: what text can carry without anyone seeing it. A list,
 # since asking for the category of a million characters would take longer than all else that is done at start.
@@ -18,22 +19,22 @@ _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
 _ENDS_A_LINE = "\u2028\u2029\x85"
 _LONE_RETURN = r"\r(?!\n)"
 # No part can be read in two ways and each ends at the next ESC, so that the whole is one pass over the text.
-_SEQUENCE = re.compile(
+_SEQUENCE = lazy_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?"  # CSI: colours, cursor, modes
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\|\x9c)"  # OSC, DCS and other strings
     r"|\x1b[ -/]*+[0-~]?"  # anything else that ESC begins, or a lone ESC
     rf"|[{_CONTROLS}{_UNSEEN}]+"
 )
 # One of them chooses between text and picture; a row of them can only carry something unseen.
-_SELECTORS = re.compile(r"(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]+")
-_SUSPECT = re.compile(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|{_LONE_RETURN}")
-_LINE_END = re.compile(rf"[{_ENDS_A_LINE}]|{_LONE_RETURN}")
+_SELECTORS = lazy_pattern(r"(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]+")
+_SUSPECT = lazy_pattern(rf"[{_CONTROLS}{_UNSEEN}{_ENDS_A_LINE}\ufe0e\ufe0f]|{_LONE_RETURN}")
+_LINE_END = lazy_pattern(rf"[{_ENDS_A_LINE}]|{_LONE_RETURN}")
 
 
 _LONG_CHARS = 1 << 20
 _PIECE_CHARS = 1 << 18
 # A sequence ends before a line end, and before the ESC of the next one; ESC with a backslash ends it.
-_SAFE_CUT = re.compile(r"(?<=\n)|(?=\x1b[^\\])")
+_SAFE_CUT = lazy_pattern(r"(?<=\n)|(?=\x1b[^\\])")
 
 
 def visible(text: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.tools import Grant, Tier
 from toolwire.protocol.values import dataclass
 
@@ -16,7 +17,7 @@ _WALK = frozenset(
 )
 _NEGATIONS = frozenset("not never don't dont without avoid no won't cannot can't shouldn't mustn't nor neither".split())
 _REACH = 3
-_WORD = re.compile(r"[a-z][a-z'’]*")
+_WORD = lazy_pattern(r"[a-z][a-z'’]*")
 _LONGEST_QUESTION = 10_000
 
 

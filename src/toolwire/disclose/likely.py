@@ -4,10 +4,10 @@ Words are weighed as BM25 does: a word that few tools know says more, and a long
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.attached_text import own_words
 from toolwire.protocol.chat import Message, UserMessage
 from toolwire.protocol.tools import Tool
@@ -20,7 +20,7 @@ EARLIER_REQUESTS = 2
 
 _SATURATION = 1.2
 _LENGTH_PENALTY = 0.75
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_]+")
+_WORD = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^\W\d_]+")
 _COMMON = frozenset(
     "a an and are as at be by can could do does for from get give have how i if in into is it its just let me my of "
     "on one or our please tell that the there these this to up us use want was we what when which will with would you "
@@ -29,10 +29,10 @@ _COMMON = frozenset(
 
 # What a wish looks like says what it is about, even where no word does.
 _SHAPES = (
-    (re.compile(r"\d\s?[-+*/^×÷]\s?\d|\d\s?%"), "calculate arithmetic expression"),
-    (re.compile(r"https?://|\bwww\."), "url web page fetch"),
-    (re.compile(r"[\w-]\.[a-z]{1,4}\b|[\w.]/\w"), "file path read"),
-    (re.compile(r"\w@\w"), "email address send"),
+    (lazy_pattern(r"\d\s?[-+*/^×÷]\s?\d|\d\s?%"), "calculate arithmetic expression"),
+    (lazy_pattern(r"https?://|\bwww\."), "url web page fetch"),
+    (lazy_pattern(r"[\w-]\.[a-z]{1,4}\b|[\w.]/\w"), "file path read"),
+    (lazy_pattern(r"\w@\w"), "email address send"),
 )
 # What tools are described with, and the words that people have for it.
 _MEANT = {

@@ -8,12 +8,13 @@ a function of the whole conversation, so a resumed turn sends the same.
 import re
 from collections.abc import Iterator, Sequence
 
+from toolwire.lazy import lazy_pattern
 from toolwire.loop.limits import CHARS_PER_TOKEN, words_of
 from toolwire.protocol.chat import Message, Note, Reply, ResultsMessage, UserMessage
 
 QUESTION = "Summarise our conversation so far, so that we can go on without it."
 _TOLD = "The conversation before this summary is told by it, except for its last {} messages."
-_NOTE = re.compile(re.escape(_TOLD).replace(r"\{\}", r"(\d+)"), re.ASCII)
+_NOTE = lazy_pattern(re.escape(_TOLD).replace(r"\{\}", r"(\d+)"), re.ASCII)
 _INSTRUCTION = (
     "Summarise this conversation. Keep names, numbers, paths, decisions, what tools did and gave, and what is still to "
     "be done. Write only the summary.\n\n"

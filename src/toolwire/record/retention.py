@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolwire.errors import StoreError
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.values import dataclass
 from toolwire.record.audit_heads import heads_at
 from toolwire.record.ownership import FOLDER_FLAGS
@@ -30,10 +31,10 @@ DAY_S = 86_400.0
 UNNAMED_DAYS = 7.0  # `te` keeps outputs in the same folder for a week
 _ROW_BYTES = 300
 _ROWS_BEFORE_PAUSE = 500
-_HANDLES = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
-_LOG = re.compile(r"audit-\d{4}-\d\d-\d\d\.jsonl", re.ASCII)
-_SHELF = re.compile(r"[0-9a-f]{2}", re.ASCII)
-_BODY = re.compile(r"[0-9a-f]{62}", re.ASCII)
+_HANDLES = lazy_pattern(r"sha256:([0-9a-f]{64})", re.ASCII)
+_LOG = lazy_pattern(r"audit-\d{4}-\d\d-\d\d\.jsonl", re.ASCII)
+_SHELF = lazy_pattern(r"[0-9a-f]{2}", re.ASCII)
+_BODY = lazy_pattern(r"[0-9a-f]{62}", re.ASCII)
 
 _TURN_SIZES = """
     SELECT updated_at, length(opening) + coalesce(length(history), 0) + ?1 +

@@ -1,11 +1,12 @@
 """Our own help pages: examples, the terminal's width, and colour where it is wanted."""
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from toolwire.lazy import lazy_pattern
 
 EXAMPLES = {
     "toolwire": ('toolwire ask "What is 12 * 12?"', "toolwire tools list", "toolwire ask --help"),
@@ -51,10 +52,10 @@ EXAMPLES = {
 }
 """What one types, for each command's help."""
 
-_TYPES = re.compile(r"(?m)^(  \S+)( <[\w\[\]]+>)")  # of arguments, as Python knows them
+_TYPES = lazy_pattern(r"(?m)^(  \S+)( <[\w\[\]]+>)")  # of arguments, as Python knows them
 _NARROWEST, _WIDEST = 30, 110
-_HEADINGS = re.compile(r"(?m)^(Usage|Arguments|Options|Commands|Examples):")
-_NAMES = re.compile(r"(?m)^  (-[-\w]+(?:, --[-\w]+)?|[a-z]+(?=  ))")
+_HEADINGS = lazy_pattern(r"(?m)^(Usage|Arguments|Options|Commands|Examples):")
+_NAMES = lazy_pattern(r"(?m)^  (-[-\w]+(?:, --[-\w]+)?|[a-z]+(?=  ))")
 
 
 def help_page(ctx: Any, path: str, get_help: Callable[[Any], str]) -> str:

@@ -6,7 +6,6 @@ shown can be an answer.
 
 import codecs
 import os
-import re
 import select
 import stat
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import typer
 
 from toolwire.errors import SettingsError
+from toolwire.lazy import lazy_pattern
 
 try:
     import termios
@@ -30,7 +30,7 @@ FIRST_BYTE_S = 3.0
 """How long a pipe may stay silent before it is taken for one that a parent process left open and never writes to."""
 
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_UNREADABLE = re.compile("[\x01-\x07\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
+_UNREADABLE = lazy_pattern("[\x01-\x07\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
 _UNREADABLE_SHARE = 0.3
 _ALWAYS_FORGIVEN = 8  # a short text of another encoding is not binary data yet
 _MOST_LINES = 64

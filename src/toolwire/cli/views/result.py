@@ -6,10 +6,11 @@ from typing import Any
 
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.calls import ToolResult
 
-_ENVELOPE = re.compile(r"\A# TE_BEGIN_META (\w+)\n.*\n# TE_END_META \1\n")
-_ADVICE = re.compile(r" (Available|Use what is offered|Explain this|Did you mean|Choose one)\b.*", re.DOTALL)
+_ENVELOPE = lazy_pattern(r"\A# TE_BEGIN_META (\w+)\n.*\n# TE_END_META \1\n")
+_ADVICE = lazy_pattern(r" (Available|Use what is offered|Explain this|Did you mean|Choose one)\b.*", re.DOTALL)
 
 
 def show_result(screen: Screen, result: ToolResult, *, is_cured: bool = False) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import field
 from threading import Lock
 
+from toolwire.lazy import lazy_pattern
 from toolwire.protocol.values import dataclass
 
 GIT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -23,10 +24,10 @@ _MOST_KEPT = 64
 _ASKED_FOR_S = 5.0
 _LONGEST_POINTER = 4096
 _TRUE = {"true", "yes", "on", "1"}
-_WORDS = re.compile(r"[\s;&|()<>'\"`$=!]+")
-_INCLUDE = re.compile(r"include(if\..+)?\.path", re.DOTALL)
+_WORDS = lazy_pattern(r"[\s;&|()<>'\"`$=!]+")
+_INCLUDE = lazy_pattern(r"include(if\..+)?\.path", re.DOTALL)
 
-_HARMLESS = re.compile(
+_HARMLESS = lazy_pattern(
     r"""(user|author|committer)\.(name|email|signingkey|useconfigonly)
     |remote\.(pushdefault|.+\.(url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipdefaultupdate|skipfetchall))
     |remotes\..+
@@ -49,16 +50,18 @@ _HARMLESS = re.compile(
     |submodule\..+\.(active|url|branch|ignore)|lfs\.(locksverify|repositoryformatversion|.+\.(access|locksverify))""",
     re.VERBOSE | re.DOTALL,
 )
-_USUAL = re.compile(
+_USUAL = lazy_pattern(
     r"""core\.(repositoryformatversion|bare|worktree|sharedrepository|hidedotfiles)
     |extensions\.(objectformat|compatobjectformat|partialclone|refstorage|worktreeconfig)
     |remote\..+\.(promisor|partialclonefilter|followremotehead)|submodule\.active""",
     re.VERBOSE | re.DOTALL,
 )
-_ADDRESS = re.compile(r"(remote|branch|submodule)\..+\.(url|pushurl|remote|pushremote)|remote\.pushdefault", re.DOTALL)
-_NAMES_REMOTE = re.compile(r"branch\..+\.(remote|pushremote)|remote\.pushdefault", re.DOTALL)
-_PLAIN_ADDRESS = re.compile(r"(?!-)(?![a-z0-9][\w+.-]*::)[^\x00-\x1f\x7f]*", re.IGNORECASE)
-_REMOTE_ADDRESS = re.compile(r"(https?|ssh|git|git\+ssh|ssh\+git|ftps?)://[^/]|[^/:.][^/:]*:(?!:)", re.IGNORECASE)
+_ADDRESS = lazy_pattern(
+    r"(remote|branch|submodule)\..+\.(url|pushurl|remote|pushremote)|remote\.pushdefault", re.DOTALL
+)
+_NAMES_REMOTE = lazy_pattern(r"branch\..+\.(remote|pushremote)|remote\.pushdefault", re.DOTALL)
+_PLAIN_ADDRESS = lazy_pattern(r"(?!-)(?![a-z0-9][\w+.-]*::)[^\x00-\x1f\x7f]*", re.IGNORECASE)
+_REMOTE_ADDRESS = lazy_pattern(r"(https?|ssh|git|git\+ssh|ssh\+git|ftps?)://[^/]|[^/:.][^/:]*:(?!:)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,19 @@ import stat
 from collections.abc import Callable, Collection
 
 from toolwire.execute.sandbox.beneath import lstat_beneath, read_beneath
+from toolwire.lazy import lazy_pattern
 
 _LONGEST = 1024 * 1024
 _STEPS = frozenset(
     "pick p revert reword r edit e squash s fixup f drop d noop label l reset t merge m break b update-ref u".split()
 )
 _STRATEGIES = frozenset("ort recursive resolve octopus ours subtree".split())
-_STRATEGY = re.compile(r"strategy\s*=\s*([^\n]*)", re.IGNORECASE)
-_OPTIONS = re.compile(
+_STRATEGY = lazy_pattern(r"strategy\s*=\s*([^\n]*)", re.IGNORECASE)
+_OPTIONS = lazy_pattern(
     r"(\s|'(-[Cp]\d+|--(whitespace|exclude|include)=[^']*|--(ignore-(space-change|whitespace)|reject|3way))')*"
 )
-_QUOTED = re.compile(r"(\s|'[^']*'|\\'|\\!)*")
-_TERMS = re.compile(r"[\w/.-]*\s+[\w/.-]*\s*")
+_QUOTED = lazy_pattern(r"(\s|'[^']*'|\\'|\\!)*")
+_TERMS = lazy_pattern(r"[\w/.-]*\s+[\w/.-]*\s*")
 
 
 def unsafe_steps(root: int, git: str, names: Collection[str]) -> dict[str, tuple[str, ...]]:
