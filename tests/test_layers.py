@@ -17,6 +17,7 @@ WHEEL = {"loop.step", "loop.limits", "loop.compaction"}
 ADAPTERS = {"execute", "record", "models", "bus"}
 HUB = {"hub", "agent", "settings", "toolbox", "testing"}
 FLEET = {"fleet"}
+TELEMETRY = {"telemetry"}
 ASSEMBLY = {"assemble"}
 
 MAY_IMPORT = {
@@ -30,12 +31,22 @@ MAY_IMPORT = {
     **dict.fromkeys(WHEEL, NOUNS | WHEEL),
     **{one: NOUNS | {"wire", "plan", one} for one in ADAPTERS},
     **dict.fromkeys(HUB, NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB),
+    "telemetry": NOUNS | SHAPES | ADAPTERS | TELEMETRY,
     "fleet": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET,
-    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY,
-    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"gateway"},
+    "assemble": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | TELEMETRY | ASSEMBLY,
+    "gateway": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | TELEMETRY | ASSEMBLY | {"gateway"},
     "conformance": NOUNS | SHAPES | {"bus", "conformance"},
     "te": NOUNS | JUDGEMENTS | ADAPTERS | {"te"},
-    "cli": NOUNS | SHAPES | JUDGEMENTS | WHEEL | ADAPTERS | HUB | FLEET | ASSEMBLY | {"cli", "gateway", "conformance"},
+    "cli": NOUNS
+    | SHAPES
+    | JUDGEMENTS
+    | WHEEL
+    | ADAPTERS
+    | HUB
+    | FLEET
+    | TELEMETRY
+    | ASSEMBLY
+    | {"cli", "gateway", "conformance"},
 }
 
 # What the core must not touch: the system, the clock, chance, the network, other processes and threads.

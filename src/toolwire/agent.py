@@ -31,6 +31,7 @@ from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted, TurnWa
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import AuditRow
 from toolwire.protocol.tools import Grant, Tool
+from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
 from toolwire.protocol.values import changed, dataclass, quick
 from toolwire.protocol.waits import Until, Wait
@@ -178,14 +179,17 @@ class Agent:
         turn = await self._begin(question, thread)
         return _answer(await self._runner(on_event, turn).run(turn))
 
-    async def begin(self, question: str, *, thread: str = "", turn_id: str = "") -> Turn:
+    async def begin(
+        self, question: str, *, thread: str = "", turn_id: str = "", trace: TraceContext = NO_TRACE
+    ) -> Turn:
         """Keep a question as a turn that runs in whichever process takes it up next, such as a `TurnRunner`.
 
+        It belongs to the `trace` of what asks for it; without one, to that of the code that calls this.
         Raises as `ask` does, and `StoreError` where a turn with this id is kept already.
         """
         await self._prepare(question, thread)
         # Kept as ready from the first moment on: if this process dies now, the turn is taken up all the same.
-        turn = await self._begin(question, thread, turn_id=turn_id, waits=(Until(0.0),))
+        turn = await self._begin(question, thread, turn_id=turn_id, waits=(Until(0.0),), trace=trace)
         await asyncio.shield(self.store.release(turn))
         return turn
 
@@ -315,13 +319,17 @@ class Agent:
             emit(TurnStarted(turn.id, turn.question, turn.model, (call.name,), resumed=turn.epoch > 1))
         try:
             result = await self.runtime.execute(call, turn, emit, reserve)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as canceled:
             given_up = stopped(turn, Ending(EndReason.CANCELED, f"the call of {call.name!r} was canceled"))
             await asyncio.shield(self.store.end(given_up, TurnStats(calls=1, failed_calls=1)))
+            self.runtime.events.interrupt(given_up, canceled)
             raise
         except Suspended as waiting:
             if emit:
                 emit(TurnWaiting(turn.id, waiting.waits))
+            raise
+        except BaseException as error:
+            self.runtime.events.interrupt(turn, error)
             raise
         done = stopped(turn, Ending(EndReason.CALL_FAILED if result.is_failure else EndReason.DELIVERED, result.text))
         took_ms = result.elapsed_ms + result.queued_ms
@@ -457,17 +465,24 @@ class Agent:
             tainted=was_tainted(history),
             pending=alone,
             spec=self.spec,
+            trace=self.runtime.events.current_trace(),
         )
 
     async def _begin(
-        self, question: str, thread: str, *alone: ToolCall, turn_id: str = "", waits: tuple[Wait, ...] = ()
+        self,
+        question: str,
+        thread: str,
+        *alone: ToolCall,
+        turn_id: str = "",
+        waits: tuple[Wait, ...] = (),
+        trace: TraceContext = NO_TRACE,
     ) -> Turn:
         """A new turn on record: a question to the model, or a call `alone`. Raises `BudgetSpent`."""
         await self._look_around()
         history = await self.store.thread(thread) if thread else ()
         turn = self._new_turn(question, thread, history, *alone)
         if turn_id or waits:
-            turn = changed(turn, id=turn_id or turn.id, waits=waits)
+            turn = changed(turn, id=turn_id or turn.id, waits=waits, trace=trace or turn.trace)
         if self.budget is not None and (allowance := self._allowance(turn)) is not None:
             await allowance.require()
         await self.store.begin(turn)

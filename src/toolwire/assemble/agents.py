@@ -16,10 +16,11 @@ from toolwire.assemble.models import model_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import executor_of, uses_bus
 from toolwire.assemble.specs import AGENT, kept_spec, model_spec, project_again, resumed_spec, spec_of
+from toolwire.assemble.telemetry import telemetry_of
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
-from toolwire.hub.event_hub import EventHub
+from toolwire.hub.event_hub import EventHub, Telemetry
 from toolwire.hub.resuming import require_still_granted
 from toolwire.hub.services import Tell
 from toolwire.lazy import lazy_module
@@ -82,8 +83,12 @@ async def open_agent(
         tell = None
         if project.settings.approval.webhook is not None:
             tell = await closing.enter_async_context(webhook.open_webhook(project))
+        telemetry = telemetry_of(project)
+        if telemetry is not None:
+            events = events or EventHub()
+            events.telemetry = telemetry
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
-        made = _AgentFactory(project, store, user, spec, grant, tell, over_bus)
+        made = _AgentFactory(project, store, user, spec, grant, tell, over_bus, telemetry)
         toolbox = made.tools(closing, only)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
@@ -172,6 +177,7 @@ class _AgentFactory:
     grant: Grant
     tell: Tell | None
     over_bus: "BusDispatcher | None" = None
+    telemetry: Telemetry | None = None
 
     def tools(self, closing: AsyncExitStack, only: str) -> Toolbox:
         """The tools of the project with all that they hold, closed at the end."""
@@ -240,6 +246,7 @@ class _Team:
             grant=grant,
             limits=self._made.project.settings.limits(spec.profile),
             executor=self._executor,
+            events=EventHub(telemetry=self._made.telemetry),
             max_tokens=spec.max_tokens,
             temperature=spec.temperature,
         )

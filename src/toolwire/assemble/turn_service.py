@@ -29,7 +29,8 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import Fenced, NotFound, SettingsError, StoreError
 from toolwire.hub.canceling import cancel_turn, turns_waited_for
 from toolwire.hub.event_hub import EventHub
-from toolwire.protocol.events import EventEnvelope, TurnEnded
+from toolwire.protocol.events import TurnEnded
+from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import KeptEvent, KeptTurn, Store
@@ -149,8 +150,8 @@ class TurnService:
         """Why the last attempt to go on with a turn failed; empty where it did not."""
         return self._errors.get(turn_id, "")
 
-    async def begin(self, new: NewTurn, key: str = "") -> str:
-        """Keep a new turn and let it run; gives its id. The same `key` gives the first one's id again.
+    async def begin(self, new: NewTurn, key: str = "", trace: TraceContext = NO_TRACE) -> str:
+        """Keep a new turn of a `trace` and let it run; gives its id. The same `key` gives the first one's id again.
 
         Raises `KeyReused` where the key was used for something else, and as `Agent.begin` does.
         """
@@ -163,7 +164,7 @@ class TurnService:
             turn_id = turn_id or agent.runtime.new_id()
             self.log.expect(turn_id)  # before it can begin to run
             try:
-                await agent.begin(new.question, thread=new.thread, turn_id=turn_id)
+                await agent.begin(new.question, thread=new.thread, turn_id=turn_id, trace=trace)
             except StoreError:
                 if not await self._is_kept(turn_id, new):  # else the same request came twice at the same moment
                     raise
@@ -207,9 +208,9 @@ class TurnService:
                 raise
         for turn_id, epoch in before.items():
             kept = await self.store.turn(turn_id)
-            if kept.ending is not None and kept.opening.epoch > epoch:
-                ended = TurnEnded(turn_id, kept.ending, kept.ran_s * 1000)
-                self._events.publish(EventEnvelope(self.project.name, turn_id, kept.opening.epoch, 1, now, ended))
+            emit = self._events.emitter(kept.opening)
+            if emit is not None and kept.ending is not None and kept.opening.epoch > epoch:
+                emit(TurnEnded(turn_id, kept.ending, kept.ran_s * 1000))
 
     async def _is_kept(self, turn_id: str, new: NewTurn) -> bool:
         try:

@@ -22,6 +22,7 @@ from toolwire.gateway.middleware import Scope
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import Bounds
 from toolwire.protocol.chat import Reply, Usage
+from toolwire.protocol.tracing import read_trace
 from toolwire.protocol.waits import Until, Wait
 from toolwire.record.contract import KeptTurn, Place, TurnSummary
 from toolwire.wire.codecs.stored import write_wait
@@ -63,7 +64,8 @@ class Turns:
             raise Rejected(_wrong(f"an Idempotency-Key has at most {_LONGEST_KEY} characters"))
         new = read_new_turn(await read_body(request.receive, request.headers, self._bounds))
         with _faults():
-            turn_id = await self._service.begin(new, f"{caller}\0{key}" if key else "")
+            trace = read_trace(request.scope["toolwire.headers"])
+            turn_id = await self._service.begin(new, f"{caller}\0{key}" if key else "", trace)
             return await self._answer(turn_id, 202, location=f"{PATH}/{turn_id}")
 
     async def listed(self, request: Request) -> Response:

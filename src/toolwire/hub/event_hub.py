@@ -11,8 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol
 
 from toolwire.protocol.events import Emit, Event, EventEnvelope
+from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import making
 
@@ -24,11 +26,35 @@ _log = logging.getLogger(__name__)
 _envelope = making(EventEnvelope)
 
 
-class EventHub:
-    """Passes the events of all turns of the agents that share it on to watchers."""
+class Telemetry(Protocol):
+    """What makes spans and metrics of events. It knows the turn of each, and is told of turns that have no end here.
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    None of these may wait or raise.
+    """
+
+    def observe(self, turn: Turn, event: Event, at: float) -> None:
+        """An event of a turn, which stands as it did when this process took it up."""
+        ...
+
+    def interrupted(self, turn: Turn, error: BaseException) -> None:
+        """This process leaves a turn that neither ended nor waits."""
+        ...
+
+    def current_trace(self) -> TraceContext:
+        """The span in which the code that asks runs: a turn that begins now is below it."""
+        ...
+
+    def trace_of(self, turn: Turn, call_id: str = "") -> TraceContext:
+        """The span of a turn, or of one of its calls: what is sent for it to other processes is below that."""
+        ...
+
+
+class EventHub:
+    """Passes the events of all turns of the agents that share it on to watchers, and to the `telemetry` if any."""
+
+    def __init__(self, clock: Callable[[], float] = time.time, telemetry: Telemetry | None = None) -> None:
         self.clock = clock
+        self.telemetry = telemetry
         self._watchers: dict[Watch, bool] = {}
         self._faulty: set[Watch] = set()
 
@@ -56,9 +82,22 @@ class EventHub:
 
     def emitter(self, turn: Turn, own: Emit | None = None) -> Emit | None:
         """What tells the watchers, and one of the turn's `own`, of its events; None without watchers."""
-        if not self._watchers or isinstance(own, _Emitter):
+        if not (self._watchers or self.telemetry) or isinstance(own, _Emitter):
             return own
         return _Emitter(self, turn, own)
+
+    def interrupt(self, turn: Turn, error: BaseException) -> None:
+        """Say that this process leaves a turn which neither ended nor waits."""
+        if self.telemetry is not None:
+            self.telemetry.interrupted(turn, error)
+
+    def current_trace(self) -> TraceContext:
+        """The span above a turn that begins now."""
+        return NO_TRACE if self.telemetry is None else self.telemetry.current_trace()
+
+    def trace_of(self, turn: Turn, call_id: str = "") -> TraceContext:
+        """The span of a turn or of one of its calls; without telemetry, the one that was above the turn."""
+        return turn.trace if self.telemetry is None else self.telemetry.trace_of(turn, call_id)
 
     def publish(self, envelope: EventEnvelope) -> None:
         """Tell all watchers. Whatever one of them raises is its own affair."""
@@ -84,7 +123,10 @@ class _Emitter:
 
     def __call__(self, event: Event) -> None:
         hub, turn = self._hub, self._turn
-        hub.publish(_envelope(turn.project, turn.id, turn.epoch, next(self._number), hub.clock(), event))
+        at = hub.clock()
+        if hub.telemetry is not None:
+            hub.telemetry.observe(turn, event, at)
+        hub.publish(_envelope(turn.project, turn.id, turn.epoch, next(self._number), at, event))
         if self._own is not None:
             self._own(event)
 

@@ -63,7 +63,7 @@ _PASSWORD_STAYS = (
 )
 _context = making_from(
     Context, "call_id", "turn_id", "project", "agent", "grant", "timeout_s", "attempt", "thread", "tainted_by",
-    "recorder", "approved", "begins",
+    "recorder", "approved", "begins", "trace",
 )  # fmt: skip
 
 
@@ -214,7 +214,8 @@ class Journey:
         if self._files is not None and (stale := await self._stale(allowed)) is not None:
             return stale
         allowed = self._before_the_deadline(allowed)
-        context = changed(self._context(allowed), record_id=card.record_id, epoch=card.epoch)
+        trace = services.events.trace_of(self._turn)
+        context = changed(self._context(allowed), record_id=card.record_id, epoch=card.epoch, trace=trace)
         try:
             if services.secrets is not NO_SECRETS:
                 revealed, context = self._with_secrets(allowed, context)
@@ -449,10 +450,12 @@ class Journey:
 
     def _context(self, allowed: Allowed) -> Context:
         turn, emit, services, card = self._turn, self._emit, self._services, self._card
+        telemetry = services.events.telemetry
         context = _context(
             card.call.id, turn.id, turn.project, turn.agent, turn.grant, allowed.timeout_s, card.attempt, turn.thread,
             _tainted_by(turn) if turn.tainted or turn.grant.rules else (),
             services.recorder, True, services.store.begins,
+            turn.trace if telemetry is None else telemetry.trace_of(turn, card.call.id),
         )  # fmt: skip
         if emit is None:
             return context

@@ -150,7 +150,9 @@ class Runner:
                 left = changed(left, waits=error.waits)
             with suppress(StoreError):  # the store tries again what it cannot do now; a turn taken over is not ours
                 await asyncio.shield(self._runtime.store.release(left))
-            if self._emit and isinstance(error, Suspended):
+            if not isinstance(error, Suspended):
+                self._runtime.events.interrupt(turn, error)
+            elif self._emit:
                 self._emit(TurnWaiting(turn.id, error.waits))
             raise
 

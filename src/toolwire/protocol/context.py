@@ -8,6 +8,7 @@ from typing import Protocol
 from toolwire.protocol.calls import Allowed
 from toolwire.protocol.provenance import FILE, Touched, UntrustedMark
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.traffic import NO_TRAFFIC, Traffic
 from toolwire.protocol.values import dataclass, quick
 
@@ -75,6 +76,7 @@ class CallInfo:
     is_trial: bool = False
     record_id: str = ""
     epoch: int = 0
+    trace: TraceContext = NO_TRACE
 
 
 @quick
@@ -89,6 +91,8 @@ class Context:
     from whichever thread, and has secrets put in place by `reveal(allowed)` where the tool lives, not before.
 
     Of a call that is sent to a process which claims it, `record_id` names the card, judged under `epoch` of its turn.
+
+    `trace` is the span of the call, or the one above it: for what the tool sends on, and for a process that runs it.
 
     With a `trial`, the tool must change nothing and reach nothing, and says in it what it would have needed.
     """
@@ -112,6 +116,7 @@ class Context:
     reveal: Callable[[Allowed], Allowed] | None = field(default=None, repr=False, compare=False)
     record_id: str = ""
     epoch: int = 0
+    trace: TraceContext = NO_TRACE
 
     @staticmethod
     def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":
@@ -119,7 +124,7 @@ class Context:
         return Context(
             info.call_id, info.turn_id, info.project, info.agent, info.grant, info.timeout_s, info.attempt, report,
             thread=info.thread, tainted_by=info.tainted_by, trial=Trial() if info.is_trial else None,
-            approved=info.approved, record_id=info.record_id, epoch=info.epoch,
+            approved=info.approved, record_id=info.record_id, epoch=info.epoch, trace=info.trace,
         )  # fmt: skip
 
     @property
@@ -128,6 +133,7 @@ class Context:
         return CallInfo(
             self.call_id, self.turn_id, self.attempt, self.timeout_s, self.project, self.agent, self.thread,
             self.grant, self.tainted_by, self.approved, self.trial is not None, self.record_id, self.epoch,
+            self.trace,
         )  # fmt: skip
 
     @property

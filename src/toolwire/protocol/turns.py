@@ -10,6 +10,7 @@ from toolwire.protocol.chat import Message, Usage, UserMessage
 from toolwire.protocol.checked import amount, checked, count, flag, optional
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Grant
+from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.values import dataclass, quick
 from toolwire.protocol.waits import Wait
 
@@ -120,6 +121,7 @@ class Turn:
     `spec` says how to build its agent again, in any process; turns of before it was kept have None, and some of them
     `flags`: those of the command that began it, for the command that goes on with it.
     `waits` says what it waits for while no process runs it; empty where it was interrupted and must be resumed by hand.
+    `trace` is the span above it, of whatever asked for it: each process that runs it makes spans of the same trace.
     """
 
     id: str
@@ -150,6 +152,7 @@ class Turn:
     flags: tuple[str, ...] = ()
     spec: AgentSpec | None = None
     waits: tuple[Wait, ...] = ()
+    trace: TraceContext = NO_TRACE
 
     @property
     def kind(self) -> TurnKind:

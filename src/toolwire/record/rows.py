@@ -13,6 +13,7 @@ from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, UserMessage
 from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.tools import USUAL, Agreement
+from toolwire.protocol.tracing import NO_TRACE, read_trace
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.waits import Wait
 from toolwire.record import story
@@ -201,6 +202,8 @@ def opening_json(turn: Turn) -> str:
         opening["flags"] = list(turn.flags)
     if turn.spec is not None:
         opening["spec"] = _spec_json(turn.spec)
+    if turn.trace:
+        opening["trace"] = turn.trace.headers
     return dump(opening)
 
 
@@ -258,6 +261,7 @@ def read_opening(row: Row, history: tuple[Message, ...]) -> Turn:
         flags=tuple(kept.get("flags", ())),
         spec=read_spec(kept["spec"]) if "spec" in kept else None,
         waits=read_waits(waits),
+        trace=read_trace(kept["trace"]) if "trace" in kept else NO_TRACE,
     )
 
 

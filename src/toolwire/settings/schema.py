@@ -621,6 +621,32 @@ class ServeSettings(Section):
     )
 
 
+class TelemetrySettings(Section):
+    """Where traces go; see observability.md. What is unset is left to the `OTEL_*` variables."""
+
+    exporter: Literal["otlp", "console", "off"] | None = Field(
+        default=None,
+        description="Where traces go: otlp sends them to a collector, console writes them to the terminal (stderr). "
+        "Unset, they are sent where an endpoint is set here or by OTEL_EXPORTER_OTLP_ENDPOINT.",
+    )
+    endpoint: Annotated[str | None, AfterValidator(_plain_url)] = Field(
+        default=None, description="Address of the collector, such as http://127.0.0.1:4318."
+    )
+    protocol: Literal["http/protobuf"] = Field(default="http/protobuf", description="What the collector is sent.")
+    sampling: float | None = Field(
+        default=None, ge=0, le=1, allow_inf_nan=False, description="Share of the traces that is sent; unset is all."
+    )
+    service_name: str | None = Field(
+        default=None, min_length=1, description="The service that traces name; unset, OTEL_SERVICE_NAME or toolwire."
+    )
+    contents: bool = Field(
+        default=False, description="Whether traces have questions, arguments, results and answers in them."
+    )
+    flush_s: float = Field(
+        default=2.0, ge=0, le=60, allow_inf_nan=False, description="Seconds for what is still to be sent at the end."
+    )
+
+
 class OutputSettings(Section):
     color: Literal["auto", "always", "never"] = Field(default="auto", description="Colour on the terminal.")
 
@@ -673,6 +699,7 @@ class Settings(Section):
     budget: BudgetSettings = BudgetSettings()
     approval: ApprovalSettings = ApprovalSettings()
     serve: ServeSettings = ServeSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     output: OutputSettings = OutputSettings()
 
     _origins: ClassVar[Mapping[str, Origin]] = MappingProxyType({})

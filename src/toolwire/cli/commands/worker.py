@@ -24,6 +24,7 @@ from toolwire.assemble.services import (
 )
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.stores import store_of
+from toolwire.assemble.telemetry import traced_executor
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import Groups, Home, Project
@@ -123,6 +124,7 @@ async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drai
         host = ServiceHost(
             toolbox,
             token=token,
+            executor=traced_executor(place),
             drain_s=drain_s,
             reveal=None if secrets is NO_SECRETS else secrets.revealed,
             scrub=None if secrets is NO_SECRETS else secrets.scrubbed,

@@ -13,6 +13,7 @@ from toolwire.protocol.calls import Allowed, ToolResult
 from toolwire.protocol.context import CallInfo
 from toolwire.protocol.provenance import Touched, UntrustedMark
 from toolwire.protocol.tools import Delivery, Effect, Service, Target, Tier, Tool
+from toolwire.protocol.tracing import read_trace
 from toolwire.protocol.traffic import ReachedHost, RefusedHost, Traffic
 from toolwire.protocol.values import dataclass
 from toolwire.wire.codecs.faithful import dump, load
@@ -162,13 +163,15 @@ def read_tool(data: Mapping[str, Any], target: Target) -> Tool:
 
 def write_info(info: CallInfo) -> Json:
     plain = {name: getattr(info, name) for name in _INFO}
-    return {**plain, "grant": write_grant(info.grant), "tainted_by": list(info.tainted_by)}
+    out = {**plain, "grant": write_grant(info.grant), "tainted_by": list(info.tainted_by)}
+    return out | {"trace": info.trace.headers} if info.trace else out
 
 
 def read_info(data: Mapping[str, Any]) -> CallInfo:
     plain = {name: data[name] for name in _INFO if name in data}
     return CallInfo(
-        **plain, grant=read_grant(data.get("grant", {})), tainted_by=tuple(data.get("tainted_by", ()))
+        **plain, grant=read_grant(data.get("grant", {})), tainted_by=tuple(data.get("tainted_by", ())),
+        trace=read_trace(data.get("trace", {})),
     )  # fmt: skip
 
 
