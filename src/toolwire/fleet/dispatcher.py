@@ -27,6 +27,11 @@ _USUAL = Limits()
 _REPEATABLE = (Effect.PURE, Effect.IDEMPOTENT)
 
 
+def traced_origin(context: Context) -> CallOrigin:
+    """Where a call comes from: the trace of its turn."""
+    return CallOrigin(traceparent=context.trace.traceparent, tracestate=context.trace.tracestate)
+
+
 class Sender(Protocol):
     """What sends commands that were just written down; a relay."""
 
@@ -49,7 +54,7 @@ class BusDispatcher:
         limits: Limits = _USUAL,
         queue_s: float = QUEUE_S,
         stays: bool = False,
-        origin: Callable[[Context], CallOrigin] = lambda _: CallOrigin(),
+        origin: Callable[[Context], CallOrigin] = traced_origin,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store

@@ -23,7 +23,8 @@ class ClaimedJourney(Journey):
         self, services: Services, card: CallCard, allowed: Allowed, info: CallInfo, limits: Limits, emit: Emit | None
     ) -> None:
         turn = Turn(
-            info.turn_id, info.project, info.agent, info.thread, card.epoch, grant=info.grant, limits=limits
+            info.turn_id, info.project, info.agent, info.thread, card.epoch, grant=info.grant, limits=limits,
+            trace=info.trace,
         )  # fmt: skip
         super().__init__(services, turn, Slots(1), emit, Accepted(card, allowed), alone=True)
         self._info = info
