@@ -30,7 +30,7 @@ from toolwire.protocol.checked import shown
 from toolwire.protocol.events import Emit, Event, TurnEnded, TurnStarted, TurnWaiting
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.records import AuditRow
-from toolwire.protocol.tools import Grant, Tool
+from toolwire.protocol.tools import Grant, JsonObject, Tool
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
 from toolwire.protocol.turns import NO_MODEL, Ending, EndReason, Limits, Turn, TurnKind
 from toolwire.protocol.values import changed, dataclass, quick
@@ -39,11 +39,12 @@ from toolwire.record.contract import KeptTurn, Reservation, Store, TurnStats, Tu
 from toolwire.record.projects import of_project
 
 if TYPE_CHECKING:
-    from toolwire.hub import turn_loop
+    from toolwire.hub import submitting, turn_loop
     from toolwire.models import opening
     from toolwire.record import memory
 else:
     # Loaded for questions, for models by name, and where no store is given: a single call needs none of them.
+    submitting = lazy_module("toolwire.hub.submitting")
     turn_loop = lazy_module("toolwire.hub.turn_loop")
     opening = lazy_module("toolwire.models.opening")
     memory = lazy_module("toolwire.record.memory")
@@ -91,7 +92,7 @@ class Agent:
     agents named in `accounts` use counts against the day's `budget`, too;
     `intervene` may speak or stop before each model call; `news` may give other tools before each turn, such as those of
     skills that came or changed; `spec` says how the agent was made and is kept with each turn, so that another process
-    can make it again.
+    can make it again. With a `result_schema` its turns end with `submit_result`, and `Answer.value` is a value of it.
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class Agent:
         max_tokens: int | None = None,
         temperature: float | None = None,
         spec: AgentSpec | None = None,
+        result_schema: JsonObject | None = None,
     ) -> None:
         self.model: ChatModel = opening.open_model(model) if isinstance(model, str) else _required_model(model)
-        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools))
+        self._submit = None if result_schema is None else submitting.submit_result_tool(result_schema)
+        self.toolbox = self._with_submit(tools if isinstance(tools, Toolbox) else Toolbox.of(*_listed(tools)))
         for part, given, kind in (("grant", grant, Grant), ("limits", limits, Limits), ("budget", budget, Budget)):
             if given is not None and not isinstance(given, kind):
                 raise TypeError(f"Agent({part}=…) must be a {kind.__name__}(…), not {shown(given)}")
@@ -139,6 +142,8 @@ class Agent:
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()
+        if self._submit is not None and not self.limits.must_end_with:
+            self.limits = changed(self.limits, must_end_with=(self._submit.name,))
         self.budget = budget
         self.accounts = tuple(accounts)
         self.name = name
@@ -165,9 +170,14 @@ class Agent:
 
     def change_tools(self, toolbox: Toolbox) -> None:
         """Offer other tools from the next step on. A call to a tool that is gone is refused."""
+        toolbox = self._with_submit(toolbox)
         self.toolbox = toolbox
         self._lends = lends(toolbox)
         self.runtime.change_tools(toolbox)
+
+    def _with_submit(self, toolbox: Toolbox) -> Toolbox:
+        """The tools, with the one by which turns end if they must."""
+        return toolbox if self._submit is None or self._submit.name in toolbox else toolbox.plus(self._submit)
 
     async def ask(self, question: str, *, thread: str = "", on_event: Emit | None = None) -> Answer:
         """Answer a question, using tools as needed. Questions with the same `thread` share one conversation.

@@ -343,3 +343,27 @@ def test_without_any_settings_the_embedded_model_answers_with_a_tool(stage: Stag
     assert (ran.code, ran.json["model"], ran.json["usage"]["cost_usd"]) == (Exit.DONE, "local:smollm2", 0.0)
     assert [call["result"]["structured"]["result"] for call in ran.json["calls"]] == [437]
     assert "437" in ran.json["answer"]
+
+
+SCHEMA = '{"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}'
+
+
+@pytest.mark.feature("F262")
+def test_a_turn_with_a_result_schema_ends_with_a_result_of_that_shape(inside: Inside, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(SCHEMA)
+    with scripted("It is 3.50.", [("submit_result", {"result": {"price": 3.5}})]) as model:
+        ran = inside("ask", "The price?", *model.flags, "--result-schema", str(schema), "--json")
+    status = inside("status", "--json")
+
+    assert (ran.code, ran.json["value"], ran.json["status"]) == (Exit.DONE, {"price": 3.5}, "success")
+    assert status.json["newest"][0]["value"] == {"price": 3.5}
+
+
+@pytest.mark.parametrize("content", ["nothing", "[]", '{"type": "odd"}'])
+def test_a_result_schema_that_is_none_is_refused(inside: Inside, tmp_path: Path, content: str) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(content)
+    ran = inside("ask", "The price?", "--result-schema", str(schema))
+
+    assert (ran.code, "--result-schema" in ran.err) == (Exit.USAGE, True)

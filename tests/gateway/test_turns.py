@@ -729,3 +729,19 @@ def test_an_approved_call_of_a_turn_over_http_runs_in_a_worker_that_was_away(sta
     assert (away["state"], "toolwire worker shed" in away["error"]) == ("waiting", True)
     assert told[-1]["answer"] == "It is red."
     assert (stage.folder / "painted").read_text() == "red\n"
+
+
+@pytest.mark.feature("F030")
+def test_a_turn_begun_over_http_ends_with_a_result_of_the_schema_that_was_asked_for(stage: Stage) -> None:
+    schema = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+    with scripted([("submit_result", {"result": {"price": 3.5}})]) as model, served(stage, model) as server:
+        wrong = [
+            server.post("/v1/turns", {"question": "The price?", "result_schema": given}).status_code
+            for given in ("text", {"type": "odd"})
+        ]
+        turn = server.begin("The price?", result_schema=schema)
+        told = server.events(turn)
+        shown = server.get(f"/v1/turns/{turn}")
+
+    assert wrong == [400, 400]
+    assert (shown["value"], shown["reason"], told[-1]["value"]) == ({"price": 3.5}, "delivered", {"price": 3.5})

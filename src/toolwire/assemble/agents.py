@@ -3,6 +3,7 @@
 What the agent's tools hold (a browser, an index, sub-agents) is closed at the end.
 """
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -108,6 +109,7 @@ async def open_agent(
             temperature=spec.model.temperature,
             events=events,
             spec=kept_spec(spec, tuple(toolbox.names)),
+            result_schema=json.loads(spec.result_schema) if spec.result_schema else None,
         )
         closing.push_async_callback(agent.runtime.close)
         yield agent

@@ -138,6 +138,7 @@ def resumed_spec(project: ProjectFolder, turn: Turn, now: AgentSpec, *, other_mo
         now.tools,
         granted,
         _lesser(before.budget, now.budget),
+        result_schema=before.result_schema,
     )
 
 

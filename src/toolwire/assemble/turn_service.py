@@ -58,6 +58,7 @@ class NewTurn:
     """What a turn is begun with. Of the project's tools it has all, or only the named ones.
 
     The model is the project's own, or another one that its settings name: by its profile, or as provider:model.
+    With a JSON Schema, as JSON, it ends with a result of that shape.
     """
 
     question: str
@@ -65,12 +66,14 @@ class NewTurn:
     system: str = ""
     tools: tuple[str, ...] | None = None
     model: str = ""
+    result_schema: str = ""
 
     @property
     def digest(self) -> str:
         """What tells it from every other request."""
         tools = None if self.tools is None else list(self.tools)
-        return digest([self.question, self.thread, self.system, tools, self.model])
+        more = [self.result_schema] if self.result_schema else []
+        return digest([self.question, self.thread, self.system, tools, self.model, *more])
 
     def began(self, turn: Turn) -> bool:
         """Whether this is the request that a turn was begun with."""
@@ -158,7 +161,9 @@ class TurnService:
         turn_id = str(uuid.uuid5(_KEYED_TURNS, f"{self.project.name}\0{key}")) if key else ""
         if turn_id and await self._is_kept(turn_id, new):
             return turn_id
-        spec = changed(spec_of(self.project, _choice(self.project, new.model)), request=new.digest)
+        spec = changed(
+            spec_of(self.project, _choice(self.project, new.model)), request=new.digest, result_schema=new.result_schema
+        )
         async with open_agent(self.project, self.store, Unattended(), spec, system=new.system) as agent:
             _restrict(agent, new.tools)
             turn_id = turn_id or agent.runtime.new_id()

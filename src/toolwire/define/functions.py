@@ -55,7 +55,7 @@ class Options(TypedDict, total=False):
     polling: bool
     in_flight: int
     delivery: Delivery
-    after_execution: AfterExecution
+    after_execution: AfterExecution | str
     controls_turn: bool
     untrusted: bool
     sandbox: str

@@ -1,5 +1,6 @@
 """Agents over HTTP: `/v1/turns` begins turns, shows them, streams their events, resumes and cancels them."""
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,15 @@ from starlette.routing import Route
 from toolwire.assemble.event_log import LoggedEvent
 from toolwire.assemble.turn_service import KeyReused, NewTurn, TurnService, UnknownModel, UnknownTool
 from toolwire.define.nearest import nearest
-from toolwire.errors import BudgetSpent, Fenced, ModelRefused, NotFound, StoreUnavailable, ToolwireError
+from toolwire.errors import (
+    BudgetSpent,
+    DefinitionError,
+    Fenced,
+    ModelRefused,
+    NotFound,
+    StoreUnavailable,
+    ToolwireError,
+)
 from toolwire.gateway.faults import Fault, Rejected
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.frames import KEEP_ALIVE, named
@@ -21,6 +30,7 @@ from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.middleware import Scope
 from toolwire.gateway.responses import json_response
 from toolwire.gateway.settings import Bounds
+from toolwire.hub.submitting import submit_result_tool
 from toolwire.protocol.chat import Reply, Usage
 from toolwire.protocol.tracing import read_trace
 from toolwire.protocol.waits import Until, Wait
@@ -34,7 +44,7 @@ STATE = "turn_state"
 MOST_LISTED = 200
 _BODY_BYTES = 2 * 1024 * 1024
 _LONGEST = {"question": 1024 * 1024, "thread": 200, "system": 100_000, "model": 200}
-_FIELDS = (*_LONGEST, "tools")
+_FIELDS = (*_LONGEST, "tools", "result_schema")
 _MOST_TOOLS = 1_000
 _LONGEST_KEY = 200
 
@@ -218,7 +228,21 @@ def read_new_turn(body: bytes) -> NewTurn:
     question, thread, system, model = (_text(said, name) for name in _LONGEST)
     if not question.strip():
         raise Rejected(_wrong("question must be text that is not empty"))
-    return NewTurn(question, thread, system, _tools(said), model)
+    return NewTurn(question, thread, system, _tools(said), model, _result_schema(said))
+
+
+def _result_schema(said: Mapping[str, Any]) -> str:
+    """The schema of the result that the turn is to end with, as JSON."""
+    schema = said.get("result_schema")
+    if schema is None:
+        return ""
+    if not isinstance(schema, dict):
+        raise Rejected(_wrong("result_schema must be a JSON Schema, which is an object"))
+    try:
+        submit_result_tool(schema)
+    except DefinitionError as wrong:
+        raise Rejected(_wrong(f"result_schema is not a JSON Schema: {wrong}")) from None
+    return json.dumps(schema, ensure_ascii=False)
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:

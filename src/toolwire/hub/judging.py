@@ -14,12 +14,13 @@ from toolwire.protocol.calls import Allowed, Decision, Denied, NeedsApproval, To
 from toolwire.protocol.chat import Reply, untrusted_sources
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import USUAL, Agreement, Effect, InProcess, Tool
+from toolwire.protocol.tools import ENDS_TURN, USUAL, Agreement, Effect, InProcess, Tool
 from toolwire.protocol.turns import Turn, TurnKind
 from toolwire.protocol.values import changed, making
 
 _MOST_PASSWORDS = 256
 _DETACH = AfterExecution.DETACH
+_NOT_ALONE = "{name!r} ends the turn, so it must be the only call of its step. Call it alone, after the other results."
 _case, _card, _accepted = making(Case), making(CallCard), making(Accepted)
 
 
@@ -33,6 +34,8 @@ def judge(services: Services, turn: Turn, calls: Sequence[ToolCall], names: froz
             call, services.toolbox, turn.grant, names, turn.calls, place, turn.limits.calls_per_step, turn.tainted, read
         )
         decision = decide(case)
+        if not alone and type(decision) is Allowed and decision.tool.category == ENDS_TURN:
+            decision = Denied(call, Code.INVALID_PARAMS, _NOT_ALONE.format(name=call.name), "alone")
         judged.append(_accepted(_card_of(services, turn, call, decision, alone), decision))
     return judged
 

@@ -136,6 +136,10 @@ class Runner:
         self._tools = self._offer(turn)
         names = tuple(tool.name for tool in self._tools)
         self._names = frozenset(names)
+        required = turn.limits.must_end_with
+        if required and turn.ending is None and not self._names.intersection(required):
+            said = f"This turn must end with {' or '.join(required)}, which it is not offered."
+            turn = stopped(turn, Ending(EndReason.MUST_END_WITH, said))
         held = _Held(turn)
         try:
             if self._emit:
@@ -208,9 +212,12 @@ class Runner:
     async def _ask(self, turn: Turn) -> Turn:
         closing = turn.closing
         messages = self._sent(turn) if turn.thread else turn.messages
+        tools, tools_off = self._tools, closing is not None
+        if tools_off and turn.limits.must_end_with:
+            tools, tools_off = tuple(tool for tool in tools if tool.name in turn.limits.must_end_with), False
         request = _request(
-            messages, self._tools, turn.system, turn.id, closing is not None, self._max_tokens, self._temperature
-        )
+            messages, tools, turn.system, turn.id, tools_off, self._max_tokens, self._temperature
+        )  # fmt: skip
         reserves = self._allowance is not None and self._allowance.reserves_usage
         if self._allowance is not None and reserves:
             turn = await self._allowance.reserve(turn, request, self._model)
@@ -244,7 +251,8 @@ class Runner:
         if self._allowance is not None:
             self._allowance.learn_price(reply, self._model)
             reserve = self._allowance.reservation(settles=reserves)
-        self._accepted = await self._runtime.accept(turn, reply, self._names, left_out, reserve)
+        names = self._names if tools is self._tools else frozenset(tool.name for tool in tools)
+        self._accepted = await self._runtime.accept(turn, reply, names, left_out, reserve)
         return after
 
     def _sent(self, turn: Turn) -> tuple[Message, ...]:

@@ -26,6 +26,9 @@ WARNING = (
     "You have made the same call again and got the same result. Repeating it will not help: "
     "use what you have, try something else, or answer."
 )
+MOST_REMINDERS = 2
+"""How often a model is told with which tool its turn must end, before the turn has failed."""
+
 WITHOUT_ANSWER = {
     EndReason.ITERATION_LIMIT: "I reached the limit of steps without an answer.",
     EndReason.FAILURE_LIMIT: "Too many steps in a row failed, and I have no answer.",
@@ -34,6 +37,25 @@ WITHOUT_ANSWER = {
     EndReason.COST_BUDGET: "The money for this turn is used up.",
     EndReason.DEADLINE: "The time for this turn is over.",
 }
+
+
+def reminder(turn: Turn) -> str:
+    """What a model is told whose turn must end with a tool, and that has answered in words or called it in vain."""
+    return f"This turn must end with a call of {_required(turn)}, not with words. Call it now, with what you have."
+
+
+def last_reminder(turn: Turn) -> str:
+    """The same on the last step."""
+    return f"This is the last step, and only {_required(turn)} can be called. Call it now, with what you know."
+
+
+def without_required(turn: Turn) -> str:
+    """What is said of a turn that had to end with a tool, and did not."""
+    return f"The turn had to end with a call of {_required(turn)}, and the model did not make one that succeeded."
+
+
+def _required(turn: Turn) -> str:
+    return " or ".join(turn.limits.must_end_with)
 
 
 def closing_reason(turn: Turn) -> EndReason | None:

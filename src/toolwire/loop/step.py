@@ -21,10 +21,14 @@ from toolwire.loop.limits import (
     CLOSING_WORDS,
     ECHOES_KEPT,
     FINAL_REQUEST,
+    MOST_REMINDERS,
     WARNING,
     WITHOUT_ANSWER,
     closing_reason,
     ending_reason,
+    last_reminder,
+    reminder,
+    without_required,
 )
 from toolwire.protocol.bus import CONTROL, AfterExecution
 from toolwire.protocol.calls import Problem, ToolCall, ToolResult
@@ -90,7 +94,8 @@ def asked(turn: Turn) -> Turn:
     reason = closing_reason(turn) if turn.closing is None else None
     if reason is None:
         return turn
-    note = Note(f"{CLOSING_WORDS[reason]} {FINAL_REQUEST}")
+    words = last_reminder(turn) if turn.limits.must_end_with else f"{CLOSING_WORDS[reason]} {FINAL_REQUEST}"
+    note = Note(words)
     return changed(turn, closing=reason, messages=(*turn.messages, note))
 
 
@@ -126,7 +131,7 @@ def replied(turn: Turn, reply: Reply) -> Turn:
     """The turn after a reply of the model (to the turn as `asked` left it)."""
     iterations = turn.iterations + 1
     usage = turn.usage if reply.usage is NO_USAGE else turn.usage + reply.usage
-    if turn.closing is not None or not turn.limits.tools_enabled:
+    if (turn.closing is not None and not turn.limits.must_end_with) or not turn.limits.tools_enabled:
         said = changed(reply, calls=()) if reply.calls else reply
         reason = turn.closing or EndReason.ANSWERED
         ending = Ending(reason, reply.content.strip() or WITHOUT_ANSWER.get(reason, ""))
@@ -138,8 +143,21 @@ def replied(turn: Turn, reply: Reply) -> Turn:
         messages = (*messages, Note(complaint))
         failures = turn.failures + 1
         return changed(turn, usage=usage, iterations=iterations, messages=messages, failures=failures)
+    if turn.limits.must_end_with:
+        return _reminded(changed(turn, usage=usage, iterations=iterations, messages=messages))
     ending = Ending(EndReason.ANSWERED, reply.content.strip())
     return changed(turn, usage=usage, iterations=iterations, messages=messages, ending=ending)
+
+
+def _reminded(turn: Turn) -> Turn:
+    """The turn after a model has not ended it with a tool that it must end with: told so, or ended for good."""
+    if turn.reminders >= MOST_REMINDERS:
+        words = last_words(turn)
+        said = without_required(turn)
+        ending = Ending(EndReason.MUST_END_WITH, f"{said} Its last words: {words}" if words else said)
+        return changed(turn, ending=ending)
+    note = Note(reminder(turn))
+    return changed(turn, messages=(*turn.messages, note), reminders=turn.reminders + 1)
 
 
 def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) -> Turn:
@@ -158,16 +176,18 @@ def answered(turn: Turn, results: Sequence[ToolResult], echoes: Sequence[Echo]) 
     repeats = kept.count(echoes[0]) if len(echoes) == 1 else max(map(kept.count, echoes), default=0)
     messages: tuple[Message, ...] = (*turn.messages, _results(tuple(results)))
     ending = _delivered(results) if results and results[0].delivery else None
-    if terminated:
-        ending = _terminated(results) or ending
+    required = turn.limits.must_end_with
+    if terminated or required:
+        ending = _terminated(results, required) or (None if required else ending)
     warned = turn.warned
     if repeats > 1 and not warned and ending is None:
         messages, warned = (*messages, Note(WARNING)), True
     failures = turn.failures + 1 if failed == len(results) else 0
-    return _after_results(
+    after = _after_results(
         turn, messages, (), turn.calls + len(results), failures, turn.failed_calls + failed, kept, repeats, warned,
         tainted, ending,
     )  # fmt: skip
+    return _reminded(after) if required and turn.closing is not None and ending is None else after
 
 
 def was_tainted(messages: Iterable[Message]) -> bool:
@@ -217,12 +237,16 @@ def _unreadable(reply: Reply) -> str:
     return ""
 
 
-def _terminated(results: Sequence[ToolResult]) -> Ending | None:
+def _terminated(results: Sequence[ToolResult], required: tuple[str, ...]) -> Ending | None:
     """The end of a turn by a tool that ends it, whatever else the step gave: all its calls have results by then.
 
     A result that has failed ends no turn, so the deliverable is made of the others that do, in the order of the calls.
+    Where the turn must end with some tools, their results end it, and no others do.
     """
-    last = [result for result in results if result.after_execution is AfterExecution.TERMINATE]
+    if required:
+        last = [result for result in results if result.name in required and not result.is_failure]
+    else:
+        last = [result for result in results if result.after_execution is AfterExecution.TERMINATE]
     if not last:
         return None
     values = [_without_control(result.structured) for result in last]

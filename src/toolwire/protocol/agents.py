@@ -85,7 +85,7 @@ class AgentSpec:
     """How to build the agent of a turn again, wherever the turn is taken up.
 
     `request` is the digest of what a client asked for, where one began the turn: asking again can be told from asking
-    for something else.
+    for something else. `result_schema` is the JSON Schema of the result that its turns end with, as JSON.
     """
 
     name: str = "agent"
@@ -94,3 +94,4 @@ class AgentSpec:
     granted: GrantedByUser = GrantedByUser()
     budget: Budget | None = None
     request: str = ""
+    result_schema: str = ""

@@ -86,6 +86,9 @@ class Agreement:
 
 USUAL = Agreement()
 
+ENDS_TURN = "turn_end"
+"""The category of tools that end their turn by themselves, and must be the only call of their step."""
+
 
 @quick
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolCall
 from toolwire.protocol.chat import Message, Usage, UserMessage
-from toolwire.protocol.checked import amount, checked, count, flag, optional
+from toolwire.protocol.checked import amount, checked, count, flag, optional, texts
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.tools import Grant
 from toolwire.protocol.tracing import NO_TRACE, TraceContext
@@ -44,12 +44,13 @@ class EndReason(StrEnum):
     CANCELED = "canceled"
     STOPPED = "stopped"
     CALL_FAILED = "call_failed"
+    MUST_END_WITH = "must_end_with"
 
 
 @checked(
     iterations=count(1), consecutive_failures=count(1), parallel=count(1), calls_per_step=count(1), repeats=count(1),
     tokens=optional(count(0)), cost_usd=optional(amount), deadline_s=optional(amount), result_chars=count(1),
-    tools_enabled=flag, envelope=flag, own_time=flag, window_tokens=optional(count(1)),
+    tools_enabled=flag, envelope=flag, own_time=flag, window_tokens=optional(count(1)), must_end_with=texts,
 )  # fmt: skip
 @quick
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Limits:
     A sub-agent whose caller waits has no `own_time`: its seconds are those of the caller.
     A thread that fills `compact_at` of the model's window of `window_tokens` is told by a summary from then on; None
     is what the model says about itself.
+    A turn that `must_end_with` some tools ends with a result of one of them, not with words: the model is reminded, and
+    after some times the turn has failed.
     """
 
     iterations: int = 10
@@ -76,6 +79,7 @@ class Limits:
     own_time: bool = True
     window_tokens: int | None = None
     compact_at: float = 0.75
+    must_end_with: tuple[str, ...] = ()
 
 
 @quick
@@ -103,6 +107,7 @@ _STATUSES = {
     EndReason.CANCELED: Status.CANCELED,
     EndReason.STOPPED: Status.CANCELED,
     EndReason.CALL_FAILED: Status.FAILED,
+    EndReason.MUST_END_WITH: Status.FAILED,
 }
 
 
@@ -122,6 +127,7 @@ class Turn:
     `flags`: those of the command that began it, for the command that goes on with it.
     `waits` says what it waits for while no process runs it; empty where it was interrupted and must be resumed by hand.
     `trace` is the span above it, of whatever asked for it: each process that runs it makes spans of the same trace.
+    `reminders` counts how often the model was told with which tools the turn must end.
     """
 
     id: str
@@ -153,6 +159,7 @@ class Turn:
     spec: AgentSpec | None = None
     waits: tuple[Wait, ...] = ()
     trace: TraceContext = NO_TRACE
+    reminders: int = 0
 
     @property
     def kind(self) -> TurnKind:

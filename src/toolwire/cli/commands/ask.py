@@ -37,6 +37,7 @@ from toolwire.cli.resolve.options import (
     Project,
     Record,
     Replay,
+    ResultSchema,
     Resume,
     Root,
     Stdin,
@@ -83,6 +84,7 @@ def ask(
     resume: Resume = False,
     thread: Thread = "",
     system: System = "",
+    result_schema: ResultSchema = None,
     tools: Groups = None,
     no_tools: NoTools = False,
     tier: Tier = None,
@@ -112,7 +114,7 @@ def ask(
     """
     flags = Flags(
         model, base_url, profile, home, record, replay, tier, root, allow or [], yes, iterations, deadline, tokens,
-        no_tools, step, system, project, tools, key_env,
+        no_tools, step, system, project, tools, key_env, result_schema,
     )  # fmt: skip
     words = require_turn_id(question) if resume else read_question(question, stdin=stdin, as_json=as_json)
     place = flags.place()

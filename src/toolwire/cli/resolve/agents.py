@@ -1,8 +1,10 @@
 """What `ask`, `chat` and `call` share: an agent made from flags, and the lines around an answer."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from toolwire.agent import Agent, Answer
@@ -21,10 +23,11 @@ from toolwire.cli.resolve.resuming import (
 from toolwire.cli.terminal.screen import Screen
 from toolwire.cli.terminal.text import duration, one_line
 from toolwire.cli.views.prompts import Person
-from toolwire.errors import NotFound, SettingsError, Suspended
+from toolwire.errors import DefinitionError, NotFound, SettingsError, Suspended
+from toolwire.hub import submitting
 from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.turns import EndReason, Turn, TurnKind
-from toolwire.protocol.values import dataclass
+from toolwire.protocol.values import changed, dataclass
 from toolwire.record.contract import Store
 
 MOST_TURNS = 1_000
@@ -54,6 +57,7 @@ class Flags:
     project: str = "default"
     tools: str | None = None
     key_env: str | None = None
+    result_schema: str | None = None
 
     def place(self) -> ProjectFolder:
         """The settings with these flags on top. Raises SettingsError, also for flags that exclude each other."""
@@ -83,7 +87,7 @@ class Flags:
 
     def spec(self, project: ProjectFolder) -> AgentSpec:
         """What these flags and the settings of a project say about an agent."""
-        return spec_of(
+        spec = spec_of(
             project,
             project.settings.chosen(),
             base_url=self.base_url or "",
@@ -92,6 +96,7 @@ class Flags:
             allow=tuple(self.allow),
             confirms_all=self.yes,
         )
+        return changed(spec, result_schema=_read_schema(self.result_schema)) if self.result_schema else spec
 
     @property
     def names_model(self) -> bool:
@@ -113,6 +118,18 @@ class Flags:
                 **granting_flags(self.tools, self.tier, self.allow, self.root, yes=self.yes),
             }  # fmt: skip
         return resume_command("ask", turn_id, flags)
+
+
+def _read_schema(path: str) -> str:
+    """The JSON Schema in a file, as JSON. Raises SettingsError."""
+    try:
+        schema = json.loads(Path(path).read_bytes())
+        if not isinstance(schema, dict):
+            raise ValueError("a JSON Schema is an object")
+        submitting.submit_result_tool(schema)
+    except (OSError, ValueError, DefinitionError) as wrong:
+        raise SettingsError(f"--result-schema {path}: {wrong}") from None
+    return json.dumps(schema, ensure_ascii=False)
 
 
 def begin_agent(

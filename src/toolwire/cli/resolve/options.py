@@ -108,6 +108,12 @@ Root = Annotated[
     typer.Option("--root", metavar="PATH", help="Folder that file tools may reach, in place of the set ones."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve every call that needs approval.")]
+ResultSchema = Annotated[
+    str | None,
+    typer.Option(
+        "--result-schema", metavar="FILE", help="A JSON Schema: the turn ends with a result of that shape, as JSON."
+    ),
+]
 System = Annotated[str, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 Thread = Annotated[
     str, typer.Option("--thread", metavar="NAME", help="Go on with the conversation of this name, or begin it.")

@@ -205,7 +205,9 @@ class Crew:
         agent.grant, agent.name, agent.project = grant, delegation.worker.name, context.project
         agent.limits = within_share(agent.limits, seconds, work)
         if asker is not None and asker.opening.spec is not None:
-            agent.spec = changed(asker.opening.spec, name=agent.name, model=ModelSpec(agent.model.name))
+            agent.spec = changed(
+                asker.opening.spec, name=agent.name, model=ModelSpec(agent.model.name), result_schema=""
+            )
         if self._budget is not None:
             first = asker.opening.agent if asker is not None else context.agent
             agent.budget, agent.accounts = self._budget, (first, context.agent, *self.workers)
