@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from toolwire.errors import SettingsError
 from toolwire.gateway.approvals import Approvals, Desk
 from toolwire.gateway.asked import Asked, ToolLists, read_asked
 from toolwire.gateway.calls import Ids
+from toolwire.gateway.cards import CardAccess, CardRoutes
 from toolwire.gateway.exchange import ByModel, ByUpstream, Exchange
 from toolwire.gateway.faults import Fault, Rejected, error_body
 from toolwire.gateway.flow import EventSender, Send, while_connected
@@ -53,12 +54,15 @@ def make_app(
     desk: Desk | None = None,
     turns: TurnService | None = None,
     registry: RegistryAccess | None = None,
+    cards: CardAccess | None = None,
+    background: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     close: Callable[[], Awaitable[None]] | None = None,
 ) -> Starlette:
     """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either.
 
     With a `desk`, people with a token can answer there what calls wait for; with `turns`, they can run the agent of
-    a project; with a `registry`, they can register its tools. At the end `close` is called.
+    a project; with a `registry`, they can register its tools; with `cards`, services read and write cards. What runs
+    in the `background` begins and ends with the server, and at the end `close` is called.
     """
     if (upstream is None) == (model is None):
         raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
@@ -73,7 +77,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with turns.running() if turns is not None else nullcontext():
+        async with turns.running() if turns is not None else nullcontext(), background():
             yield
         await (source.client.close() if isinstance(source, ByUpstream) else source.model.close())
         if desk is not None and desk.close is not None:
@@ -92,6 +96,7 @@ def make_app(
     routes += Approvals(desk, bounds).routes() if desk is not None else []
     routes += Turns(turns, bounds).routes() if turns is not None else []
     routes += Registry(registry, bounds).routes() if registry is not None else []
+    routes += CardRoutes(cards, bounds).routes() if cards is not None else []
     guarded = Middleware(Door, access=access, log=log, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id)
     served = Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan

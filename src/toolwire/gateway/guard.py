@@ -4,14 +4,16 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from toolwire.gateway.faults import Fault, Rejected
-from toolwire.gateway.settings import EVERYWHERE, LOOPBACK, Access, Bounds
+from toolwire.gateway.settings import EVERYWHERE, LOOPBACK, Access, Bounds, ServiceToken
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+_CARD_PATH = re.compile(r"/v1/projects/[^/]+/cards/[^/]+")
 _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
@@ -37,14 +39,29 @@ def check_token(access: Access, headers: Mapping[str, str]) -> str:
     """Whose token a client shows; empty where the gateway has none. Raises Rejected for a client without one."""
     if not access.tokens:
         return ""
+    place = _place_of_token(access.tokens, headers)
+    return access.callers[place] if place < len(access.callers) else f"token {place + 1}"
+
+
+def check_service(access: Access, headers: Mapping[str, str]) -> ServiceToken:
+    """The service whose token is shown. Raises Rejected for any other client."""
+    return access.services[_place_of_token([service.token for service in access.services], headers)]
+
+
+def is_about_cards(path: str) -> bool:
+    """Whether a request is for a card, which services alone may ask for."""
+    return _CARD_PATH.fullmatch(path) is not None
+
+
+def _place_of_token(tokens: Sequence[str], headers: Mapping[str, str]) -> int:
+    """Which of the tokens a client shows. Raises Rejected."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     shown = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
     # Digests of equal length, and every token compared: the time taken tells nothing.
-    fitting = [hmac.compare_digest(_digest(shown), _digest(token)) for token in access.tokens]
+    fitting = [hmac.compare_digest(_digest(shown), _digest(token)) for token in tokens]
     if not any(fitting):
         raise Rejected(Fault(401, "invalid_token", "this gateway wants its token as a bearer token or x-api-key"))
-    place = fitting.index(True)
-    return access.callers[place] if place < len(access.callers) else f"token {place + 1}"
+    return fitting.index(True)
 
 
 def _digest(token: str) -> bytes:

@@ -10,7 +10,15 @@ from starlette.types import ASGIApp
 from toolwire.gateway.connections import HELD, GuardedProtocol
 from toolwire.gateway.faults import Fault, Rejected, error_body
 from toolwire.gateway.flow import Send, send_whole
-from toolwire.gateway.guard import ClientGone, Receive, check_origin, check_token, request_id
+from toolwire.gateway.guard import (
+    ClientGone,
+    Receive,
+    check_origin,
+    check_service,
+    check_token,
+    is_about_cards,
+    request_id,
+)
 from toolwire.gateway.log import Log, RequestEntry
 from toolwire.gateway.settings import Access
 from toolwire.wire.encode.outbound import to_json
@@ -60,7 +68,7 @@ class Door:
             check_origin(self._access, headers)
             connection: GuardedProtocol | None = scope.get(HELD)
             if entry.path not in OPEN_PATHS:
-                caller = scope["toolwire.caller"] = check_token(self._access, headers)
+                caller = self._identify(scope, headers)
                 if connection is not None and caller:
                     connection.admit(caller)
                 elif connection is not None:
@@ -73,6 +81,14 @@ class Door:
         except Exception:
             _log.exception("request %s failed", entry.id)
             await self._refuse(noted, Fault(500, "internal_error", "the gateway itself failed; its log says why"))
+
+    def _identify(self, scope: Scope, headers: Mapping[str, str]) -> str:
+        """The name of the caller, which is in the scope from now on: as a client, or as a service. Raises Rejected."""
+        if self._access.services and is_about_cards(scope["path"]):
+            service = scope["toolwire.service"] = check_service(self._access, headers)
+            return f"service {service.name}"
+        caller = scope["toolwire.caller"] = check_token(self._access, headers)
+        return caller
 
     async def _refuse(self, noted: "_Noted", fault: Fault) -> None:
         noted.entry.code = fault.code

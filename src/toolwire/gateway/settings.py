@@ -43,16 +43,28 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceToken:
+    """A tool service: its name, its project, the tools whose cards it may see, and the token that it shows."""
+
+    name: str
+    project: str
+    tools: frozenset[str]
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Who may ask: clients that name one of these hosts and, where there are tokens, show one of them.
 
-    `callers` are the names of those whom the tokens were given to, in the order of the tokens.
+    `callers` are the names of those whom the tokens were given to, in the order of the tokens. The tokens of `services`
+    are good for cards alone, and those of clients are not good for cards.
     """
 
     host: str = "127.0.0.1"
     tokens: tuple[str, ...] = field(default=(), repr=False)
     names: frozenset[str] = frozenset()
     callers: tuple[str, ...] = ()
+    services: tuple[ServiceToken, ...] = ()
 
     def __post_init__(self) -> None:
         if self.host not in LOOPBACK and not self.tokens:
@@ -60,9 +72,12 @@ class Access:
                 f"listening on {self.host} lets other machines in: give a token with --token-env NAME, "
                 "or listen on 127.0.0.1"
             )
-        for token in self.tokens:
+        own = [service.token for service in self.services]
+        for token in (*self.tokens, *own):
             if len(checked_key(token, "--token-env")) < 8:
                 raise SettingsError("a token needs at least eight characters")
+        if len({*own, *self.tokens}) < len(own) + len(set(self.tokens)):
+            raise SettingsError("each service needs a token of its own, which no client and no other service has")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from toolwire.protocol.values import dataclass
 from toolwire.settings.choices import OneOf
-from toolwire.settings.schema import AgentSettings, Profile, ServiceSettings, Settings
+from toolwire.settings.schema import AgentSettings, BusServiceSettings, Profile, ServiceSettings, Settings
 from toolwire.settings.sections import AfterValidator, FieldKind, Section, SettingField
 
-NAMED: Mapping[str, type[Section]] = {"profiles": Profile, "agents": AgentSettings, "services": ServiceSettings}
+NAMED: Mapping[str, type[Section]] = {
+    "profiles": Profile, "agents": AgentSettings, "services": ServiceSettings, "bus_services": BusServiceSettings,
+}  # fmt: skip
 """Sections of which there are several, each by a name of the user's choosing."""
 
 SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}

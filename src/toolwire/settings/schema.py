@@ -446,6 +446,18 @@ class ServiceSettings(Section):
     )
 
 
+class BusServiceSettings(Section):
+    """A tool service on the bus that reads and writes cards over HTTP."""
+
+    token_env: Annotated[str, AfterValidator(_variable)] = Field(
+        description="Name of the variable that holds the token which the service shows to `toolwire serve` for cards."
+    )
+    tools: Words = Field(
+        default=(), description="Tools of the service: it sees the cards of their calls, and no others."
+    )
+    project: str = Field(default="", description="The project of the service; empty is that of `toolwire serve`.")
+
+
 class RegistrySettings(Section):
     """Tools of services that get their calls over a bus, beside those that `toolwire registry add` keeps."""
 
@@ -692,6 +704,7 @@ class Settings(Section):
     grants: GrantSettings = Field(default=GrantSettings(), alias="grant")
     agents: dict[str, AgentSettings] = Field(default_factory=dict)
     services: dict[str, ServiceSettings] = Field(default_factory=dict)
+    bus_services: dict[str, BusServiceSettings] = Field(default_factory=dict)
     registry: RegistrySettings = RegistrySettings()
     store: StoreSettings = StoreSettings()
     bus: BusSettings = BusSettings()

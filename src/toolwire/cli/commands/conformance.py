@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toolwire.assemble.buses import nats_servers
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, NoColor
+from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.subjects import BadSubject, Subject
 
 if TYPE_CHECKING:
-    from toolwire.bus import nats_jetstream
     from toolwire.conformance import kit
     from toolwire.conformance.findings import CheckResult
 else:
-    # Both need the extra `nats`.
-    nats_jetstream = lazy_module("toolwire.bus.nats_jetstream")
+    # It needs the extra `nats`.
     kit = lazy_module("toolwire.conformance.kit")
 
 PAGE = "docs/protocol.md"
@@ -32,7 +32,9 @@ def conformance(
         str,
         typer.Option("--subject", metavar="SUBJECT", help="Where the service gets its commands.", show_default=False),
     ],
-    bus: Annotated[str, typer.Option("--bus", metavar="URL", help="The NATS server.")] = "nats://127.0.0.1:4222",
+    bus: Annotated[
+        str | None, typer.Option("--bus", metavar="URL", help="The NATS server, in place of that of the settings.")
+    ] = None,
     tool: Annotated[
         str | None, typer.Option("--tool", metavar="NAME", help="Name of the tool; otherwise the end of the subject.")
     ] = None,
@@ -76,21 +78,18 @@ def conformance(
     host, port = _address(cards)
     if not command and not token_env:
         raise SettingsError("a service that runs already shows a token for cards: name its variable with --token-env")
-    try:
-        options = kit.KitOptions(
-            parsed,
-            tool or parsed.path[-1],
-            _arguments(arguments),
-            nats_jetstream.NatsServers((bus,), credentials_file=credentials or ""),
-            _token(token_env),
-            host,
-            port,
-            Path(effects) if effects else None,
-            tuple(command or ()),
-            timeout_s,
-        )
-    except ModuleNotFoundError as missing:
-        raise SettingsError(f"NATS needs an extra: pip install 'toolwire[nats]' ({missing})") from None
+    options = kit.KitOptions(
+        parsed,
+        tool or parsed.path[-1],
+        _arguments(arguments),
+        nats_servers(current_project({"bus.url": bus, "bus.credentials": credentials})),
+        _token(token_env),
+        host,
+        port,
+        Path(effects) if effects else None,
+        tuple(command or ()),
+        timeout_s,
+    )
     findings = asyncio.run(kit.run_kit(options))
     failed = any(finding.wrong for finding in findings)
     if as_json:

@@ -1,14 +1,18 @@
 """`toolwire serve`: the gateway in front of a server or of the embedded model."""
 
+import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolwire.agent import run_sync
+from toolwire.assemble.buses import open_bus
 from toolwire.assemble.kept_store import KeptStore
 from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
@@ -22,17 +26,22 @@ from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel
+from toolwire.record.contract import Store
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
     from toolwire.assemble import turn_service
+    from toolwire.fleet import reports
     from toolwire.gateway import app, approvals, server
+    from toolwire.gateway import cards as card_routes
     from toolwire.gateway import log as log_lines
     from toolwire.gateway import registry as registry_routes
     from toolwire.gateway import settings as gateway_settings
 else:
     turn_service = lazy_module("toolwire.assemble.turn_service")
+    reports = lazy_module("toolwire.fleet.reports")
     app = lazy_module("toolwire.gateway.app")
+    card_routes = lazy_module("toolwire.gateway.cards")
     approvals = lazy_module("toolwire.gateway.approvals")
     log_lines = lazy_module("toolwire.gateway.log")
     registry_routes = lazy_module("toolwire.gateway.registry")
@@ -102,7 +111,8 @@ def serve(
     address, name = upstream_or_model(place.settings)
     tokens = tuple(map(_variable, chosen.token_env))
     names = frozenset(each.lower() for each in chosen.allow_hosts)
-    access = gateway_settings.Access(chosen.host, tokens, names, chosen.token_env)
+    services = _services(place)
+    access = gateway_settings.Access(chosen.host, tokens, names, chosen.token_env, services)
     key = _variable(chosen.key_env) if chosen.key_env else ""
     behind = gateway_settings.Upstream.at(address, chosen.upstream_dialect, key) if address else None
     asked = _open_chosen_model(place, name, key) if name else None
@@ -114,6 +124,8 @@ def serve(
     log = _logger(as_json=chosen.json_logs)
     served = app.make_app(
         behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
+        cards=card_routes.CardAccess(_opener(stores)) if services else None,
+        background=partial(_received_reports, place, stores, services),
         close=stores.close if isinstance(stores, KeptStore) else None,
     )  # fmt: skip
     own = server.address_of(sock)
@@ -188,8 +200,46 @@ def _registry(
         return None
     if not place.settings.store.lasts:
         raise SettingsError("registry.admins register tools in a store; choose a store.kind that outlives its process")
-    open_store = behind.open if isinstance(behind, KeptStore) else behind.use_store
-    return registry_routes.RegistryAccess(place.name, open_store, admins)
+    return registry_routes.RegistryAccess(place.name, _opener(behind), admins)
+
+
+def _opener(behind: "turn_service.TurnService | KeptStore") -> "Callable[[], AbstractAsyncContextManager[Store]]":
+    return behind.open if isinstance(behind, KeptStore) else behind.use_store
+
+
+def _services(place: ProjectFolder) -> "tuple[gateway_settings.ServiceToken, ...]":
+    """The services that may read and write cards. Raises SettingsError."""
+    found = []
+    for name, one in place.settings.bus_services.items():
+        if not one.tools:
+            raise SettingsError(f"bus_services.{name}.tools names no tool; name those that the service runs")
+        token = _variable(one.token_env)
+        found.append(gateway_settings.ServiceToken(name, one.project or place.name, frozenset(one.tools), token))
+    if found and not place.settings.store.lasts:
+        raise SettingsError("cards of services are kept in a store; choose a store.kind that outlives its process")
+    return tuple(found)
+
+
+@asynccontextmanager
+async def _received_reports(
+    place: ProjectFolder,
+    stores: "turn_service.TurnService | KeptStore",
+    services: "tuple[gateway_settings.ServiceToken, ...]",
+) -> AsyncIterator[None]:
+    """Takes the reports of services from the bus, if there are services and a bus that reaches them."""
+    if not services or place.settings.bus.kind == "in-process":
+        yield
+        return
+    async with open_bus(place, name="toolwire serve") as bus, _opener(stores)() as store, asyncio.TaskGroup() as tasks:
+        receiving = []
+        for project in sorted({service.project for service in services}):
+            receiver = reports.ReportReceiver(store, bus, durable=f"reports-{project}", project=project)
+            receiving.append(tasks.create_task(receiver.run(), name=f"toolwire-reports-{project}"))
+        try:
+            yield
+        finally:
+            for task in receiving:
+                task.cancel()
 
 
 def _token_names(place: ProjectFolder, key: str, tokens: Iterable[str]) -> frozenset[str]:

@@ -1,0 +1,280 @@
+"""Takes the reports of services that have no access to the store, and gives their calls a result.
+
+A report only routes. What counts is in the store: the dispatch of the call, and the result card that the service has
+written over HTTP. The call is claimed and closed for the service, so the rules of a claim hold for it as for a worker.
+Whatever is wrong with a report, nothing is changed by it, the audit log says so, and it does not come again; only while
+the store is away it does.
+"""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from toolwire.bus.contract import Bus, Delivered
+from toolwire.define.canonical import canonical
+from toolwire.define.outputs import output_check
+from toolwire.define.service_rows import read_registration
+from toolwire.define.toolbox import Toolbox
+from toolwire.errors import BusError, CallHeld, DefinitionError, Fenced, NotFound, StoreError, StoreUnavailable
+from toolwire.fleet.parcels import Parcel, command_of, read_parcel, wakeup_message
+from toolwire.hub.claimed import ClaimedJourney
+from toolwire.hub.runtime import Runtime
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.calls import Allowed, ToolResult
+from toolwire.protocol.context import Context
+from toolwire.protocol.outcomes import Code
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.registrations import ResultCard
+from toolwire.protocol.subjects import ROOT, VERSION
+from toolwire.protocol.tools import BusService, Tool
+from toolwire.protocol.turns import Limits
+from toolwire.protocol.values import changed
+from toolwire.record.contract import Store
+from toolwire.record.projects import ProjectStore, of_project
+from toolwire.wire.codecs.faithful import load
+from toolwire.wire.codecs.travelling import BadFrame, read_allowed
+from toolwire.wire.utp.cards import ToolResultCard, decode_result_card, result_card_violations
+from toolwire.wire.utp.messages import ToolCallback, callback_violations, decode_callback
+from toolwire.wire.utp.outcome import CardOutcome, result_of
+from toolwire.wire.utp.violations import Refusal
+
+REFUSED = "report_refused"
+"""The event in the audit log; its code says why."""
+
+_RETRY_S = 1.0
+_MOST_SHOWN = 5
+
+FindTool = Callable[[str, CallCard], Awaitable[Tool | None]]
+"""The registered tool of a project that a card is about; None where it is not known any more."""
+
+_log = logging.getLogger(__name__)
+
+
+class ReportRefused(Exception):
+    """A report that changes nothing, and why."""
+
+    def __init__(self, code: str, *reasons: str) -> None:
+        super().__init__("; ".join(reasons))
+        self.code = code
+        self.reasons = reasons
+
+
+def reports_of(project: str = "*") -> str:
+    """The subjects of all reports of a project."""
+    return f"{ROOT}.{VERSION}.{project}.*.cmd.sys.execution.report"
+
+
+def card_digest(body: bytes) -> str:
+    """The digest of a card: SHA-256 of its canonical JSON. Raises ValueError for what is not JSON."""
+    return hashlib.sha256(canonical(load(body))).hexdigest()
+
+
+class ReportReceiver:
+    """Serves the reports of a project, or of all of them. Receivers with the same `durable` name share the reports."""
+
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        *,
+        durable: str,
+        project: str = "*",
+        find_tool: FindTool | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._durable = durable
+        self._project = project
+        self._find_tool = find_tool or self._registered
+        self._clock = clock
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Receive until canceled."""
+        async with self._bus.subscribe(reports_of(self._project), durable=self._durable) as reports:
+            self.ready.set()
+            async for delivered in reports:
+                await self.handle(delivered)
+
+    async def handle(self, delivered: Delivered) -> None:
+        """One report, whatever is wrong with it."""
+        try:
+            await self._receive(delivered.message)
+        except StoreUnavailable as error:
+            _log.warning("a report is put back: %s", error)
+            await delivered.nak(_RETRY_S)
+        except Exception:
+            # A report that breaks the receiver would do so again. Its command is sent again, and the service reports.
+            _log.exception("a report broke its receiver")
+            await delivered.ack()
+        else:
+            await delivered.ack()
+
+    async def _receive(self, message: BusMessage) -> None:
+        callback = decode_callback(message)
+        if isinstance(callback, Refusal):
+            await self._audit_message(callback)
+            return
+        view = of_project(self._store, callback.subject.project)
+        try:
+            held = await self._accept(view, callback)
+        except ReportRefused as refused:
+            await self._audit(callback, refused)
+            return
+        if held is not None:
+            await self._wake(held, callback.subject.channel)
+
+    async def _accept(self, view: ProjectStore, callback: ToolCallback) -> CallCard | None:
+        """The card of a call that has its result by now; None for one that had it long ago. Raises ReportRefused."""
+        found = await self._dispatch_of(view, callback)
+        if found is None:
+            return None
+        dispatch, card = found
+        parcel = _read(dispatch)
+        _require_same(parcel, dispatch, card, callback)
+        kept, written = await self._result_card(view, callback)
+        if card.result is not None:
+            return card
+        claimed = changed(card, epoch=callback.turn_epoch)
+        detail = {"service": kept.author, "card": kept.id, "digest": kept.digest}
+        try:
+            held = await view.claim(claimed, [AuditRow.about(claimed, "started", self._clock(), detail=detail)])
+        except CallHeld as other:
+            raise ReportRefused("call_held", str(other)) from None
+        except Fenced as other:
+            raise ReportRefused("stale_epoch", str(other)) from None
+        if held.result is None:
+            result = await self._shown(view, held, parcel, written)
+            row = AuditRow.about(held, "finished", self._clock(), result=result)
+            try:
+                await view.close(held, result, [row])
+            except Fenced as lost:
+                raise ReportRefused("stale_epoch", str(lost)) from None
+        return held
+
+    async def _dispatch_of(self, view: ProjectStore, callback: ToolCallback) -> tuple[Dispatch, CallCard] | None:
+        turn_id, call_id = callback.agent_turn_id, callback.tool_call_id
+        try:
+            return await view.dispatched_call(turn_id, call_id)
+        except NotFound as unknown:
+            cards = await view.calls(turn_id=turn_id, limit=1_000)
+            if any(card.call.id == call_id and card.result is not None for card in cards):
+                return None  # reported again after all was done
+            raise ReportRefused("unknown_call", str(unknown)) from None
+
+    async def _result_card(self, view: ProjectStore, callback: ToolCallback) -> tuple[ResultCard, ToolResultCard]:
+        try:
+            kept = await view.result_card(callback.tool_result_card_id)
+        except NotFound as unknown:
+            raise ReportRefused("unknown_card", str(unknown)) from None
+        written = decode_result_card(kept.body)
+        if isinstance(written, Refusal):
+            raise ReportRefused(written.violations[0].code.value, *(one.message for one in written.violations))
+        if card_digest(kept.body) != kept.digest:
+            raise ReportRefused("digest_mismatch", f"card {kept.id!r} is not what its digest says")
+        if violations := result_card_violations(callback, written):
+            raise ReportRefused("changed_field", *(one.message for one in violations))
+        return kept, written
+
+    async def _shown(self, view: ProjectStore, held: CallCard, parcel: Parcel, written: ToolResultCard) -> ToolResult:
+        """The result as any tool's is kept: bounded, marked as untrusted, in the form that was promised."""
+        tool = await self._find_tool(view.project, held) or _unknown_tool(held)
+        outcome = CardOutcome(written.status, written.result, written.error, written.after_execution)
+        result = _checked(tool, held, result_of(outcome, held.call))
+        try:
+            allowed, info = read_allowed(parcel.allowed, {tool.name: changed(tool, version=held.tool_version)})
+        except BadFrame as wrong:
+            return ToolResult.failed(held.call, Code.INVALID_OUTPUT, f"The result cannot be read: {wrong}.")
+        info = changed(info, attempt=held.attempt, record_id=held.record_id, epoch=held.epoch)
+        limits = Limits(result_chars=parcel.result_chars, envelope=parcel.envelope)
+        runtime = Runtime(Toolbox(tool), view, executor=_GivenResult(result))
+        return await ClaimedJourney(runtime, held, allowed, info, limits, None).run(allowed)
+
+    async def _registered(self, project: str, card: CallCard) -> Tool | None:
+        for row in await self._store.registered_tools(project=project):
+            if (row.name, row.version) == (card.call.name, card.tool_version):
+                try:
+                    return read_registration(row).tool
+                except DefinitionError:
+                    return None
+        return None
+
+    async def _audit(self, callback: ToolCallback, refused: ReportRefused) -> None:
+        project, turn_id, call_id = callback.subject.project, callback.agent_turn_id, callback.tool_call_id
+        await self._write_refusal(project, turn_id, call_id, refused.code, refused.reasons)
+
+    async def _audit_message(self, refusal: Refusal) -> None:
+        """A message that is not a callback. It says nothing for sure but its subject."""
+        project, turn_id, call_id = (
+            str(refusal.known.get(name, "")) for name in ("project_id", "agent_turn_id", "tool_call_id")
+        )
+        reasons = [one.message for one in refusal.violations]
+        await self._write_refusal(project, turn_id, call_id, refusal.violations[0].code.value, reasons)
+
+    async def _write_refusal(self, project: str, turn_id: str, call_id: str, code: str, reasons: Sequence[str]) -> None:
+        shown = [reason[:500] for reason in reasons[:_MOST_SHOWN]]
+        _log.warning("a report is refused (%s): %s", code, "; ".join(shown))
+        if project:
+            detail = {"violations": shown}
+            row = AuditRow(
+                self._clock(), REFUSED, project, turn_id=turn_id, call_id=call_id, code=code, detail=detail
+            )  # fmt: skip
+            await self._store.audit([row])
+
+    async def _wake(self, card: CallCard, channel: str) -> None:
+        """Ring for the turn's runner. If that gets lost, the runner looks by itself."""
+        message = wakeup_message(card, channel)
+        if not isinstance(message, Refusal):
+            try:
+                await self._bus.publish(message)
+            except BusError as error:
+                _log.info("a wakeup is lost: %s", error)
+
+
+class _GivenResult:
+    """An executor for a call that was run elsewhere already."""
+
+    def __init__(self, result: ToolResult) -> None:
+        self._result = result
+
+    async def execute(self, allowed: Allowed, context: Context) -> ToolResult:  # noqa: ARG002 -- as an executor
+        return self._result
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+def _read(dispatch: Dispatch) -> Parcel:
+    try:
+        return read_parcel(dispatch)
+    except StoreError as wrong:
+        raise ReportRefused("unreadable", str(wrong)) from None
+
+
+def _require_same(parcel: Parcel, dispatch: Dispatch, card: CallCard, callback: ToolCallback) -> None:
+    """Refuse a report that says otherwise than its command what must not change."""
+    if callback.turn_epoch < dispatch.epoch:
+        reason = f"turn_epoch is {callback.turn_epoch}, and the turn is in epoch {dispatch.epoch}"
+        raise ReportRefused("stale_epoch", reason)
+    if violations := callback_violations(command_of(parcel, dispatch, card), callback):
+        raise ReportRefused("changed_field", *(one.message for one in violations))
+
+
+def _unknown_tool(card: CallCard) -> Tool:
+    """What stands for a tool that was removed since it was called. What it gives is not trusted."""
+    return Tool(card.call.name, "", {"type": "object"}, untrusted=True, target=BusService(""))
+
+
+def _checked(tool: Tool, card: CallCard, result: ToolResult) -> ToolResult:
+    """The result, if it has the form that the tool was registered with."""
+    if tool.output_schema is None or not result.ok:
+        return result
+    check = output_check(tool.output_schema, f"output_schema of tool {tool.name!r}")
+    fault = check(result.structured, result.structured) if check is not None else ""
+    if not fault:
+        return result
+    message = f"{tool.name!r} ran, but its result does not have the form that it was registered with: {fault}."
+    return ToolResult.failed(card.call, Code.INVALID_OUTPUT, message)

@@ -1,0 +1,290 @@
+"""Services without access to the store: cards over HTTP, and reports that close their calls; nothing forged does."""
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.types import ASGIApp
+
+from tests.fleet.conftest import Fleet
+from toolwire.define.service_rows import read_row
+from toolwire.fleet.parcels import command_of, read_parcel
+from toolwire.fleet.reports import REFUSED, ReportReceiver
+from toolwire.gateway.app import make_app
+from toolwire.gateway.cards import CardAccess
+from toolwire.gateway.settings import Access, ServiceToken, Upstream
+from toolwire.protocol.bus import BusMessage
+from toolwire.protocol.outcomes import Status
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.subjects import Subject
+from toolwire.protocol.tools import Tool
+from toolwire.record.contract import Store
+from toolwire.record.sqlite import SqliteStore
+from toolwire.testing import call, says
+from toolwire.wire.utp.messages import ToolCallback, callback_of, encode_callback
+
+TOKEN, OTHER = "token-of-the-search-service", "token-of-another-service"
+ROW: dict[str, Any] = {
+    "tool_name": "search",
+    "description": "Searches.",
+    "target_subject": "cg.v1r4.{project_id}.{channel_id}.cmd.tool.search",
+    "parameters": {"type": "object", "properties": {"query": {"type": "string"}, "tenant": {"type": "string"}}},
+    "options": {"args": {"fixed": {"tenant": "t-{project_id}"}}, "untrusted": True, "tier": "walk"},
+}
+
+
+@dataclass
+class Shop:
+    """A fleet whose tool is a service that has HTTP and the bus, and nothing else."""
+
+    fleet: Fleet
+    store: SqliteStore
+    tool: Tool
+    app: ASGIApp
+    received: list[BusMessage] = field(default_factory=list)
+
+    @property
+    def project(self) -> str:
+        return self.fleet.project
+
+    async def http(
+        self, method: str, card_id: str, body: Any = None, *, token: str = TOKEN, project: str = "", **headers: str
+    ) -> httpx2.Response:
+        url = f"http://localhost/v1/projects/{project or self.project}/cards/{card_id}"
+        content = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app)) as client:
+            own = {"authorization": f"Bearer {token}", **headers}
+            return await client.request(method, url, content=content, headers=own)
+
+    async def sent(self) -> tuple[str, CallCard]:
+        agent = self.fleet.agent(self.store, [self.tool], call("search", query="tents"))
+        turn_id = await self.fleet.sent(agent)
+        return turn_id, await self.fleet.card(self.store, turn_id)
+
+    def result(self, card: CallCard, card_id: str = "result-1", **content: Any) -> dict[str, Any]:
+        metadata = {"agent_turn_id": card.turn_id, "tool_call_id": card.call.id, "role": "tool"}
+        said = content or {"status": "success", "result": {"hits": 3}}
+        return {
+            "card_id": card_id,
+            "project_id": self.project,
+            "type": "tool.result",
+            "content": said,
+            "metadata": metadata,
+        }
+
+    async def callback(self, card: CallCard, card_id: str = "result-1") -> ToolCallback:
+        dispatch, kept = await self.store.dispatched(card.record_id, project=self.project)
+        command = command_of(read_parcel(dispatch), dispatch, kept)
+        return callback_of(command, card_id=card_id, status=Status.SUCCESS)
+
+    async def report(
+        self, callback: ToolCallback, change: Callable[[BusMessage], BusMessage] = lambda one: one
+    ) -> None:
+        message = encode_callback(callback)
+        assert isinstance(message, BusMessage)
+        await self.fleet.bus.publish(change(message))
+
+    async def refusals(self) -> list[tuple[str, str]]:
+        rows = await self.store.audit_log(project=self.project, limit=100)
+        return [(row.code, row.turn_id) for row in rows if row.event == REFUSED]
+
+
+@pytest.fixture
+async def shop(fleet: Fleet) -> Shop:
+    store = await fleet.store()
+
+    @asynccontextmanager
+    async def open_store() -> AsyncIterator[Store]:
+        yield store
+
+    registered = read_row(ROW, "the row", project=fleet.project)
+    await store.register_tools([registered.row])
+    tokens = (
+        ServiceToken("search", fleet.project, frozenset({"search"}), TOKEN),
+        ServiceToken("mail", fleet.project, frozenset({"mail"}), OTHER),
+        ServiceToken("abroad", "another-project", frozenset({"search"}), "token-of-another-project"),
+    )
+    app = make_app(Upstream.at("http://127.0.0.1:9"), access=Access(services=tokens), cards=CardAccess(open_store))
+    receiver = ReportReceiver(store, fleet.bus, durable=f"reports-{fleet.project}", project=fleet.project)
+    fleet.spawn(receiver.run())
+    await receiver.ready.wait()
+    return Shop(fleet, store, registered.tool, app)
+
+
+@pytest.mark.feature("F189")
+async def test_a_service_reads_the_card_writes_its_result_and_the_turn_goes_on(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    shop.fleet.runner(shop.store, [shop.tool], says("Three hits."))
+
+    read = await shop.http("GET", card.record_id)
+    assert read.json()["content"]["arguments"] == {"query": "tents", "tenant": f"t-{shop.project}"}
+    assert read.json()["metadata"]["tool_args_fixed_applied"] == ["tenant"]
+    written = await shop.http("PUT", "result-1", shop.result(card))
+    again = await shop.http("PUT", "result-1", shop.result(card))
+    other = await shop.http("PUT", "result-1", shop.result(card, status="failed"))
+    assert [one.status_code for one in (read, written, again, other)] == [200, 201, 200, 409]
+    assert (await shop.http("GET", "result-1")).json() == shop.result(card)
+    await shop.report(await shop.callback(card))
+
+    ended = await shop.fleet.result(shop.store, turn_id)
+    assert ended.result is not None
+    assert (ended.result.ok, ended.result.structured, ended.result.untrusted) == (True, {"hits": 3}, True)
+    assert await shop.fleet.answer() == "Three hits."
+    assert "tenant" not in str(ended.call.arguments)
+    assert await shop.refusals() == []
+
+
+@pytest.mark.feature("F163")
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("stale epoch", "stale_epoch"), ("later epoch", "changed_field"), ("another agent", "changed_field"),
+        ("another rule", "changed_field"), ("another channel", "changed_field"), ("unknown card", "unknown_card"),
+        ("another call's card", "changed_field"), ("unknown call", "unknown_call"), ("inline result", "inline_content"),
+        ("missing pointer", "missing_field"), ("headers differ", "conflicting_fields"), ("not json", "not_json"),
+        ("oversized", "too_large"), ("wrong version", "conflicting_fields"), ("tampered card", "digest_mismatch"),
+    ],
+)  # fmt: skip
+async def test_T176_a_forged_report_changes_nothing_is_audited_and_does_not_come_again(
+    shop: Shop, name: str, code: str, tmp_path: Path
+) -> None:
+    turn_id, card = await shop.sent()
+    _, second = await shop.sent()
+    assert (await shop.http("PUT", "result-1", shop.result(card))).status_code == 201
+    assert (await shop.http("PUT", "result-2", shop.result(second, "result-2"))).status_code == 201
+    right = await shop.callback(card)
+
+    if name == "tampered card":
+        change = "UPDATE result_cards SET body = ? WHERE project = ? AND card_id = 'result-1'"
+        body = json.dumps(shop.result(card, status="success", result="forged")).encode()
+        with closing(sqlite3.connect(tmp_path / "home" / "store.db")) as damaged, damaged:
+            damaged.execute(change, (body, shop.project))
+    await shop.report(*FORGED[name](right))
+    await shop.report(await shop.callback(second, "result-2"))  # what comes after it is received
+
+    await shop.fleet.result(shop.store, second.turn_id)
+    assert [found for found, _ in await shop.refusals()] == [code]
+    assert (await shop.fleet.card(shop.store, turn_id)).result is None
+    if name != "tampered card":
+        await shop.report(right)
+        assert (await shop.fleet.result(shop.store, turn_id)).result is not None
+
+
+def payload(**fields: Any) -> Callable[[BusMessage], BusMessage]:
+    def change(message: BusMessage) -> BusMessage:
+        said = {**json.loads(message.data), **fields}
+        return BusMessage(
+            message.subject, json.dumps({k: v for k, v in said.items() if v is not None}).encode(), message.headers
+        )
+
+    return change
+
+
+def header(**fields: str) -> Callable[[BusMessage], BusMessage]:
+    named = {name.replace("_", "-"): text for name, text in fields.items()}
+    return lambda message: BusMessage(message.subject, message.data, {**message.headers, **named})
+
+
+def parts(**more: Any) -> Callable[[ToolCallback], tuple[Any, ...]]:
+    def change(one: ToolCallback) -> tuple[Any, ...]:
+        return (ToolCallback(**{name: getattr(one, name) for name in ToolCallback.__slots__} | more),)
+
+    return change
+
+
+FORGED: dict[str, Callable[[ToolCallback], tuple[Any, ...]]] = {
+    "stale epoch": parts(turn_epoch=0),
+    "later epoch": parts(turn_epoch=99),
+    "another agent": parts(agent_id="somebody"),
+    "another rule": lambda one: (one, payload(after_execution="terminate")),
+    "another channel": lambda one: parts(subject=Subject.report(one.subject.project, "private"))(one),
+    "unknown card": parts(tool_result_card_id="no-such-card"),
+    "another call's card": parts(tool_result_card_id="result-2"),
+    "unknown call": parts(tool_call_id="no-such-call"),
+    "inline result": lambda one: (one, payload(Result={"hits": 99})),
+    "missing pointer": lambda one: (one, payload(tool_result_card_id=None)),
+    "headers differ": lambda one: (one, header(CG_Turn_Id="another-turn")),
+    "not json": lambda one: (one, lambda message: BusMessage(message.subject, b"\xff", message.headers)),
+    "oversized": lambda one: (one, payload(padding="x" * 70_000)),
+    "wrong version": lambda one: (one, header(CG_Version="v1r3")),
+    "tampered card": lambda one: (one,),
+}
+
+
+async def test_T176_control_a_report_that_comes_twice_closes_its_call_once(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    await shop.http("PUT", "result-1", shop.result(card))
+    callback = await shop.callback(card)
+    await shop.report(callback)
+    await shop.report(callback)
+    await shop.fleet.result(shop.store, turn_id)
+    _, second = await shop.sent()
+    await shop.http("PUT", "result-2", shop.result(second, "result-2"))
+    await shop.report(await shop.callback(second, "result-2"))
+    await shop.fleet.result(shop.store, second.turn_id)
+
+    events = await shop.fleet.events(shop.store, turn_id)
+    assert (events.count("finished"), await shop.refusals()) == (1, [])
+
+
+async def test_T177_a_service_sees_the_cards_of_its_own_project_and_tools_alone(shop: Shop) -> None:
+    _, card = await shop.sent()
+    result = shop.result(card)
+    abroad = "token-of-another-project"
+    asked = [
+        ("GET", card.record_id, None, OTHER, "", 404),
+        ("GET", card.record_id, None, abroad, "", 404),
+        ("GET", card.record_id, None, abroad, "another-project", 404),
+        ("GET", card.record_id, None, TOKEN, "another-project", 404),
+        ("GET", card.record_id, None, "of-nobody", "", 401),
+        ("GET", "no-such-card", None, TOKEN, "", 404),
+        ("PUT", "result-1", result, OTHER, "", 404),
+        ("PUT", "result-1", result, abroad, "another-project", 400),
+        ("PUT", "result-1", {**result, "project_id": "another-project"}, abroad, "another-project", 404),
+        ("PUT", "result-2", result, TOKEN, "", 400),
+        ("PUT", "result-1", {**result, "type": "tool.call"}, TOKEN, "", 400),
+        ("PUT", "result-1", {**result, "metadata": {"agent_turn_id": card.turn_id}}, TOKEN, "", 400),
+        ("PUT", "result-1", {**result, "metadata": {"agent_turn_id": "x", "tool_call_id": "y"}}, TOKEN, "", 404),
+        ("PUT", "result-1", b"\xff", TOKEN, "", 400),
+        ("PUT", "result-1", b" " * (4 * 1024 * 1024 + 1), TOKEN, "", 413),
+    ]  # fmt: skip
+    for method, card_id, body, token, project, status in asked:
+        answer = await shop.http(method, card_id, body, token=token, project=project)
+        assert (answer.status_code, "tents" in answer.text) == (status, False), (method, card_id, token, answer.text)
+    wrong = await shop.http("PUT", "result-1", result, **{"x-card-digest": "0" * 64})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "digest_mismatch")
+
+
+async def test_T177_control_the_service_itself_is_let_in(shop: Shop) -> None:
+    _, card = await shop.sent()
+    assert (await shop.http("GET", card.record_id)).status_code == 200
+    assert (await shop.http("PUT", "result-1", shop.result(card))).status_code == 201
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+@pytest.mark.parametrize(
+    ("content", "status", "ok"),
+    [
+        ({"status": "failed", "error": {"code": "upstream_unavailable", "message": "away"}}, Status.FAILED, False),
+        ({"status": "success", "error": {"code": "internal_error", "message": "x"}}, Status.FAILED, False),
+        ({"status": "splendid"}, Status.FAILED, False),
+        ({"status": "timeout"}, Status.TIMEOUT, False),
+        ({"status": "success", "result": "x" * 500_000}, Status.SUCCESS, True),
+    ],
+)
+async def test_what_a_card_says_is_how_the_call_ended(shop: Shop, content: Any, status: Status, ok: bool) -> None:
+    turn_id, card = await shop.sent()
+    await shop.http("PUT", "result-1", shop.result(card, **content))
+    await shop.report(await shop.callback(card))
+
+    ended = await shop.fleet.result(shop.store, turn_id)
+    assert ended.result is not None
+    assert (ended.result.status, ended.result.ok) == (status, ok)
+    assert len(ended.result.text) < 100_000
