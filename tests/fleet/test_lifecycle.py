@@ -7,10 +7,12 @@ import pytest
 
 from tests.fleet.conftest import Fleet
 from toolwire import Tier, tool
+from toolwire.fleet.parcels import call_card, command_of, read_parcel
 from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_turn
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import EndReason
+from toolwire.protocol.values import changed
 from toolwire.protocol.waits import ForResult
 from toolwire.record.projects import of_project
 from toolwire.testing import call
@@ -101,3 +103,18 @@ async def test_a_canceled_turn_ends_though_its_worker_died(fleet: Fleet) -> None
 
     assert (len(waits), later, fleet.noted) == (1, (), [])
     assert (await store.turn(turn_id, project=fleet.project)).state == "ended"
+
+
+@pytest.mark.feature("F191")
+async def test_a_command_and_its_card_name_the_step_of_the_turn(fleet: Fleet) -> None:
+    store, note = await fleet.store(), fleet.tool()
+    far = fleet.far(note, fixed={"words": "{step_id}"})
+    turn_id = await fleet.sent(fleet.agent(store, [changed(far, validator=None)], call("note")))
+    dispatch, card = await store.dispatched(
+        (await fleet.card(store, turn_id)).record_id, project=fleet.project
+    )  # fmt: skip
+    parcel = read_parcel(dispatch)
+
+    step_id = f"step_{turn_id}_1"
+    assert command_of(parcel, dispatch, card).step_id == call_card(parcel, dispatch, card).step_id == step_id
+    assert parcel.arguments == {"words": step_id}

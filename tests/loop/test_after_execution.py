@@ -1,11 +1,16 @@
 """What a turn does about a call once that has ended: go on with the result, or end with it."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.loop.test_dispatched_calls import FAR, Fleet, agent, claimed, far, sent
-from toolwire import Agent, Code, Limits, Tool, ToolResult, tool
+from toolwire import Agent, Code, Limits, Tier, Tool, ToolResult, tool
+from toolwire.deliver.old_form import old_form
+from toolwire.errors import Suspended
+from toolwire.execute.inprocess import InProcessExecutor
+from toolwire.execute.router import Router
 from toolwire.hub.canceling import cancel_turn
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import Text
@@ -212,3 +217,69 @@ async def test_every_end_of_a_turn_leaves_a_deliverable_on_record(store: Store, 
     assert ending.status is status
     expected = {"answer": Status.SUCCESS, "terminate": Status.SUCCESS, "cancel": Status.CANCELED}
     assert status is expected.get(path, Status.PARTIAL)
+
+
+@pytest.mark.feature("F191")
+async def test_calls_know_their_step_and_a_turn_resumes_at_the_step_where_it_was(store: Store) -> None:
+    """Two steps are done and the third waits: it is the third that goes on, and the next call is of the fourth."""
+    ran: list[int] = []
+
+    @tool
+    def look(number: int) -> str:
+        """Look."""
+        ran.append(number)
+        return f"seen {number}"
+
+    fleet, one = Fleet(), far()
+    tools, executor = [look, one], Router(InProcessExecutor(), edge=fleet)
+    first = ScriptedModel(call("look", number=1), call("look", number=2), call("launch"))
+    with pytest.raises(Suspended) as waiting:
+        await Agent(first, tools, store=store, executor=executor).ask("Go!")
+    turn_id = waiting.value.turn_id
+    [(_, context)] = fleet.sent
+    *_, third = await store.calls(turn_id=turn_id)
+    held = await store.claim(third, [], owner="worker", until=FAR)
+    await store.close(held, launched(held, "up"), [])
+    second = ScriptedModel(call("look", number=4), "Done.")
+    await Agent(second, tools, store=store, executor=executor).resume(turn_id)
+
+    cards = await store.calls(turn_id=turn_id)
+    assert [card.step for card in cards] == [1, 2, 3, 4]
+    assert context.step_id == third.step_id == f"step_{turn_id}_3"
+    assert len({card.step_id for card in cards}) == 4
+    assert ran == [1, 2, 4]
+
+
+@pytest.mark.feature("F153")
+@pytest.mark.parametrize(
+    ("name", "arguments", "error_type"),
+    [
+        ("nothing", {}, "not_found"),
+        ("work", {"how": []}, "invalid_params"),
+        ("guarded", {}, "permission_denied"),
+        ("slow", {}, "timeout"),
+        ("work", {"how": "badly"}, "execution_failed"),
+    ],
+)
+async def test_every_kind_of_error_has_its_error_type(
+    store: Store, name: str, arguments: dict[str, Any], error_type: str
+) -> None:
+    @tool
+    def work(how: str) -> str:
+        """Work."""
+        raise ValueError(how)
+
+    @tool(tier=Tier.RUN)
+    def guarded() -> str:
+        """Work."""
+        return "never"
+
+    @tool(timeout_s=0.01)
+    async def slow() -> str:
+        """Work."""
+        await asyncio.Event().wait()
+        return "never"
+
+    result = await Agent(ScriptedModel(), [work, guarded, slow], store=store).call(name, arguments)
+
+    assert old_form(result)["error_type"] == error_type

@@ -78,6 +78,7 @@ def _filled(
         "agent_turn_id": context.turn_id,
         "tool_call_id": context.call_id,
         "turn_epoch": context.epoch,
+        "step_id": context.step_id,
         "parent_step_id": origin.parent_step_id,
         "trace_id": origin.traceparent.split("-")[1] if origin.traceparent else "",
     }
@@ -134,6 +135,7 @@ def command_of(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolComman
         parcel.after_execution,
         dispatch.card_id or card.record_id,
         tool_name=card.call.name,
+        step_id=card.step_id,
         arguments_digest=parcel.digest,
         origin=parcel.origin,
     )
@@ -152,6 +154,7 @@ def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCar
         dispatch.call_id,
         card.call.name,
         parcel.arguments,
+        step_id=card.step_id,
         turn_epoch=dispatch.epoch,
         arguments_digest=parcel.digest,
         target_subject=dispatch.subject,

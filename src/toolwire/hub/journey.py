@@ -215,7 +215,9 @@ class Journey:
             return stale
         allowed = self._before_the_deadline(allowed)
         trace = services.events.trace_of(self._turn)
-        context = changed(self._context(allowed), record_id=card.record_id, epoch=card.epoch, trace=trace)
+        context = changed(
+            self._context(allowed), record_id=card.record_id, epoch=card.epoch, step_id=card.step_id, trace=trace
+        )  # fmt: skip
         try:
             if services.secrets is not NO_SECRETS:
                 revealed, context = self._with_secrets(allowed, context)

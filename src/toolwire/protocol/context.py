@@ -77,6 +77,7 @@ class CallInfo:
     record_id: str = ""
     epoch: int = 0
     trace: TraceContext = NO_TRACE
+    step_id: str = ""
 
 
 @quick
@@ -90,7 +91,8 @@ class Context:
     that whatever in it needed approval has it. An executor says `begins(turn_id, call_id)` just before the tool begins,
     from whichever thread, and has secrets put in place by `reveal(allowed)` where the tool lives, not before.
 
-    Of a call that is sent to a process which claims it, `record_id` names the card, judged under `epoch` of its turn.
+    Of a call that is sent to a process which claims it, `record_id` names the card, judged under `epoch` of its turn,
+    and `step_id` the step of its turn.
 
     `trace` is the span of the call, or the one above it: for what the tool sends on, and for a process that runs it.
 
@@ -117,6 +119,7 @@ class Context:
     record_id: str = ""
     epoch: int = 0
     trace: TraceContext = NO_TRACE
+    step_id: str = ""
 
     @staticmethod
     def of(info: CallInfo, report: Callable[[str, float | None], None] = _no_report) -> "Context":
@@ -125,6 +128,7 @@ class Context:
             info.call_id, info.turn_id, info.project, info.agent, info.grant, info.timeout_s, info.attempt, report,
             thread=info.thread, tainted_by=info.tainted_by, trial=Trial() if info.is_trial else None,
             approved=info.approved, record_id=info.record_id, epoch=info.epoch, trace=info.trace,
+            step_id=info.step_id,
         )  # fmt: skip
 
     @property
@@ -133,7 +137,7 @@ class Context:
         return CallInfo(
             self.call_id, self.turn_id, self.attempt, self.timeout_s, self.project, self.agent, self.thread,
             self.grant, self.tainted_by, self.approved, self.trial is not None, self.record_id, self.epoch,
-            self.trace,
+            self.trace, self.step_id,
         )  # fmt: skip
 
     @property

@@ -38,7 +38,7 @@ _NUMBERS = ("timeout_s", "max_timeout_s", "in_flight")
 _LISTS = ("reads", "writes", "examples")
 _SETS = ("needs", "platforms")
 _INFO = ("call_id", "turn_id", "project", "agent", "timeout_s", "attempt", "thread", "approved", "is_trial",
-         "record_id", "epoch")  # fmt: skip
+         "record_id", "epoch", "step_id")  # fmt: skip
 
 
 class BadFrame(ValueError):
