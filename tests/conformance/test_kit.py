@@ -95,9 +95,13 @@ def test_every_paragraph_that_a_check_names_is_in_the_protocol(stage: Stage, bro
     [
         (["--subject", "nonsense", "--", "true"], "--subject"),
         (["--subject", "cg.v1r4.a.b.cmd.sys.execution.report", "--", "true"], "name the subject of a tool"),
+        (["--subject", SUBJECT.format("a"), "--", "true"], "set bus.url"),
         (["--subject", SUBJECT.format("a"), "--args", "[]", "--", "true"], "--args must be an object"),
         (["--subject", SUBJECT.format("a"), "--cards", "here", "--", "true"], "--cards is HOST:PORT"),
-        (["--subject", SUBJECT.format("a"), "--effects", "x", "--", "true"], "must have {nonce}"),
+        (
+            ["--subject", SUBJECT.format("a"), "--effects", "x", "--bus", "nats://127.0.0.1:9", "--", "true"],
+            "must have {nonce}",
+        ),
         (["--subject", SUBJECT.format("a")], "--token-env"),
     ],
 )

@@ -34,7 +34,7 @@ from toolwire.record.contract import Store
 from toolwire.toolbox.registry import GROUPS
 
 if TYPE_CHECKING:
-    from toolwire.assemble import bus_link, webhook
+    from toolwire.assemble import bus_link, registry, webhook
     from toolwire.assemble.bus_link import BusLink
     from toolwire.fleet import dispatcher
     from toolwire.fleet.dispatcher import BusDispatcher
@@ -46,6 +46,7 @@ else:
     turn_loop = lazy_module("toolwire.hub.turn_loop")
     webhook = lazy_module("toolwire.assemble.webhook")
     bus_link = lazy_module("toolwire.assemble.bus_link")
+    registry = lazy_module("toolwire.assemble.registry")
     dispatcher = lazy_module("toolwire.fleet.dispatcher")
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     workers = lazy_module("toolwire.toolbox.agents.workers")
@@ -76,6 +77,8 @@ async def open_agent(
     One that `resumes` a turn has no tools that the turn had not. Of the built-in tools `only` the named
     one is made, for a single call. What the model says is kept in the file `record`, if there is one.
     """
+    if uses_bus(project):
+        await registry.load_offered_tools(project, store)
     grant = grant_of(project, spec.granted, resumes=resumes is not None)
     tallies = await store.formats() if spec.model.name and spec.model.formats.coach else ()
     async with AsyncExitStack() as closing:

@@ -12,6 +12,7 @@ from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.protocol.obeyed import OWN_STATE
+from toolwire.protocol.tools import Tool
 from toolwire.protocol.values import dataclass
 from toolwire.record.projects import DEFAULT
 from toolwire.settings import Layer, Settings, Untrusted, load, state_folder, trust, user_folder
@@ -34,6 +35,8 @@ class ProjectFolder:
     environ: Mapping[str, str]
     settings: Settings
     name: str = DEFAULT
+    registered: list[tuple[Tool, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Its registered tools, once they were read: see `assemble.registry`."""
     _skills: "list[project_skills.ProjectSkills]" = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property

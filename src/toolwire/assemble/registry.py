@@ -4,7 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from toolwire.agent import run_sync
 from toolwire.assemble.project import ProjectFolder
+from toolwire.assemble.services import uses_bus
+from toolwire.assemble.stores import store_of
 from toolwire.define.service_files import LARGEST_FILE
 from toolwire.define.service_rows import (
     RegisteredTool,
@@ -16,6 +19,7 @@ from toolwire.define.service_rows import (
 from toolwire.define.versions import meant, version_key
 from toolwire.errors import Conflict, DefinitionError, NotFound, SettingsError
 from toolwire.protocol.registrations import ToolRegistration
+from toolwire.protocol.tools import Tool
 from toolwire.record.contract import RegistryStore
 
 
@@ -48,6 +52,37 @@ async def registry_of(project: ProjectFolder, store: RegistryStore | None) -> To
                     "give one of them another version"
                 )
     return ToolRegistry(tuple(rows.values()))
+
+
+def offered_tools(project: ProjectFolder) -> tuple[Tool, ...]:
+    """The registered tools that agents of a project are offered, each in one version; none where no bus reaches them.
+
+    They are read once, unless `load_offered_tools` has read them. Raises SettingsError.
+    """
+    if not uses_bus(project):
+        return ()
+    if not project.registered:
+        run_sync(_load_from_store(project))
+    return project.registered[0]
+
+
+async def load_offered_tools(project: ProjectFolder, store: RegistryStore | None) -> None:
+    """Read the registered tools as they are now. Raises SettingsError."""
+    if uses_bus(project):
+        found = await registry_of(project, store)
+        try:
+            project.registered[:] = [found.tools(project.name, project.settings.registry.versions)]
+        except DefinitionError as wrong:
+            origin = project.settings.origin("registry.versions")
+            raise SettingsError(f"{wrong} (registry.versions, {origin})") from None
+
+
+async def _load_from_store(project: ProjectFolder) -> None:
+    if not project.store_exists:
+        await load_offered_tools(project, None)
+        return
+    async with store_of(project, only_reads=True) as store:
+        await load_offered_tools(project, store)
 
 
 def newest_first(rows: Iterable[ToolRegistration]) -> list[ToolRegistration]:

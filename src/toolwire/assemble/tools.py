@@ -1,5 +1,6 @@
 """The tools of a project: built in, of its modules and of skills, less what the settings leave out."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolwire.assemble.known_names import require_known_names
 from toolwire.assemble.project import ProjectFolder
-from toolwire.assemble.services import is_served, with_services
+from toolwire.assemble.services import is_served, uses_bus, with_services
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import SettingsError, ToolwireError
@@ -21,21 +22,24 @@ from toolwire.settings.schema import GrantSettings
 from toolwire.toolbox.registry import BUILT_IN, STANDARD, ToolDependencies, make_tools, tool_names
 
 if TYPE_CHECKING:
-    from toolwire.assemble import project_modules, remote_workspace
+    from toolwire.assemble import project_modules, registry, remote_workspace
     from toolwire.execute import toolchains
     from toolwire.toolbox.web import local_index, search
 else:
     project_modules = lazy_module("toolwire.assemble.project_modules")
+    registry = lazy_module("toolwire.assemble.registry")
     remote_workspace = lazy_module("toolwire.assemble.remote_workspace")
     toolchains = lazy_module("toolwire.execute.toolchains")
     local_index = lazy_module("toolwire.toolbox.web.local_index")
     search = lazy_module("toolwire.toolbox.web.search")
 
+_log = logging.getLogger(__name__)
+
 
 def toolbox_of(
     project: ProjectFolder, given: ToolDependencies | None = None, *, only: str = "", is_worker: bool = False
 ) -> Toolbox:
-    """The built-in tools, those of the settings' modules and those of skills, less what the settings leave out.
+    """The built-in tools, those of the settings' modules, of skills and of the registry, less what settings leave out.
 
     To be called and not only looked at, tools must be `given` what they hold: see `assemble.agents`. Where one tool is
     called and no other is looked at, `only` that built-in tool is made. A worker has no tools of other workers.
@@ -49,6 +53,8 @@ def toolbox_of(
     own = every = _with_own_tools(project, make_tools([only] if is_alone else names, given))
     if project.settings.services and not is_worker:
         own = every = with_services(project, own)
+    if not is_alone and not is_worker and uses_bus(project):
+        own = every = _with_registered(project, own)
     taken = (*names, *own.names)
     withheld: list[Tool] = []
     if project.has_skills:
@@ -65,6 +71,16 @@ def toolbox_of(
         require_known_names(project.settings, (*every, *withheld), names)
     wanted = [name for name in every.names if name not in chosen.exclude and name in (chosen.include or every)]
     return Toolbox(*(_timed(tool, chosen.timeout_s) for tool in every.only(wanted)))
+
+
+def _with_registered(project: ProjectFolder, own: Toolbox) -> Toolbox:
+    """The tools with the registered ones. One whose name is taken is not offered: no row takes the place of a tool."""
+    taken = {*BUILT_IN, *own.names}
+    found = registry.offered_tools(project)
+    for tool in found:
+        if tool.name in taken:
+            _log.warning("registered tool %s is not offered: another tool has its name", tool.name)
+    return own.plus(*(tool for tool in found if tool.name not in taken))
 
 
 def _has_names(settings: Settings) -> bool:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,11 +27,14 @@ from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel
+from toolwire.protocol.records import CallCard
+from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
+from toolwire.record.projects import of_project
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
-    from toolwire.assemble import turn_service
+    from toolwire.assemble import registry, turn_service
     from toolwire.fleet import reports
     from toolwire.gateway import app, approvals, server
     from toolwire.gateway import cards as card_routes
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from toolwire.gateway import registry as registry_routes
     from toolwire.gateway import settings as gateway_settings
 else:
+    registry = lazy_module("toolwire.assemble.registry")
     turn_service = lazy_module("toolwire.assemble.turn_service")
     reports = lazy_module("toolwire.fleet.reports")
     app = lazy_module("toolwire.gateway.app")
@@ -220,6 +225,13 @@ def _services(place: ProjectFolder) -> "tuple[gateway_settings.ServiceToken, ...
     return tuple(found)
 
 
+async def _find_tool(place: ProjectFolder, store: Store, project: str, card: CallCard) -> Tool | None:
+    """The registered tool that a card is about: of the store, or of a file that the settings of this project name."""
+    found = await registry.registry_of(replace(place, name=project), of_project(store, project))
+    rows = (one.tool for one in found.rows if (one.tool.name, one.tool.version) == (card.call.name, card.tool_version))
+    return next(rows, None)
+
+
 @asynccontextmanager
 async def _received_reports(
     place: ProjectFolder,
@@ -233,7 +245,9 @@ async def _received_reports(
     async with open_bus(place, name="toolwire serve") as bus, _opener(stores)() as store, asyncio.TaskGroup() as tasks:
         receiving = []
         for project in sorted({service.project for service in services}):
-            receiver = reports.ReportReceiver(store, bus, durable=f"reports-{project}", project=project)
+            receiver = reports.ReportReceiver(
+                store, bus, durable=f"reports-{project}", project=project, find_tool=partial(_find_tool, place, store)
+            )
             receiving.append(tasks.create_task(receiver.run(), name=f"toolwire-reports-{project}"))
         try:
             yield
