@@ -110,6 +110,23 @@ async def test_a_call_whose_worker_died_runs_again_only_where_that_does_no_harm(
     assert (card.attempt, fleet.noted) == ((1, []) if unknown else (2, ["milk"]))
 
 
+@pytest.mark.parametrize("effect", [Effect.UNSAFE, Effect.PURE])
+async def test_a_command_that_is_delivered_again_after_its_worker_died_does_no_harm(
+    fleet: Fleet, effect: Effect
+) -> None:
+    store, note = await fleet.store(), fleet.tool(effect)
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    dead = await fleet.open_store()
+    await dead.claim(await fleet.card(store, turn_id), [])
+    await dead.close_store()  # it may have taken effect before it died
+    await fleet.worker([note])
+    await fleet.bus.publish(await command(fleet, store, turn_id))
+
+    unknown = effect is Effect.UNSAFE
+    assert await code_of(fleet, store, turn_id) == (Code.OUTCOME_UNKNOWN if unknown else "")
+    assert fleet.noted == ([] if unknown else ["milk"])
+
+
 async def test_a_call_that_no_worker_takes_in_time_says_so_and_costs_nothing(fleet: Fleet) -> None:
     store, note = await fleet.store(), fleet.tool()
     agent = fleet.agent(store, [fleet.far(note)], call("note", words="milk"), sends={"queue_s": 0.0})

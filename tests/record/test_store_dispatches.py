@@ -7,6 +7,7 @@ import pytest
 from toolwire.errors import CallHeld, Fenced, NotFound
 from toolwire.protocol.records import AuditRow, CallCard, Dispatch
 from toolwire.protocol.turns import Ending, EndReason, Turn
+from toolwire.protocol.waits import ForResult
 from toolwire.record.contract import Store, TurnStats
 from toolwire.record.projects import of_project
 
@@ -127,3 +128,53 @@ async def test_T62_a_project_sends_its_own_calls_only(store: Store) -> None:
     assert [one.dispatch.subject for one in await ours.take_due(NOW, lambda _: 5.0)] == ["to house"]
     assert (await ours.dispatched(card.record_id))[0].subject == "to house"
     assert [one.dispatch.subject for one in await store.take_due(NOW, lambda _: 5.0)] == ["to rival"]
+
+
+async def test_a_turn_does_not_wait_for_a_call_that_no_process_sends_or_holds(store: Store) -> None:
+    turn, card = await opened(store)
+    await store.dispatch(to_send(card), [])
+    await store.claim(card, [], owner="worker", until=NOW + 10)
+    waiting = (ForResult(card.call.id),)
+    await store.release(replace(turn, waits=waiting))
+    again = (await store.resume(turn.id)).opening
+    await store.release(replace(again, waits=waiting))  # it is not sent again while a worker holds it
+
+    assert [one.id for one in await store.ready_turns(NOW + 9)] == []
+    assert [one.id for one in await store.ready_turns(NOW + 11)] == [turn.id]  # the worker has died
+    assert [one.id for one in await of_project(store, "other").ready_turns(NOW + 11)] == []
+
+
+async def test_a_turn_waits_for_a_call_that_is_still_sent(store: Store) -> None:
+    turn, card = await opened(store)
+    await store.dispatch(to_send(card), [])
+    await store.release(replace(turn, waits=(ForResult(card.call.id),)))
+
+    assert await store.ready_turns(FAR) == []
+
+
+async def test_a_canceled_call_stays_until_its_holder_or_its_turn_has_ended_it(store: Store) -> None:
+    turn, card = await opened(store)
+    await store.dispatch(to_send(card), [])
+    await store.claim(card, [], owner="worker", until=NOW + 10)
+    waiting = (ForResult(card.call.id),)
+    await store.release(replace(turn, waits=waiting))
+    again = (await store.resume(turn.id)).opening
+    await store.ask_to_cancel(replace(card, epoch=again.epoch), "enough")
+    await store.release(replace(again, waits=waiting))
+
+    assert await due(store, NOW + 20) == []
+    assert [one.id for one in await store.ready_turns(NOW + 20)] == [turn.id]
+
+
+async def test_a_claim_whose_answer_was_lost_is_made_again_with_its_own_token(store: Store) -> None:
+    turn, card = await opened(store)
+    first = await store.claim(card, [], owner="worker", until=FAR, token="my-own")
+    with pytest.raises(CallHeld):
+        await store.claim(card, [], owner="worker", until=FAR, token="another")
+    await store.release(turn)
+    await store.resume(turn.id)  # that the turn went on meanwhile does not matter to the holder
+
+    again = await store.claim(card, [], owner="worker", until=FAR, token="my-own")
+
+    assert (again.attempt, again.token, first.token) == (1, "my-own", "my-own")
+    assert (await store.close(again, success(card.call), [])) == success(card.call)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from toolwire.bus.contract import Bus, Delivered
 from toolwire.define.service_arguments import MissingVariable, with_environment
 from toolwire.define.toolbox import Toolbox
-from toolwire.deliver.endings import canceled
+from toolwire.deliver.endings import canceled, unknown
 from toolwire.deliver.secrets import NO_SECRETS, Secret, Secrets
 from toolwire.errors import BusUnavailable, CallHeld, Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.execute.contract import Executor
@@ -33,6 +33,7 @@ from toolwire.protocol.turns import Limits
 from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
+from toolwire.record.rows import new_id
 from toolwire.wire.codecs.travelling import BadFrame, read_allowed
 from toolwire.wire.utp.cards import call_card_violations
 from toolwire.wire.utp.messages import ToolCommand, decode_command
@@ -145,14 +146,14 @@ class ToolWorker:
     async def _serve(self, delivered: Delivered) -> None:
         command = decode_command(delivered.message)
         if isinstance(command, Refusal):
-            await self._refuse_message(command)
+            await self._refuse_message(delivered, command)
             return
         project = command.subject.project
         try:
             dispatch, card = await self._store.dispatched(command.tool_call_card_id, project=project)
             parcel = read_parcel(dispatch)
-        except NotFound as unknown:  # it has ended and was dropped, or there never was such a card
-            _log.info("a command is dropped: %s", unknown)
+        except NotFound as missing:  # it has ended and was dropped, or there never was such a card
+            _log.info("a command is dropped: %s", missing)
             return
         if violations := call_card_violations(command, call_card(parcel, dispatch, card)):
             await self._audit(card, "command_refused", violations)
@@ -168,12 +169,12 @@ class ToolWorker:
         asked = changed(card, epoch=command.turn_epoch)
         row = AuditRow.about(asked, "started", self._clock(), detail={"subject": dispatch.subject})
         try:
-            held = await self._store.claim(asked, [row])
+            held = await self._claim(delivered, asked, row)
         except (Fenced, CallHeld, NotFound) as other:  # the turn went on elsewhere, or another worker has it
             _log.info("a command is dropped: %s", other)
             return
         if held.result is None:
-            result = await self._run_watched(delivered, held, parcel)
+            result = await self._result(delivered, held, parcel, is_repeatable=dispatch.repeatable)
             if result is None:
                 return
             row = AuditRow.about(held, "finished", self._clock(), result=result)
@@ -183,6 +184,39 @@ class ToolWorker:
                 _log.warning("a result came too late: %s", lost)
                 return
         await self._wake(held, command.subject.channel)
+
+    async def _claim(self, delivered: Delivered, asked: CallCard, *rows: AuditRow) -> CallCard:
+        """Hold a call. A store that gives no answer may have done it all the same, so it is asked again."""
+        token = new_id()
+        while True:
+            try:
+                return await self._store.claim(asked, rows, token=token)
+            except StoreUnavailable as error:
+                _log.warning("call %s may be claimed: %s", asked.call.id, error)
+            await delivered.progress()
+            await asyncio.sleep(_RETRY_S)
+
+    async def _result(
+        self, delivered: Delivered, held: CallCard, parcel: Parcel, *, is_repeatable: bool
+    ) -> ToolResult | None:
+        """What comes of a call that this worker holds; None if that is lost.
+
+        Whatever goes wrong, it comes to an end: while this worker lives, no other takes the call over.
+        """
+        if held.attempt > 1 and not is_repeatable:  # delivered again after its worker died, perhaps over its effect
+            return unknown(held)
+        while True:
+            try:
+                return await self._run_watched(delivered, held, parcel)
+            except StoreUnavailable as error:
+                _log.warning("call %s cannot go on: %s", held.call.id, error)
+            except Exception as error:
+                _log.exception("a call broke its worker")
+                message = f"{held.call.name!r} broke its worker ({type(error).__name__}: {error})."
+                return ToolResult.failed(held.call, Code.EXECUTION_FAILED, message) if is_repeatable else unknown(held)
+            if not is_repeatable:
+                return unknown(held)
+            await asyncio.sleep(_RETRY_S)
 
     async def _run_watched(self, delivered: Delivered, held: CallCard, parcel: Parcel) -> ToolResult | None:
         """The result of a call; None if it is not this worker's any more."""
@@ -248,7 +282,7 @@ class ToolWorker:
         }
         return changed(allowed, arguments=arguments), self._secrets.plus(hidden, len(hidden))
 
-    async def _refuse_message(self, refusal: Refusal) -> None:
+    async def _refuse_message(self, delivered: Delivered, refusal: Refusal) -> None:
         """Give a call its result whose command breaks a rule, if it says clearly whose it is; else only log it."""
         known = refusal.known
         why = "; ".join(one.message for one in refusal.violations[:3])
@@ -267,7 +301,7 @@ class ToolWorker:
         if card.result is not None:
             return
         with suppress(Fenced, CallHeld):
-            held = await self._store.claim(changed(card, epoch=epoch), [])
+            held = await self._claim(delivered, changed(card, epoch=epoch))
             message = f"{card.call.name!r} was not started: its command was refused ({why})."
             result = ToolResult.failed(card.call, Code.INVALID_PARAMS, message)
             await self._store.close(held, result, [AuditRow.about(held, "finished", self._clock(), result=result)])

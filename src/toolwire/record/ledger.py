@@ -165,12 +165,12 @@ def claim_call(
     """
     if kept is None:
         return refusals.no_call(card.turn_id, card.call.id), None, (), 0
+    if kept.result is None and kept.attempt and kept.token and kept.token in (card.token, claim.token):
+        return renew_call(changed(card, token=kept.token), kept, turn, claim.store, claim.until)
     if turn is not None and turn.epoch != card.epoch and not kept.detached:
         return refusals.taken_over(card.turn_id, card.epoch, turn.epoch), None, (), 0
     if kept.result is not None:
         return _seen(kept, card), None, (), 0
-    if _is_holder(card, kept):
-        return renew_call(card, kept, turn, claim.store, claim.until)
     if is_held(kept, turn, at, alive):
         return refusals.held(kept), None, (), 0
     if kept.cancel:
@@ -282,13 +282,15 @@ def due_call(
 ) -> tuple[Sending, float | None]:
     """What is done about a dispatch now; and, where its call is held, until when.
 
-    Under another epoch the process that took the turn over sends its calls again, or ends them. A detached call is sent
-    whatever becomes of its turn; one that was canceled is not.
+    Under another epoch the process that took the turn over sends its calls again, or ends them; see `is_stranded`. A
+    detached call is sent whatever becomes of its turn; one that was canceled is not, and stays until it has a result.
     """
-    if kept is None or kept.result is not None or kept.cancel:
+    if kept is None or kept.result is not None:
         return Sending.DROP, None
     if turn is not None and turn.state == ENDED and not kept.detached:
         return Sending.DROP, None
+    if kept.cancel:
+        return Sending.WAIT, None
     if turn is not None and turn.epoch != dispatch.epoch and not kept.detached:
         return Sending.WAIT, None
     if is_held(kept, turn, at, alive):
@@ -296,6 +298,17 @@ def due_call(
     if kept.attempt and not dispatch.repeatable:
         return Sending.GIVE_UP, None
     return (Sending.GIVE_UP if at >= dispatch.expires_at else Sending.SEND), None
+
+
+def is_stranded(sent: int, kept: CallCard | None, turn: TurnState | None, at: float, alive: Alive) -> bool:
+    """Whether no process brings a call to its end that was `sent` under some epoch, so that its turn must not wait.
+
+    That epoch is over, and the holder of the call has died; or the process that took the turn over did, before it
+    came to send the call again.
+    """
+    if kept is None or kept.result is not None or turn is None or turn.epoch == sent:
+        return False
+    return not is_held(kept, turn, at, alive)
 
 
 def settle(card: CallCard, result: ToolResult, at: float) -> tuple[ToolResult, tuple[AuditRow, ...]]:

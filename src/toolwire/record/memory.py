@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from itertools import count, islice, repeat
 from operator import attrgetter
 from typing import TypeVar
@@ -80,7 +81,7 @@ _log = logging.getLogger(__name__)
 _POINTER = 8
 _LARGE_BYTES = 1 << 20
 _STORE = "memory"
-"""The one owner there is."""
+"""The one owner there usually is."""
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class _MemoryTurn:
     calls: int = 0
     epoch: int = 1
     state: str = ledger.RUNNING
-    owner: str | None = _STORE
+    owner: str | None = None
     said: list[story.Said] = field(default_factory=list)
     ending: Ending | None = None
 
@@ -137,6 +138,8 @@ class MemoryStore(ClosingStore):
 
     The store itself owns its turns, so a running one can be resumed only after `release`.
     """
+
+    _owner = _STORE
 
     def __init__(
         self,
@@ -183,13 +186,13 @@ class MemoryStore(ClosingStore):
         now = self._clock()
         began = self._monotonic()
         spoken = self._threads.length(*_thread_of(turn))
-        kept = _MemoryTurn(turn, began, now, spoken, next(self._numbers), began, epoch=turn.epoch)
+        kept = _MemoryTurn(turn, began, now, spoken, next(self._numbers), began, epoch=turn.epoch, owner=self._owner)
         self._turns[key] = self._open[key] = kept
 
     async def resume(self, turn_id: str, *, project: str | None = None) -> KeptTurn:
         kept = self._find(turn_id, project)
-        epoch = _raise(ledger.resume(turn_id, kept, _is_alive))
-        kept.opening, kept.epoch, kept.owner = changed(kept.opening, epoch=epoch), epoch, _STORE
+        epoch = _raise(ledger.resume(turn_id, kept, self._is_alive))
+        kept.opening, kept.epoch, kept.owner = changed(kept.opening, epoch=epoch), epoch, self._owner
         kept.since, kept.waited_s = self._monotonic() - kept.ran_s, 0.0
         self._touch(kept, ledger.RUNNING)
         return self._tell(kept)
@@ -210,7 +213,7 @@ class MemoryStore(ClosingStore):
             cards, audit = self._reserved(reserve, cards, audit)
         for card in cards:
             _, new, _, charge = ledger.add_call(
-                card, known.get(card.call.id), kept, kept.updated_at, _is_alive, _STORE
+                card, known.get(card.call.id), kept, kept.updated_at, self._is_alive, self._owner
             )  # fmt: skip
             if new is not None:
                 self._keep(new, charge)
@@ -233,7 +236,7 @@ class MemoryStore(ClosingStore):
 
     async def open(self, card: CallCard, audit: Sequence[AuditRow], reserve: Reservation | None = None) -> CallCard:
         kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
-        step = ledger.open_call(card, kept, turn, self._clock(), _is_alive, _STORE)
+        step = ledger.open_call(card, kept, turn, self._clock(), self._is_alive, self._owner)
         self._raise_refusal(step)
         if kept is None:
             if reserve is not None:
@@ -244,18 +247,18 @@ class MemoryStore(ClosingStore):
 
     async def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True,
+        begins: bool = True, token: str = "",
     ) -> CallCard:  # fmt: skip
         kept, turn = self._kept(card), self._turns.get((card.project, card.turn_id))
-        claim = ledger.Claim(new_id(), _STORE, owner, until)
-        mine = self._apply(ledger.claim_call(card, kept, turn, self._clock(), _is_alive, claim), audit)
+        claim = ledger.Claim(token or new_id(), self._owner, owner, until)
+        mine = self._apply(ledger.claim_call(card, kept, turn, self._clock(), self._is_alive, claim), audit)
         if begins and mine.result is None:
             self.begins(card.turn_id, card.call.id, project=card.project)
         return mine
 
     async def renew(self, card: CallCard, until: float | None = None) -> CallCard:
         step = ledger.renew_call(
-            card, self._kept(card), self._turns.get((card.project, card.turn_id)), _STORE, until
+            card, self._kept(card), self._turns.get((card.project, card.turn_id)), self._owner, until
         )  # fmt: skip
         return self._apply(step)
 
@@ -286,7 +289,7 @@ class MemoryStore(ClosingStore):
         key, at = (card.project, card.turn_id), self._clock()
         result, control = ledger.settle(card, result, at)
         kept, turn = self._cards.get(key, _NO_CARDS).get(card.call.id), self._turns.get(key)
-        first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, _is_alive, _STORE, ran)
+        first, ended, late, charge = ledger.close_call(card, result, kept, turn, at, self._is_alive, self._owner, ran)
         if ended is None:
             self._audit.extend(late)
             return _raise(first)
@@ -412,8 +415,8 @@ class MemoryStore(ClosingStore):
         return [self._summary(kept) for kept in islice(newest, max(limit, 0))]
 
     async def ready_turns(self, now: float, *, limit: int = 20, project: str | None = None) -> list[TurnSummary]:
-        come = ready.Come(self._is_decided, self._is_over, self._has_result)
-        waiting = (kept for kept in self._open.values() if kept.state == "interrupted" and kept.opening.waits)
+        come = ready.Come(self._is_decided, self._is_over, partial(self._is_back, now))
+        waiting = (kept for kept in self._open.values() if kept.opening.waits and not self._is_run(kept))
         found = (
             kept
             for kept in islice(waiting, ready.MOST_WAITING)
@@ -428,14 +431,17 @@ class MemoryStore(ClosingStore):
     def _is_over(self, project: str, turn_id: str) -> bool:
         return (project, turn_id) not in self._open
 
-    def _has_result(self, project: str, turn_id: str, call_id: str) -> bool:
+    def _is_back(self, now: float, project: str, turn_id: str, call_id: str) -> bool:
         card = self._cards.get((project, turn_id), _NO_CARDS).get(call_id)
-        return card is not None and card.result is not None
+        if card is not None and card.result is not None:
+            return True
+        dispatch, turn = self._dispatches.get((project, turn_id, call_id)), self._turns.get((project, turn_id))
+        return dispatch is not None and ledger.is_stranded(dispatch.epoch, card, turn, now, self._is_alive)
 
     async def dispatch(self, dispatch: Dispatch, audit: Sequence[AuditRow]) -> CallCard:
         key = (dispatch.project, dispatch.turn_id)
         kept, turn = self._cards.get(key, _NO_CARDS).get(dispatch.call_id), self._turns.get(key)
-        card = _raise(ledger.dispatch_call(dispatch, kept, turn, self._clock(), _is_alive))
+        card = _raise(ledger.dispatch_call(dispatch, kept, turn, self._clock(), self._is_alive))
         if card.result is None:
             self._dispatches[*key, dispatch.call_id] = changed(dispatch, card_id=card.record_id)
             self._dispatched[dispatch.project, card.record_id] = (*key, dispatch.call_id)
@@ -464,7 +470,7 @@ class MemoryStore(ClosingStore):
         for dispatch in sorted(wanted, key=lambda one: one.due)[: max(limit, 0)]:
             key = (dispatch.project, dispatch.turn_id, dispatch.call_id)
             card, turn = self._cards.get(key[:2], _NO_CARDS).get(key[2]), self._turns.get(key[:2])
-            what, until = ledger.due_call(dispatch, card, turn, self._clock(), _is_alive)
+            what, until = ledger.due_call(dispatch, card, turn, self._clock(), self._is_alive)
             if what is Sending.DROP or card is None:
                 del self._dispatches[key]
                 self._dispatched.pop((dispatch.project, dispatch.card_id), None)
@@ -593,11 +599,11 @@ class MemoryStore(ClosingStore):
 
     async def queue_locks(self, claims: Sequence[LockClaim], token: str, *, project: str = "default") -> bool:
         number, queue = next(self._numbers), self._lock_queue.setdefault(project, [])
-        queue.extend(LockLine(number, token, _STORE, one.resource, one.writes, one.most) for one in claims)
-        return may_go(token, queue, _is_alive) is True
+        queue.extend(LockLine(number, token, self._owner, one.resource, one.writes, one.most) for one in claims)
+        return may_go(token, queue, self._is_alive) is True
 
     async def holds_locks(self, token: str, *, project: str = "default") -> bool | None:
-        return may_go(token, self._lock_queue.get(project, ()), _is_alive)
+        return may_go(token, self._lock_queue.get(project, ()), self._is_alive)
 
     async def release_locks(self, token: str, *, project: str = "default") -> None:
         self._lock_queue[project] = [line for line in self._lock_queue.get(project, ()) if line.token != token]
@@ -677,6 +683,13 @@ class MemoryStore(ClosingStore):
     async def close_store(self) -> None:
         """Nothing to let go of."""
 
+    def _is_alive(self, _owner: str) -> bool:
+        """Whatever is kept in memory is owned by this process."""
+        return True
+
+    def _is_run(self, kept: _MemoryTurn) -> bool:
+        return kept.owner is not None and self._is_alive(kept.owner)
+
     def _find(self, turn_id: str, project: str | None) -> _MemoryTurn:
         """A turn of a project; without one, the turn that has this id in any."""
         projects = {key[0] for key in self._turns if key[1] == turn_id} if project is None else {project}
@@ -699,7 +712,7 @@ class MemoryStore(ClosingStore):
         return self._cards.get((card.project, card.turn_id), _NO_CARDS).get(card.call.id)
 
     def _added(self, card: CallCard, turn: _MemoryTurn | None) -> Step[CallCard]:
-        return ledger.add_call(card, self._kept(card), turn, self._clock(), _is_alive, _STORE)
+        return ledger.add_call(card, self._kept(card), turn, self._clock(), self._is_alive, self._owner)
 
     def _raise_refusal(self, step: Step[CallCard]) -> None:
         answer, _, audit, _ = step
@@ -839,11 +852,6 @@ class MemoryStore(ClosingStore):
             waits=turn.waits,
             value=kept.ending.value if kept.ending else None,
         )
-
-
-def _is_alive(_owner: str) -> bool:
-    """Whatever is kept in memory is owned by this process."""
-    return True
 
 
 def _raise(outcome: T | StoreError) -> T:

@@ -106,10 +106,10 @@ class ProjectStore:
 
     def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True,
+        begins: bool = True, token: str = "",
     ) -> Doing[CallCard]:  # fmt: skip
         self._require(card, *audit)
-        return self.whole.claim(card, audit, owner=owner, until=until, begins=begins)
+        return self.whole.claim(card, audit, owner=owner, until=until, begins=begins, token=token)
 
     def renew(self, card: CallCard, until: float | None = None) -> Doing[CallCard]:
         self._require(card)

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from toolwire.protocol.records import AuditRow, CallCard
 from toolwire.protocol.turns import Ending
 from toolwire.protocol.values import changed, dataclass
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Wait
-from toolwire.record import ready, refusals, story
+from toolwire.record import ledger, ready, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.audit_heads import shared_upto
 from toolwire.record.chain import AuditChain, KeptRow, read_heads, walk
@@ -37,7 +38,7 @@ from toolwire.record.rows import (
     read_waits,
 )
 from toolwire.record.tally import DAY_S, NEWEST_RESULTS, ToolTally, tool_metrics
-from toolwire.record.transaction import CARD_COLUMNS, CARD_JOINS, LOOP_SUMS
+from toolwire.record.transaction import CARD, CARD_COLUMNS, CARD_JOINS, LOOP_SUMS, TurnRow
 from toolwire.wire.codecs.faithful import load
 from toolwire.wire.codecs.stored import read_approval, read_ending, read_result
 from toolwire.wire.formats.tally import FormatTally, read_tally
@@ -106,6 +107,12 @@ _IDS = "(SELECT value FROM json_each(?2))"
 _WITH_RESULTS = _scoped(f"""
     SELECT project, turn_id, call_id FROM records INDEXED BY records_by_call
     WHERE turn_id IN {_IDS} AND project = ?1 AND schema_name = 'tool.result'
+""")  # noqa: S608
+_SENT_BEFORE = _scoped(f"""
+    SELECT d.project, d.turn_id, d.call_id, d.epoch, t.epoch, t.state, t.owner
+    FROM (SELECT project, turn_id, call_id, epoch FROM dispatches WHERE turn_id IN {_IDS} AND project = ?1) d
+    JOIN turns t ON t.project = d.project AND t.id = d.turn_id
+    WHERE d.epoch <> t.epoch
 """)  # noqa: S608
 _NOT_ENDED = _scoped(f"SELECT project, id FROM turns WHERE id IN {_IDS} AND project = ?1 AND state <> 'ended'")  # noqa: S608
 _THREAD = """
@@ -277,7 +284,7 @@ def ready_turns(
     dead = _dead_owners(connection, project, alive_on)
     rows = connection.execute(_WAITING.of(project), (_maybe(project), dead, ready.MOST_WAITING)).fetchall()
     waiting = [(seq, of, turn_id, read_waits(waits)) for seq, of, turn_id, waits in rows]
-    come = _come(connection, waiting, asked, project)
+    come = _come(connection, waiting, asked, project, partial(_is_stranded, connection, now, alive_on(connection)))
     found = [seq for seq, of, turn_id, waits in waiting if ready.is_ready(of, turn_id, waits, now, come)]
     given = (_maybe(project), dead, orjson.dumps(found[: max(limit, 0)]).decode())
     return [_summary(*row) for row in connection.execute(_NUMBERED_TURNS.of(project), given)]
@@ -288,6 +295,7 @@ def _come(
     waiting: Iterable[tuple[int, str, str, tuple[Wait, ...]]],
     asked: ApprovalClock,
     project: str | None,
+    is_stranded: Callable[[tuple[Any, ...]], bool],
 ) -> ready.Come:
     """What has come of what these turns wait for."""
     called: dict[str, None] = {}
@@ -308,7 +316,8 @@ def _come(
             given = (_maybe(project), orjson.dumps(some).decode())
             yield from connection.execute(wanted.of(project), given).fetchall()
 
-    results = set(rows(_WITH_RESULTS, called))
+    back = set(rows(_WITH_RESULTS, called))
+    back |= {row[:3] for row in rows(_SENT_BEFORE, called) if is_stranded(row)}
     going_on = set(rows(_NOT_ENDED, others))
     pending = set()
     for of, approval_id, body, turn_has_ended in rows(_ASKED_FOR, approvals):
@@ -318,8 +327,14 @@ def _come(
     return ready.Come(
         is_decided=lambda of, approval_id: (of, column(approval_id)) not in pending,
         has_ended=lambda of, turn_id: (of, column(turn_id)) not in going_on,
-        has_result=lambda of, turn_id, call_id: (of, turn_id, column(call_id)) in results,
+        is_back=lambda of, turn_id, call_id: (of, turn_id, column(call_id)) in back,
     )
+
+
+def _is_stranded(connection: sqlite3.Connection, now: float, alive: Alive, sent: tuple[Any, ...]) -> bool:
+    """Of a call that was sent under another epoch than its turn has now."""
+    card = connection.execute(CARD, sent[:3]).fetchone()
+    return card is not None and ledger.is_stranded(sent[3], read_card(card), TurnRow(*sent[4:]), now, alive)
 
 
 def _dead_owners(connection: sqlite3.Connection, project: str | None, alive_on: AliveOn) -> str:

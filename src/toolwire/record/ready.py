@@ -17,11 +17,14 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Come:
-    """What has come of what turns wait for. What is not on record any more has: its turn is told what became of it."""
+    """What has come of what turns wait for. What is not on record any more has: its turn is told what became of it.
+
+    A call `is_back` when it has a result, and when none comes any more; see `ledger.is_stranded`.
+    """
 
     is_decided: Callable[[str, str], bool]
     has_ended: Callable[[str, str], bool]
-    has_result: Callable[[str, str, str], bool]
+    is_back: Callable[[str, str, str], bool]
 
 
 def is_ready(project: str, turn_id: str, waits: Sequence[Wait], now: float, come: Come) -> bool:
@@ -41,7 +44,7 @@ def is_ready(project: str, turn_id: str, waits: Sequence[Wait], now: float, come
 
 
 def _is_back(project: str, turn_id: str, wait: ForResult, now: float, come: Come) -> bool:
-    return come.has_result(project, turn_id, wait.call_id) or (wait.until is not None and now >= wait.until)
+    return come.is_back(project, turn_id, wait.call_id) or (wait.until is not None and now >= wait.until)
 
 
 def batches(ids: Sequence[str]) -> list[Sequence[str]]:

@@ -249,9 +249,9 @@ class SqliteStore(ClosingStore):
 
     async def claim(
         self, card: CallCard, audit: Sequence[AuditRow], *, owner: str = "", until: float | None = None,
-        begins: bool = True,
+        begins: bool = True, token: str = "",
     ) -> CallCard:  # fmt: skip
-        claim = Claim(new_id(), self._owners.name, owner, until)
+        claim = Claim(token or new_id(), self._owners.name, owner, until)
         change = partial(changes.claim, card=card, audit=audit_rows(audit), now=self._now(), claim=claim)
         mine = await self._writer.write(change, _whose(card))
         if begins and mine.result is None:
