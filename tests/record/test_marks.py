@@ -17,12 +17,14 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789äßж語🙂"
 def name_of(size: int, seed: int = 0) -> str:
     """A path of so many bytes that cannot be compressed much."""
     chosen = random.Random(seed)
-    name = "file:/"
-    while len(name.encode()) < size:
-        name += chosen.choice(LETTERS)
-    while len(name.encode()) > size:
-        name = name[:-1]
-    return name + "x" * (size - len(name.encode()))
+    parts = ["file:/"]
+    missing = size - len(parts[0])
+    while missing > 0:
+        parts.append(chosen.choice(LETTERS))
+        missing -= len(parts[-1].encode())
+    if missing < 0:
+        missing += len(parts.pop().encode())
+    return "".join(parts) + "x" * missing
 
 
 @pytest.mark.parametrize("size", [900, 1_023, 1_024, 1_025, 1_089, 1_090, 2_705, 4_095, 100_000])
