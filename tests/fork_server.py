@@ -14,6 +14,7 @@ import os
 import pkgutil
 import runpy
 import select
+import signal
 import socket
 import sys
 import tempfile
@@ -167,5 +168,6 @@ def _import_ahead() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background of a script has it ignored
     _import_ahead()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,5 +1,6 @@
 """Help that a person can use: examples that work, lines that fit, and words that a shell completes."""
 
+import functools
 import shlex
 import subprocess
 from pathlib import Path
@@ -107,11 +108,17 @@ def test_bash_completes_what_is_typed(stage: Stage, typed: str, offered: set[str
     assert completed(stage, typed) == offered
 
 
+@functools.cache
+def bash_script(command: str) -> str:
+    """What the command prints to complete its words, which is the same in every folder."""
+    return subprocess.run([command, "completion", "bash"], capture_output=True, text=True, check=True).stdout
+
+
 def completed(stage: Stage, typed: str) -> set[str]:
     """What a real bash offers for the last of these words."""
     words = " ".join(shlex.quote(word) for word in typed.split(" "))
     script = f"""
-        eval "$({stage.command()[0]} completion bash)"
+        eval {shlex.quote(bash_script(stage.command()[0]))}
         COMP_WORDS=({words}); COMP_CWORD={typed.count(" ")}
         _toolwire_completion {stage.command()[0]}
         printf '%s\\n' "${{COMPREPLY[@]}}"

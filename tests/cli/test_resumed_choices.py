@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Inside
 from tests.cli.painter import GRANTED, waiting
 from tests.cli.stage import Script, scripted
-from tests.record.hrana_server import hrana_server
+from tests.record.conftest import migrated_server
 from toolwire.assemble.agents import open_agent, open_agent_of
 from toolwire.assemble.interaction import Unattended
 from toolwire.assemble.project import open_project
@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield ""
         return
-    with hrana_server(tmp_path / "server.db") as server:
+    with migrated_server(tmp_path) as server:
         yield f'[store]\nkind = "libsql"\nurl = "{server.url}"\n'
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.loop.test_liveness import launching, lines, owner, results_of
-from tests.record.conftest import new_database
-from tests.record.hrana_server import HranaServer, hrana_server
+from tests.record.conftest import migrated_server
+from tests.record.hrana_server import HranaServer
 from tests.record.samples import a_call, a_card, a_turn, success
 from toolwire import Agent, Code, tool
 from toolwire.errors import CallHeld, Fenced
@@ -32,8 +32,7 @@ LONG_S = 10_000.0
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[HranaServer]:
-    (tmp_path / "server.db").write_bytes(new_database())
-    with hrana_server(tmp_path / "server.db") as server:
+    with migrated_server(tmp_path) as server:
         yield server
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loop.test_liveness import owner
-from tests.record.conftest import database_server
-from tests.record.hrana_server import hrana_server
+from tests.record.conftest import database_server, migrated_server
 from toolwire import Agent, MemoryStore, SqliteStore, tool
 from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
@@ -146,7 +145,7 @@ async def test_the_lock_of_a_process_that_is_killed_or_stopped_ends_with_its_lea
     tmp_path: Path, ends: signal.Signals
 ) -> None:
     """`owner.py` has a tool that locks `shared:pad`."""
-    with hrana_server(tmp_path / "server.db") as server:
+    with migrated_server(tmp_path) as server:
 
         @tool(writes="shared:pad")
         def land() -> str:

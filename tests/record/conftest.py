@@ -20,7 +20,7 @@ from toolwire.record.memory import MemoryStore
 from toolwire.record.postgres import PostgresStore
 from toolwire.record.sqlite import SqliteStore
 
-from .hrana_server import hrana_server
+from .hrana_server import HranaServer, hrana_server
 
 NOW = 1_700_000_000.0
 
@@ -64,9 +64,17 @@ def libsql_server(folder: Path) -> Iterator[str]:
         emptied(url)
         yield url
         return
-    (folder / "server.db").write_bytes(new_database())
-    with hrana_server(folder / "server.db") as server:
+    with migrated_server(folder) as server:
         yield server.url
+
+
+@contextmanager
+def migrated_server(folder: Path) -> Iterator[HranaServer]:
+    """A server of our own on the database `server.db` of this folder; a new one has our tables, and nothing in them."""
+    if not (folder / "server.db").exists():
+        (folder / "server.db").write_bytes(new_database())
+    with hrana_server(folder / "server.db") as server:
+        yield server
 
 
 @functools.cache

@@ -17,8 +17,7 @@ from toolwire.record.checkpoints import faults, sign
 from toolwire.record.libsql import LibsqlStore
 from toolwire.record.retention import Keep, Retention
 
-from .conftest import NOW
-from .hrana_server import hrana_server
+from .conftest import NOW, migrated_server
 
 DAY_S = 86_400.0
 
@@ -27,7 +26,7 @@ DAY_S = 86_400.0
 async def machines(folder: Path, clock: list[float] | None = None) -> AsyncIterator[tuple[LibsqlStore, LibsqlStore]]:
     """Two stores with a folder of their own each, on one database."""
     now = clock or [NOW]
-    with hrana_server(folder / "server.db") as server:
+    with migrated_server(folder) as server:
         async with (
             await LibsqlStore.on(server.url, folder / "one", clock=lambda: now[0]) as one,
             await LibsqlStore.on(server.url, folder / "other", clock=lambda: now[0]) as other,

@@ -32,8 +32,7 @@ from toolwire.record.libsql import LibsqlStore
 from toolwire.record.memory import MemoryStore
 from toolwire.record.sqlite import SqliteStore
 
-from .conftest import NOW, database_server
-from .hrana_server import hrana_server
+from .conftest import NOW, database_server, migrated_server
 from .samples import a_call, a_card, a_turn, success
 
 T = TypeVar("T")
@@ -91,7 +90,7 @@ class TwoProcesses(RuleBasedStateMachine):
         elif self.kind == "sqlite":
             self.stores = [self.do(SqliteStore.at(folder / "home", clock=clock)) for _ in range(2)]
         elif self.kind == "machines":
-            self.server = self.stack.enter_context(hrana_server(folder / "server.db"))
+            self.server = self.stack.enter_context(migrated_server(folder))
             homes = (folder / "one", folder / "two")
             self.stores = [
                 self.do(LibsqlStore.on(self.server.url, home, clock=clock, lease_s=LEASE_S)) for home in homes
