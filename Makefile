@@ -97,6 +97,10 @@ fuzz: setup ## read a million broken and hostile model outputs; none may raise o
 race: setup ## swap folders for links under the file tools for a minute each; nothing may lead out
 	@$(RUN) python -m benchmarks.race_paths 60
 
+chaos: setup ## kill workers, runners, broker and database of a fleet, 5,000 calls long, with PostgreSQL and with SQLite
+	@$(RUN) python -m benchmarks.fleet_storm --calls 5000
+	@$(RUN) python -m benchmarks.fleet_storm --calls 5000 --store sqlite
+
 storm: setup ## kill processes that share a store, 5,000 calls long; nothing may be lost, done twice or left behind
 	@$(RUN) python -m benchmarks.kill_storm --calls 5000
 
@@ -106,4 +110,4 @@ mutate: setup ## change one thing at a time in the core, and list the changes th
 clean: ## remove what the other verbs made
 	@rm -rf .venv .venv-peers .tools .mypy_cache .ruff_cache .hypothesis .toolwire dist benchmarks/results
 
-.PHONY: help install node-example engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race storm mutate clean
+.PHONY: help install node-example engines browser sshd programs setup demo test check format docs eval-local bench bench-peers bench-sandbox fuzz race chaos storm mutate clean
