@@ -134,7 +134,7 @@ def _worker(control: str) -> type[ToolWorker]:
         """Runs whatever comes, without a claim."""
 
         async def _claim_and_run(self, delivered: Any, command: Any, parcel: Any, dispatch: Any, card: Any) -> None:
-            await self._run(card, parcel)
+            await self._run(changed(card, attempt=1), parcel)
             await super()._claim_and_run(delivered, command, parcel, dispatch, card)
 
     return Blind
