@@ -1,8 +1,8 @@
 // A tool service in Node: the tool `note` adds a line to a file. What is particular to this tool is in `run`; the rest
 // is the protocol, and would be the same for any other tool. See docs/protocol.md.
 
-import { appendFile } from "node:fs/promises";
-import { connect } from "@nats-io/transport-node";
+import { appendFile, readFile } from "node:fs/promises";
+import { connect, nkeyAuthenticator, nkeys } from "@nats-io/transport-node";
 import { AckPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { ReadCommand, callback, cardFaults, resultCard, resultId } from "./protocol.js";
 import { Cards } from "./cards.js";
@@ -10,7 +10,7 @@ import { Cards } from "./cards.js";
 const subject = process.env.TOOL_SUBJECT ?? "cg.v1r4.test.public.cmd.tool.note";
 const tool = process.env.TOOL_NAME ?? "note";
 const notes = process.env.NOTES ?? "notes.txt";
-const [, version, project] = subject.split(".");
+const [, version, project, , , , target] = subject.split(".");
 
 /** The tool itself. What it returns is the result; an error that it throws becomes a failed one. */
 async function run({ text }) {
@@ -19,7 +19,17 @@ async function run({ text }) {
   return { noted: text.length };
 }
 
-const nats = await connect({ servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222", name: `service ${tool}` });
+/** How to log in with a key of `toolwire nats config`: answers then come in at an inbox of its own. */
+async function login() {
+  if (!process.env.NATS_SEED_FILE) return {};
+  const seed = new TextEncoder().encode((await readFile(process.env.NATS_SEED_FILE, "utf8")).trim());
+  const inboxPrefix = `_INBOX.${nkeys.fromSeed(seed).getPublicKey()}`;
+  const tls = process.env.NATS_CA_FILE ? { caFile: process.env.NATS_CA_FILE } : undefined;
+  return { authenticator: nkeyAuthenticator(seed), inboxPrefix, tls };
+}
+
+const servers = process.env.NATS_URL ?? "nats://127.0.0.1:4222";
+const nats = await connect({ servers, name: `service ${tool}`, ...(await login()) });
 const js = jetstream(nats);
 const cards = new Cards(process.env.CARDS_URL ?? "http://127.0.0.1:8787", project, process.env.CARDS_TOKEN ?? "");
 
@@ -79,9 +89,9 @@ async function handle(message) {
 }
 
 async function consumer() {
-  const manager = await jetstreamManager(nats);
+  const manager = await jetstreamManager(nats, { checkAPI: false });
   const stream = `cg_cmd_${version}`;
-  const durable = subject.replaceAll(".", "_");
+  const durable = `service-${target}`; // all processes of this service share it
   await manager.consumers.add(stream, {
     durable_name: durable, filter_subject: subject, ack_policy: AckPolicy.Explicit, max_ack_pending: 64,
   });

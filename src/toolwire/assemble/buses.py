@@ -54,9 +54,7 @@ async def check_nats(project: ProjectFolder) -> "nats_jetstream.BrokerState":
 async def _nats_bus(project: ProjectFolder, name: str, connect_s: float) -> AsyncIterator["nats_jetstream.NatsBus"]:
     chosen = project.settings.bus
     servers = nats_servers(project)
-    streams = nats_jetstream.streams_named(
-        chosen.command_stream, chosen.event_stream, chosen.replicas, chosen.stream_mb << 20
-    )
+    streams = nats_streams(project)
     async with AsyncExitStack() as closing:
         try:
             opening = nats_jetstream.nats_bus(servers, streams=streams, name=name, connect_s=connect_s)
@@ -64,6 +62,14 @@ async def _nats_bus(project: ProjectFolder, name: str, connect_s: float) -> Asyn
         except BusUnavailable as wrong:
             raise BusUnavailable(f"{wrong}. {_advice(chosen)}") from None
         yield bus
+
+
+def nats_streams(project: ProjectFolder) -> "tuple[nats_jetstream.StreamPlan, ...]":
+    """The streams of the settings, in which messages are kept."""
+    chosen = project.settings.bus
+    return nats_jetstream.streams_named(
+        chosen.command_stream, chosen.event_stream, chosen.replicas, chosen.stream_mb << 20
+    )
 
 
 def nats_servers(project: ProjectFolder) -> "nats_connection.NatsServers":

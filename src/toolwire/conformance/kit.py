@@ -15,7 +15,8 @@ from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 
 from toolwire.bus.contract import Bus
-from toolwire.bus.nats_jetstream import STREAMS, NatsServers, nats_bus
+from toolwire.bus.nats_connection import NatsServers, SecureClient, reason_of
+from toolwire.bus.nats_jetstream import STREAMS, StreamPlan, nats_bus
 from toolwire.conformance.cases import NONCE, Expect, ProtocolCase, TestedService, all_cases, valid_case
 from toolwire.conformance.endpoint import CardEndpoint, served_cards
 from toolwire.conformance.findings import (
@@ -52,6 +53,7 @@ class KitOptions:
     tool: str
     arguments: Mapping[str, Any]
     servers: NatsServers
+    streams: tuple[StreamPlan, ...] = STREAMS
     token: str = ""
     host: str = "127.0.0.1"
     port: int = 0
@@ -68,7 +70,7 @@ async def run_kit(options: KitOptions) -> list[CheckResult]:
     endpoint = CardEndpoint(options.subject.project, options.token or secrets.token_hex(16))
     with served_cards(endpoint, options.host, options.port):
         async with (
-            nats_bus(options.servers, name="toolwire-conformance") as bus,
+            nats_bus(options.servers, streams=options.streams, name="toolwire-conformance") as bus,
             _listener(options) as client,
             _service(options, endpoint) as process,
         ):
@@ -163,7 +165,7 @@ class _KitRun:
             consumers = await self._consumers()
             if not consumers:
                 await asyncio.sleep(_QUIET_S)
-                return CheckResult(*ACKED, skipped="the service has no durable consumer, so the broker cannot tell")
+                return CheckResult(*ACKED, skipped="the broker shows no durable consumer for this subject alone")
             left = sum(one.num_pending + one.num_ack_pending for one in consumers)
             if left == 0:
                 return CheckResult(*ACKED)
@@ -173,10 +175,14 @@ class _KitRun:
 
     async def _consumers(self) -> list[Any]:
         """The durable consumers that get commands at this subject alone."""
-        stream = next(plan.name for plan in STREAMS if plan.category is Category.COMMAND)
+        stream = next(plan.name for plan in self._options.streams if plan.category is Category.COMMAND)
+        jetstream = self._client.jetstream()
         try:
-            known = await self._client.jetstream().consumers_info(stream)
-        except (NotFoundError, NatsError, TimeoutError):
+            try:
+                known = [await jetstream.consumer_info(stream, f"service-{self._trial.subject.path[0]}")]
+            except NotFoundError:
+                known = await jetstream.consumers_info(stream)
+        except (NatsError, TimeoutError):  # there is no such stream, or the kit may not ask
             return []
         return [one for one in known if one.config.filter_subject == str(self._trial.subject)]
 
@@ -221,13 +227,18 @@ def _skip(case: ProtocolCase, why: str) -> CheckResult:
     return CheckResult(case.name, case.about, case.paragraph, skipped=why)
 
 
+async def _ignore(_: Exception) -> None:
+    """What matters is raised where it is asked for."""
+
+
 @asynccontextmanager
 async def _listener(options: KitOptions) -> AsyncIterator[Client]:
-    client = Client()
+    client = SecureClient(options.servers)
+    given = {**options.servers.options(), "allow_reconnect": False, "error_cb": _ignore}
     try:
-        await client.connect(list(options.servers.urls), name="toolwire-conformance", **options.servers.options())
+        await client.connect(list(options.servers.urls), name="toolwire-conformance", **given)
     except (NatsError, OSError, TimeoutError) as error:
-        raise BusUnavailable(f"the broker cannot be listened to ({error})") from None
+        raise BusUnavailable(f"the broker cannot be listened to ({reason_of(error)})") from None
     try:
         yield client
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolwire.assemble.buses import nats_servers
+from toolwire.assemble.buses import nats_servers, nats_streams
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.options import AsJson, NoColor
 from toolwire.cli.resolve.project import current_project
@@ -78,11 +78,13 @@ def conformance(
     host, port = _address(cards)
     if not command and not token_env:
         raise SettingsError("a service that runs already shows a token for cards: name its variable with --token-env")
+    place = current_project({"bus.url": bus, "bus.credentials": credentials})
     options = kit.KitOptions(
         parsed,
         tool or parsed.path[-1],
         _arguments(arguments),
-        nats_servers(current_project({"bus.url": bus, "bus.credentials": credentials})),
+        nats_servers(place),
+        nats_streams(place),
         _token(token_env),
         host,
         port,

@@ -1,19 +1,16 @@
 """`toolwire serve`: the gateway in front of a server or of the embedded model."""
 
-import asyncio
 import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolwire.agent import run_sync
-from toolwire.assemble.buses import open_bus
 from toolwire.assemble.kept_store import KeptStore
 from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
@@ -27,24 +24,19 @@ from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel
-from toolwire.protocol.records import CallCard
-from toolwire.protocol.tools import Tool
 from toolwire.record.contract import Store
-from toolwire.record.projects import of_project
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
-    from toolwire.assemble import registry, turn_service
-    from toolwire.fleet import reports
+    from toolwire.assemble import report_link, turn_service
     from toolwire.gateway import app, approvals, server
     from toolwire.gateway import cards as card_routes
     from toolwire.gateway import log as log_lines
     from toolwire.gateway import registry as registry_routes
     from toolwire.gateway import settings as gateway_settings
 else:
-    registry = lazy_module("toolwire.assemble.registry")
+    report_link = lazy_module("toolwire.assemble.report_link")
     turn_service = lazy_module("toolwire.assemble.turn_service")
-    reports = lazy_module("toolwire.fleet.reports")
     app = lazy_module("toolwire.gateway.app")
     card_routes = lazy_module("toolwire.gateway.cards")
     approvals = lazy_module("toolwire.gateway.approvals")
@@ -225,13 +217,6 @@ def _services(place: ProjectFolder) -> "tuple[gateway_settings.ServiceToken, ...
     return tuple(found)
 
 
-async def _find_tool(place: ProjectFolder, store: Store, project: str, card: CallCard) -> Tool | None:
-    """The registered tool that a card is about: of the store, or of a file that the settings of this project name."""
-    found = await registry.registry_of(replace(place, name=project), of_project(store, project))
-    rows = (one.tool for one in found.rows if (one.tool.name, one.tool.version) == (card.call.name, card.tool_version))
-    return next(rows, None)
-
-
 @asynccontextmanager
 async def _received_reports(
     place: ProjectFolder,
@@ -242,18 +227,9 @@ async def _received_reports(
     if not services or place.settings.bus.kind == "in-process":
         yield
         return
-    async with open_bus(place, name="toolwire serve") as bus, _opener(stores)() as store, asyncio.TaskGroup() as tasks:
-        receiving = []
-        for project in sorted({service.project for service in services}):
-            receiver = reports.ReportReceiver(
-                store, bus, durable=f"reports-{project}", project=project, find_tool=partial(_find_tool, place, store)
-            )
-            receiving.append(tasks.create_task(receiver.run(), name=f"toolwire-reports-{project}"))
-        try:
-            yield
-        finally:
-            for task in receiving:
-                task.cancel()
+    projects = {service.project for service in services}
+    async with _opener(stores)() as store, report_link.received_reports(place, store, projects):
+        yield
 
 
 def _token_names(place: ProjectFolder, key: str, tokens: Iterable[str]) -> frozenset[str]:
