@@ -32,14 +32,15 @@ class Place:
         return self.folder / "marker"
 
     def shell(self, text: str, at: Path | None = None) -> "subprocess.CompletedProcess[str]":
-        """What the user runs outside of any box."""
+        """What the user runs outside of any box.
+
+        Not with `user=`, for which Python copies its whole process, and that of the tests is large.
+        """
+        as_user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
         return subprocess.run(
-            ["/bin/bash", "-c", text.replace("MARKER", str(self.marker))],
+            [*as_user, "/bin/bash", "-c", text.replace("MARKER", str(self.marker))],
             cwd=at or self.top,
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_EDITOR": "true"},
-            user=self.user,
-            group=self.user,
-            extra_groups=[],
             capture_output=True,
             text=True,
             check=False,
