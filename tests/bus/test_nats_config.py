@@ -27,6 +27,7 @@ ROLES = ("orchestrator", "worker", "service")
 COMMAND = BusMessage(str(Subject.tool("acme", "public", "search")), b"1")
 REPORT = BusMessage(str(Subject.report("acme", "public")), b"2")
 WAKEUP = BusMessage(str(Subject.wakeup("acme", "public", "ann")), b"3")
+PMO = BusMessage(str(Subject.pmo("acme", "public", "launch_principal")), b"4")
 REPORTS = "cg.v1r4.acme.*.cmd.sys.execution.report"
 TOOLS = "cg.v1r4.acme.*.cmd.tool.>"
 
@@ -258,7 +259,7 @@ async def open_bus_at(servers: NatsServers, folder: Path) -> AsyncIterator[Bus]:
 
 
 @pytest.mark.parametrize(
-    ("role", "message"), [("worker", COMMAND), ("service", COMMAND), ("service", WAKEUP)], ids=lambda one: str(one)[:9]
+    ("role", "message"), [("worker", PMO), ("service", COMMAND), ("service", WAKEUP)], ids=lambda one: str(one)[:9]
 )
 async def test_T192_a_role_cannot_send_what_another_one_sends(
     configured: ConfiguredServer, role: str, message: BusMessage

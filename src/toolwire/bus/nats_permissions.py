@@ -71,8 +71,9 @@ def permissions_of(user: NatsUser, public_key: str, commands: str, events: str) 
             return _allowing((*sends, *makes, *_consuming(user, reads, streams)), (f"{own}.>", inbox))
         case NatsRole.WORKER:
             reads = [f"{own}.*.cmd.tool.>"]
+            # A worker also sends calls again that are due in the store. A command that is not due does nothing.
             told = [f"{own}.*.{kind}.agent.>" for kind in ("evt", "str")]
-            sends = [f"{own}.*.cmd.sys.execution.report", f"{own}.*.cmd.agent.*.wakeup", *told]
+            sends = [*reads, f"{own}.*.cmd.sys.execution.report", f"{own}.*.cmd.agent.*.wakeup", *told]
         case NatsRole.SERVICE:
             reads = [f"{own}.*.cmd.tool.{user.target}", f"{own}.*.cmd.tool.{user.target}.>"]
             sends = [f"{own}.*.cmd.sys.execution.report", f"{own}.*.str.agent.>"]

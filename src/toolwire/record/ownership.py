@@ -31,7 +31,7 @@ SIGNATURE = "signature"
 TRUST_VARIABLE = "TOOLWIRE_TRUST"
 USED_NAMES = frozenset(
     "store.db store.db-wal store.db-shm store.db-journal owners artifacts logs canvas todos changes audit.key "
-    "errors.log history writer sockets".split()
+    "errors.log history writer sockets nats".split()
 )
 """Everything that toolwire keeps in a state folder, besides what says whose it is."""
 

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "toolwire.cli.commands.registry:registry",
         "Register tools of services that get their calls over a bus.",
     ),
+    "up": ("toolwire.cli.commands.up:up", "Start the whole system on this machine, for development."),
     "nats": ("toolwire.cli.commands.nats:nats", "Set up NATS servers for workers and runners, and check them."),
     "conformance": (
         "toolwire.cli.commands.conformance:conformance",
