@@ -59,7 +59,7 @@ class System:
         return {found[1][9:]: int(found[2]) for line in self.said if (found := PID.match(line))}
 
     def where(self) -> str:
-        return self.stage.run("call", "where", **self.environ).out.strip()
+        return self.stage.run("call", "where", stdin=None, **self.environ).out.strip()
 
 
 @pytest.fixture

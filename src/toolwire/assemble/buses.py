@@ -85,7 +85,7 @@ def nats_servers(project: ProjectFolder) -> "nats_connection.NatsServers":
             user=chosen.user or "",
             password=secret if chosen.user else "",
             token="" if chosen.user else secret,
-            key=_key(chosen),
+            key=user_key(Path(chosen.credentials), "bus.credentials") if chosen.credentials else None,
             tls=_tls(chosen),
         )
     except ImportError as missing:
@@ -111,19 +111,17 @@ def _secret(project: ProjectFolder, chosen: BusSettings) -> str:
     return secret
 
 
-def _key(chosen: BusSettings) -> "nkeys.UserKey | None":
-    if chosen.credentials is None:
-        return None
-    file = Path(chosen.credentials)
+def user_key(file: Path, said_by: str) -> "nkeys.UserKey":
+    """The key in a file with a seed or credentials. Raises SettingsError that names the setting or flag."""
     try:
         with file.open("rb") as opened:
             text = opened.read(_LARGEST_FILE).decode("ascii", "replace")
     except OSError as wrong:
-        raise SettingsError(f"bus.credentials: {file} cannot be read: {wrong.strerror}") from None
+        raise SettingsError(f"{said_by}: {file} cannot be read: {wrong.strerror}") from None
     try:
         return nkeys.UserKey.parse(text)
     except SettingsError as wrong:
-        raise SettingsError(f"bus.credentials: {file} {wrong}") from None
+        raise SettingsError(f"{said_by}: {file} {wrong}") from None
 
 
 def _tls(chosen: BusSettings) -> ssl.SSLContext | None:
