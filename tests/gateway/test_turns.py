@@ -745,3 +745,29 @@ def test_a_turn_begun_over_http_ends_with_a_result_of_the_schema_that_was_asked_
 
     assert wrong == [400, 400]
     assert (shown["value"], shown["reason"], told[-1]["value"]) == ({"price": 3.5}, "delivered", {"price": 3.5})
+
+
+ORCHESTRATION = SETTINGS.replace('groups = ["read_only"]', 'groups = ["orchestration"]').replace(
+    '"brushes"]', '"brushes", "session"]'
+)
+
+
+@pytest.mark.feature("F175")
+def test_a_turn_waits_for_the_expert_that_it_asks_and_both_run_as_turns_of_the_server(stage: Stage) -> None:
+    asks = [("ask_expert", {"expert_profile": "general", "question": "How many?"})]
+    with scripted(asks, "Three.", "They are three.") as model, served(stage, model, settings=ORCHESTRATION) as server:
+        parent = server.begin("Count them")
+        for _ in range(3):
+            model.wait_for_request(server.process)
+        ended = _until_ended(server, parent)
+        turns = server.get("/v1/turns")["data"]
+
+    answers = {row["question"]: (row["state"], row["answer"]) for row in turns}
+    assert answers == {"Count them": ("ended", "They are three."), "How many?": ("ended", "Three.")}
+    assert ended["answer"] == "They are three."
+
+
+def _until_ended(server: Served, turn: str) -> dict[str, Any]:
+    while (shown := server.get(f"/v1/turns/{turn}"))["state"] != "ended":
+        server.events(turn)
+    return dict(shown)

@@ -190,7 +190,8 @@ class _AgentFactory:
         usual = tool_dependencies(self.project, self.store)
         ask = self.user.answer if self.user.present else None
         given = replace(usual, ask=ask, crew=team.crew, closing=closing)
-        team.toolbox = toolbox_of(self.project, given, only="" if only in GROUPS["teamwork"] else only)
+        others = only in (*GROUPS["teamwork"], *GROUPS["orchestration"])
+        team.toolbox = toolbox_of(self.project, given, only="" if others else only)
         return team.toolbox
 
     def agent(self, model: ChatModel, toolbox: Toolbox, *, grant: Grant, **parts: Any) -> Agent:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from toolwire.execute.sandbox import engines
     from toolwire.record import memory
     from toolwire.toolbox import everyday
-    from toolwire.toolbox.agents import delegation, delegation_tools, model_tools
+    from toolwire.toolbox.agents import delegation, delegation_tools, model_tools, orchestration_tools
     from toolwire.toolbox.browser import browser_tool, chromium
     from toolwire.toolbox.data import json_transform, paging
     from toolwire.toolbox.disk import local_files
@@ -31,6 +31,7 @@ else:
     delegation = lazy_module("toolwire.toolbox.agents.delegation")
     delegation_tools = lazy_module("toolwire.toolbox.agents.delegation_tools")
     model_tools = lazy_module("toolwire.toolbox.agents.model_tools")
+    orchestration_tools = lazy_module("toolwire.toolbox.agents.orchestration_tools")
     browser_tool = lazy_module("toolwire.toolbox.browser.browser_tool")
     chromium = lazy_module("toolwire.toolbox.browser.chromium")
     json_transform = lazy_module("toolwire.toolbox.data.json_transform")
@@ -57,6 +58,6 @@ else:
 __all__ = [
     "bash", "browser_tool", "canvas", "chromium", "commit_tool", "delegation", "delegation_tools", "egress_web",
     "engines", "everyday", "fetching", "finding", "images", "inspect_tools", "job_tools", "jobs", "json_transform",
-    "local_files", "memory", "model_tools", "paging", "patching", "question", "quota", "reading", "search",
-    "searching", "todos", "toolchains", "writing",
+    "local_files", "memory", "model_tools", "orchestration_tools", "paging", "patching", "question", "quota",
+    "reading", "search", "searching", "todos", "toolchains", "writing",
 ]  # fmt: skip

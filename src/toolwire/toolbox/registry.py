@@ -119,9 +119,17 @@ class Parts:
 
     @cached_property
     def sessions(self) -> Mapping[str, Tool]:
-        """The tools about other agents. Without a crew there are none, over a store that knows of no turn."""
-        crew = self.given.crew() if self.given.crew else modules.delegation.Crew(modules.memory.MemoryStore(), ())
-        return {tool.name: tool for tool in modules.delegation_tools.teamwork(crew)}
+        """The tools about other agents."""
+        return {tool.name: tool for tool in modules.delegation_tools.teamwork(self.crew)}
+
+    @cached_property
+    def crew(self) -> "Crew":
+        """The agents that can be set to work; without any there is none, over a store that knows of no turn."""
+        return self.given.crew() if self.given.crew else modules.delegation.Crew(modules.memory.MemoryStore(), ())
+
+    @cached_property
+    def orchestration(self) -> Mapping[str, Tool]:
+        return {tool.name: tool for tool in modules.orchestration_tools.orchestration_tools(self.crew)}
 
     @cached_property
     def search(self) -> "SearchBackend":
@@ -171,6 +179,10 @@ def _session(name: str, parts: Parts) -> Tool:
     return parts.sessions[name]
 
 
+def _orchestration(name: str, parts: Parts) -> Tool:
+    return parts.orchestration[name]
+
+
 def _model(name: str, parts: Parts) -> Tool:
     return modules.model_tools.ask_model_tool(name, modules.model_tools.configured_by_lines(name, parts.given.models))
 
@@ -179,6 +191,8 @@ JOB_TOOLS = ("job_start", "job_poll", "job_tail", "job_stop", "job_list")
 SESSION_TOOLS = (
     "task", "agents_list", "sessions_list", "sessions_history", "session_status", "sessions_send", "sessions_spawn",
 )  # fmt: skip
+
+ORCHESTRATION_TOOLS = ("delegate_async", "ask_expert", "launch_principal", "fork_join", "provision_agent")
 
 TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "calculator": lambda _: modules.everyday.calculator_tool(),
@@ -219,6 +233,7 @@ TOOLS: Mapping[str, Callable[[Parts], Tool | None]] = {
     "canvas": lambda parts: modules.canvas.canvas_tool(parts.given.home / "canvas"),
     "nodes": lambda _: modules.canvas.nodes_tool(),
     **{name: partial(_session, name) for name in SESSION_TOOLS},
+    **{name: partial(_orchestration, name) for name in ORCHESTRATION_TOOLS},
     **{name: partial(_model, name) for name in tools_for_models()},
 }  # fmt: skip
 """How each tool is made; None where what it needs is not there."""
@@ -255,6 +270,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "canvas": ("canvas",),
     "nodes": ("nodes",),
     "teamwork": SESSION_TOOLS,
+    "orchestration": (*ORCHESTRATION_TOOLS, "agents_list", "session_status", "sessions_history"),
     "models": tuple(tools_for_models()),
     SKILLS: ("skill",),
     "desktop": (*DESKTOP, "more"),

@@ -14,7 +14,7 @@ from toolwire.agent import Agent, Answer
 from toolwire.decide.policy import narrowed
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
-from toolwire.errors import Fenced, NotFound, StoreError, Suspended, ToolFailure
+from toolwire.errors import Fenced, NotFound, StoreError, StoreUnavailable, Suspended, ToolFailure, ToolwireError
 from toolwire.hub.turn_loop import fold
 from toolwire.loop.step import was_tainted
 from toolwire.protocol.agents import ModelSpec
@@ -152,6 +152,30 @@ class Crew:
         await self.store.release_unused(delegation.root, Spending(calls=max(share.calls - answer.turn.used().calls, 0)))
         return _told(delegation, answer)
 
+    async def keep(self, delegation: Delegation, turn_id: str, seconds: float, parts: int = 1) -> KeptTurn:
+        """Keep what a worker is to do as a turn that any runner takes up, under what both it and the caller may do.
+
+        It is one of so many `parts` that begin together. What is reserved for it stays so, since it ends elsewhere.
+        Raises ToolFailure.
+        """
+        work = DelegatedWork(delegation, await self._share(delegation, parts), own_time=True)
+        store = of_project(self.store, delegation.context.project)
+        try:
+            agent = await self._agent(work, seconds)
+            if agent.grant.wary and await self._tainted(delegation):
+                agent.grant = changed(agent.grant, rules=(*agent.grant.rules, _wariness(agent.toolbox)))
+            await agent.begin(delegation.question, thread=delegation.thread, turn_id=turn_id)
+        except BaseException as error:
+            with suppress(StoreError):
+                await asyncio.shield(self._settle(work, Spending()))
+            if not isinstance(error, ToolwireError) or isinstance(error, StoreUnavailable):
+                raise
+            with suppress(NotFound):  # the same call, made again at the same moment, was faster
+                return await store.turn(turn_id)
+            reason = f"{delegation.worker.name} cannot be given work now: {error}"
+            raise ToolFailure(reason, code=Code.UNAVAILABLE) from None
+        return await store.turn(turn_id)
+
     async def start(self, delegation: Delegation) -> None:
         """Let a worker answer in the background. Raises ToolFailure when too many do already, or nothing is left."""
         if len(self._background) >= MOST_AT_ONCE:
@@ -179,7 +203,7 @@ class Crew:
                 del self.failures[next(iter(self.failures))]
             self.failures[delegation.thread] = str(failure)
 
-    async def _share(self, delegation: Delegation) -> Allotment:
+    async def _share(self, delegation: Delegation, parts: int = 1) -> Allotment:
         """A share of what the question has left. Raises ToolFailure when that is nothing."""
         require_depth(delegation)
         allowed = delegation.context.grant.max_calls
@@ -187,6 +211,8 @@ class Crew:
         question = None if asker is None else _allotment(asker.opening)
         together = Allotment(question.calls if question else allowed, self._tokens, MOST_UNDER_ONE_ROOT)
         most = min(allowed, delegation.worker.grant.max_calls)
+        if parts > 1:  # something stays for the one that waits for all of them
+            most = max(min(most, allowed // (parts + 1)), 1)
         allotment = await self.store.reserve_share(
             delegation.root, together, most, question=question, project=delegation.context.project
         )
