@@ -99,6 +99,7 @@ class Script:
     lines: list[Any]
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     gates: dict[int, threading.Event] = field(default_factory=dict)
     pause_s: str = ""
@@ -128,6 +129,7 @@ def scripted(*lines: Any) -> Iterator[Script]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             script.requests.append(body)
+            script.headers.append({name.lower(): value for name, value in self.headers.items()})
             number = len(script.requests)
             script.arrived.release()
             if gate := script.gates.get(number):

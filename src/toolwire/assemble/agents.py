@@ -94,6 +94,8 @@ async def open_agent(
         over_bus = _dispatcher(project, store, link, closing) if uses_bus(project) else None
         made = _AgentFactory(project, store, user, spec, grant, tell, over_bus, telemetry)
         toolbox = made.tools(closing, only)
+        if telemetry is not None and telemetry.metrics is not None:
+            telemetry.metrics.know_tools(toolbox)
         _require_needed(project, spec, toolbox)
         agent = made.agent(
             model,

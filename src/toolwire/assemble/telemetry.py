@@ -1,11 +1,13 @@
-"""`Settings → telemetry`: whether this process makes spans, and where they go. Nothing is loaded where it does not.
+"""`Settings → telemetry`: whether this process makes spans and metrics, and where they go. Else nothing is loaded.
 
 There is one for the whole process, whatever it opens and closes on the way; at the end of the process the rest is sent.
 """
 
 import atexit
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import toolwire
@@ -14,15 +16,23 @@ from toolwire.errors import SettingsError
 from toolwire.execute.contract import Executor
 from toolwire.execute.inprocess import InProcessExecutor
 from toolwire.lazy import lazy_module
+from toolwire.protocol.tools import Tool
+from toolwire.record.contract import Store
+from toolwire.record.sqlite import SqliteStore
 from toolwire.settings.schema import TelemetrySettings
 
 if TYPE_CHECKING:
-    from toolwire.telemetry import exporting
-    from toolwire.telemetry import traced_executor as traced
+    from toolwire.bus.contract import Bus
+    from toolwire.telemetry import exporting, metrics, process, store_metrics, worker_calls
+    from toolwire.telemetry.metrics import Metrics
+    from toolwire.telemetry.process import ProcessTelemetry
     from toolwire.telemetry.traces import TurnTracer
 else:
     exporting = lazy_module("toolwire.telemetry.exporting")
-    traced = lazy_module("toolwire.telemetry.traced_executor")
+    metrics = lazy_module("toolwire.telemetry.metrics")
+    process = lazy_module("toolwire.telemetry.process")
+    store_metrics = lazy_module("toolwire.telemetry.store_metrics")
+    worker_calls = lazy_module("toolwire.telemetry.worker_calls")
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -30,9 +40,74 @@ OFF = "off"
 _NEEDS = ("opentelemetry", "google", "requests")
 _log = logging.getLogger(__name__)
 _opened: dict[tuple[object, ...], "TurnTracer"] = {}
+_metrics: list["Metrics"] = []
+_STOP_S = 2.0
 
 
-def telemetry_of(project: ProjectFolder) -> "TurnTracer | None":
+def telemetry_of(project: ProjectFolder) -> "ProcessTelemetry | None":
+    """What this process tells about its turns; None where that is nothing. Raises SettingsError."""
+    tracer = tracer_of(project)
+    return None if tracer is None and not _metrics else process.ProcessTelemetry(tracer, opened_metrics())
+
+
+def opened_metrics() -> "Metrics | None":
+    """The metrics of this process, if it gives any."""
+    return _metrics[0] if _metrics else None
+
+
+def open_metrics(project: ProjectFolder) -> "Metrics":
+    """Count what happens in this process from now on. Raises SettingsError."""
+    if not _metrics:
+        try:
+            metrics.leave_out_created()
+            _metrics.append(metrics.Metrics(project.settings.telemetry.metrics_projects))
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] != "prometheus_client":
+                raise
+            raise SettingsError(f"metrics need an extra: pip install 'toolwire[telemetry]' ({missing})") from None
+    return _metrics[0]
+
+
+def start_metrics(project: ProjectFolder) -> None:
+    """Count what happens in this process from now on, if the settings name a port for metrics. Raises SettingsError."""
+    if project.settings.telemetry.metrics_port is not None:
+        open_metrics(project)
+
+
+@contextmanager
+def serving_metrics(project: ProjectFolder, store: Store | None = None, bus: "Bus | None" = None) -> Iterator[str]:
+    """Within the block, metrics are given at the port of the settings; gives the address, empty without a port.
+
+    With a store and a bus, they say what those know. Raises SettingsError.
+    """
+    chosen = project.settings.telemetry
+    if chosen.metrics_port is None:
+        yield ""
+        return
+    counted = open_metrics(project)
+    if store is not None:
+        store_metrics.SharedState(counted, lambda: store.workload(time.time()), bus)
+    try:
+        server, thread = store_metrics.start_http_server(chosen.metrics_port, chosen.metrics_host, counted.registry)
+    except OSError as wrong:
+        reason = f"metrics cannot be given at {chosen.metrics_host}:{chosen.metrics_port}: {wrong.strerror or wrong}"
+        raise SettingsError(f"{reason}; choose another --metrics-port") from None
+    try:
+        yield f"http://{chosen.metrics_host}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(_STOP_S)
+
+
+def measured(store: SqliteStore) -> SqliteStore:
+    """A store whose changes are timed, where this process gives metrics by now."""
+    if _metrics:
+        store_metrics.measure_store(store, _metrics[0])
+    return store
+
+
+def tracer_of(project: ProjectFolder) -> "TurnTracer | None":
     """What makes spans in this process, opened once; None where nothing says where they go. Raises SettingsError."""
     chosen = project.settings.telemetry
     exporter = exporter_of(chosen, project.environ)
@@ -54,10 +129,14 @@ def telemetry_of(project: ProjectFolder) -> "TurnTracer | None":
     return _opened.setdefault(key, tracer)
 
 
-def traced_executor(project: ProjectFolder) -> Executor | None:
-    """What runs calls for other processes with a span for each; None where the usual one does."""
-    tracer = telemetry_of(project)
-    return None if tracer is None else traced.TracedExecutor(InProcessExecutor(), tracer)
+def observed_executor(project: ProjectFolder, tools: Iterable[Tool]) -> Executor | None:
+    """What runs calls for other processes, with a span and counted; None where the usual executor does."""
+    tracer, counted = tracer_of(project), opened_metrics()
+    if tracer is None and counted is None:
+        return None
+    if counted is not None:
+        counted.know_tools(tools)
+    return worker_calls.ObservedExecutor(InProcessExecutor(), tracer, counted)
 
 
 def exporter_of(chosen: TelemetrySettings, environ: Mapping[str, str]) -> str:

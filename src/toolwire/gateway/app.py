@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,16 +25,23 @@ from toolwire.gateway.faults import Fault, Rejected, error_body
 from toolwire.gateway.flow import EventSender, Send, while_connected
 from toolwire.gateway.guard import Receive, read_body
 from toolwire.gateway.listing import Listing
-from toolwire.gateway.log import Log, silent
-from toolwire.gateway.middleware import Door, Scope
+from toolwire.gateway.log import Log, RequestEntry, silent
+from toolwire.gateway.middleware import OPEN_PATHS, Door, Scope
 from toolwire.gateway.passthrough import PATHS as PASSTHROUGH_PATHS
 from toolwire.gateway.passthrough import PassthroughRoute
 from toolwire.gateway.registry import Registry, RegistryAccess
-from toolwire.gateway.settings import USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
+from toolwire.gateway.settings import LOOPBACK, USUAL_ACCESS, USUAL_BOUNDS, Access, Bounds, Upstream
 from toolwire.gateway.translate import AnswerHead
 from toolwire.gateway.turns import Turns
 from toolwire.gateway.upstream import UpstreamClient
+from toolwire.lazy import lazy_module
 from toolwire.protocol.chat import ChatModel
+
+if TYPE_CHECKING:
+    from toolwire.gateway import observing
+    from toolwire.gateway.observing import GatewayTelemetry
+else:
+    observing = lazy_module("toolwire.gateway.observing")  # needs an extra
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 PATHS = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic", "/v1/responses": "openai_responses"}
@@ -57,12 +65,16 @@ def make_app(
     cards: CardAccess | None = None,
     background: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     close: Callable[[], Awaitable[None]] | None = None,
+    telemetry: "GatewayTelemetry | None" = None,
 ) -> Starlette:
     """A gateway in front of an upstream server or of one of our own models. Raises SettingsError without either.
 
     With a `desk`, people with a token can answer there what calls wait for; with `turns`, they can run the agent of
     a project; with a `registry`, they can register its tools; with `cards`, services read and write cards. What runs
     in the `background` begins and ends with the server, and at the end `close` is called.
+
+    With `telemetry`, requests are spans, and there are metrics at `/metrics`: for every client if it listens on this
+    machine only, else for those with a token.
     """
     if (upstream is None) == (model is None):
         raise SettingsError("a gateway stands in front of one thing: an upstream or a model")
@@ -97,12 +109,29 @@ def make_app(
     routes += Turns(turns, bounds).routes() if turns is not None else []
     routes += Registry(registry, bounds).routes() if registry is not None else []
     routes += CardRoutes(cards, bounds).routes() if cards is not None else []
-    guarded = Middleware(Door, access=access, log=log, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id)
+    observed: dict[str, Any] = {"log": log} if telemetry is None else _observed(telemetry, routes, access, log)
+    guarded = Middleware(Door, access=access, dialects=PATHS | PASSTHROUGH_PATHS, mint=new_request_id, **observed)
     served = Starlette(
         routes=routes, middleware=[guarded], exception_handlers={HTTPException: _no_route}, lifespan=lifespan
     )
     served.state.end_streams = turns.log.close if turns is not None else None
     return served
+
+
+def _observed(telemetry: "GatewayTelemetry", routes: list[Route], access: Access, log: Log) -> dict[str, Any]:
+    """What the door needs to tell of requests; the page with metrics is added to the routes."""
+    if telemetry.metrics is not None:
+        page = observing.MetricsPage(telemetry.metrics, telemetry.read)
+        routes.append(Route(observing.PATH, page.show, methods=["GET"]))
+    observer = observing.RequestObserver(telemetry, routes)
+
+    def log_and_count(entry: RequestEntry) -> None:
+        log(entry)
+        observer.count(entry)
+
+    is_open = access.host in LOOPBACK
+    open_paths = OPEN_PATHS | {observing.PATH} if is_open else OPEN_PATHS
+    return {"log": log_and_count, "observe": observer, "open_paths": open_paths}
 
 
 def new_request_id() -> str:

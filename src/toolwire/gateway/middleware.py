@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -25,10 +26,14 @@ from toolwire.wire.encode.outbound import to_json
 
 Scope = MutableMapping[str, Any]
 
+Observe = Callable[[RequestEntry, dict[str, str]], AbstractContextManager[None]]
+"""What a request is answered in. It may change the headers that the rest of the gateway sees."""
+
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 CLIENT_GONE = 499
 UNREAD = frozenset({401, 403, 408, 413, 415})  # told before the body was read, which may be without end
 _log = logging.getLogger("toolwire.gateway")
+_NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -36,17 +41,31 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def unobserved(_entry: RequestEntry, _headers: dict[str, str]) -> AbstractContextManager[None]:
+    """Nothing is told."""
+    return _NOTHING
+
+
 class Door:
     """Stands before all routes. Whatever happens behind it, the client gets an answer and the log gets a line."""
 
     def __init__(
-        self, app: ASGIApp, access: Access, log: Log, dialects: Mapping[str, str], mint: Callable[[], str]
+        self,
+        app: ASGIApp,
+        access: Access,
+        log: Log,
+        dialects: Mapping[str, str],
+        mint: Callable[[], str],
+        observe: Observe = unobserved,
+        open_paths: frozenset[str] = OPEN_PATHS,
     ) -> None:
         self._app = app
         self._access = access
         self._log = log
         self._dialects = dialects
         self._mint = mint
+        self._observe = observe
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,7 +76,8 @@ class Door:
         scope["toolwire.entry"] = entry
         begun = time.perf_counter()
         try:
-            await self._through(scope, receive, _Noted(send, entry), headers)
+            with self._observe(entry, headers):
+                await self._through(scope, receive, _Noted(send, entry), headers)
         finally:
             entry.elapsed_ms = (time.perf_counter() - begun) * 1000
             self._log(entry)
@@ -67,7 +87,7 @@ class Door:
         try:
             check_origin(self._access, headers)
             connection: GuardedProtocol | None = scope.get(HELD)
-            if entry.path not in OPEN_PATHS:
+            if entry.path not in self._open_paths:
                 caller = self._identify(scope, headers)
                 if connection is not None and caller:
                     connection.admit(caller)

@@ -111,6 +111,21 @@ class ToolMetrics:
 
 @quick
 @dataclass(frozen=True, slots=True)
+class Workload:
+    """What is not over yet, of all processes: turns that run (or whose process died), wait, or were interrupted,
+    pending approvals, calls on their way to workers, and how long the oldest command that is due was not sent.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    interrupted: int = 0
+    approvals: int = 0
+    dispatches: int = 0
+    overdue_s: float = 0.0
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class LoopMetrics:
     """Sums over all ended turns. A turn recovered when a call of it failed and it still ended in an answer."""
 
@@ -486,6 +501,10 @@ class MetricStore(Protocol):
 
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
         """How each format has worked for each model in a project, by model and then by format."""
+        ...
+
+    async def workload(self, at: float, *, project: str = "default") -> Workload:
+        """What of a project is not over at this time."""
         ...
 
 

@@ -40,6 +40,7 @@ from toolwire.record.contract import (
     TurnStats,
     TurnSummary,
     UsageRequest,
+    Workload,
 )
 from toolwire.record.ledger import Sending, Step
 from toolwire.record.lock_queue import LockLine, may_go
@@ -558,6 +559,18 @@ class MemoryStore(ClosingStore):
 
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
         return list(self._formats.get(project, ()))
+
+    async def workload(self, at: float, *, project: str = "default") -> Workload:
+        turns = [kept for kept in self._open.values() if kept.opening.project == project]
+        left = [kept for kept in turns if kept.state == "interrupted"]
+        waiting = sum(bool(kept.opening.waits) for kept in left)
+        cards = map(self._as_of_now, self._approvals.newest(project))
+        pending = [card for card in cards if card.state is ApprovalState.OPEN and card.expires_at > at]
+        due = [one.due for one in self._dispatches.values() if one.project == project]
+        overdue_s = max(0.0, at - min(due)) if due else 0.0
+        return Workload(
+            len(turns) - len(left), waiting, len(left) - waiting, len(pending), len(due), overdue_s
+        )  # fmt: skip
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         return self._day(project, agent, day_of(at), but)

@@ -34,6 +34,7 @@ from toolwire.record.contract import (
     TurnStats,
     TurnSummary,
     UsageRequest,
+    Workload,
 )
 from toolwire.wire.formats.tally import FormatTally
 
@@ -289,6 +290,9 @@ class ProjectStore:
 
     def formats(self, *, project: str | None = None) -> Doing[list[FormatTally]]:  # noqa: ARG002 -- its own
         return self.whole.formats(project=self.project)
+
+    def workload(self, at: float, *, project: str | None = None) -> Doing[Workload]:  # noqa: ARG002 -- its own
+        return self.whole.workload(at, project=self.project)
 
     def spent(self, agent: str, at: float, *, but: str = "", project: str | None = None) -> Doing[Spending]:  # noqa: ARG002 -- its own
         return self.whole.spent(agent, at, but=but, project=self.project)

@@ -20,7 +20,7 @@ from toolwire.record import ledger, ready, refusals, story
 from toolwire.record.approval_clock import ApprovalClock
 from toolwire.record.audit_heads import shared_upto
 from toolwire.record.chain import AuditChain, KeptRow, read_heads, walk
-from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary
+from toolwire.record.contract import KeptTurn, LoopMetrics, Numbered, ToolMetrics, TurnSummary, Workload
 from toolwire.record.liveness import Alive
 from toolwire.record.ownership import is_signed
 from toolwire.record.retention import AT_FULL_SPEED, CUT, Pace, newest_cut
@@ -218,6 +218,9 @@ _OF_ENDED_TURN = """
 _QUESTION = f"SELECT body, {_OF_ENDED_TURN} FROM approvals"  # noqa: S608
 _PENDING = f"decided = 0 AND expires_at > ?4 AND NOT {_OF_ENDED_TURN}"
 _OWN = "WHERE project = ?1"
+_COUNT_PENDING = f"""
+    SELECT count(*) FROM approvals {_OWN} AND decided = 0 AND expires_at > ?2 AND NOT {_OF_ENDED_TURN}
+"""  # noqa: S608
 _APPROVAL = _scoped(f"{_QUESTION} {_OWN} AND id = ?2 LIMIT 2")
 _NEWEST_APPROVALS = _scoped(f"{_QUESTION} {_OWN} AND ?2 IS NULL ORDER BY seq DESC LIMIT ?3")
 _PENDING_APPROVALS = _scoped(
@@ -556,6 +559,21 @@ def formats(connection: sqlite3.Connection, project: str) -> list[FormatTally]:
         "SELECT tally FROM format_tallies WHERE project = ? ORDER BY model, offered", (column(project),)
     )
     return [read_tally(load(tally)) for (tally,) in rows]
+
+
+def workload(connection: sqlite3.Connection, project: str, at: float) -> Workload:
+    """What is not over, by four counts along indexes that hold nothing else."""
+    own = column(project)
+    [(running,)] = connection.execute("SELECT count(*) FROM turns WHERE project = ? AND state = 'running'", (own,))
+    [(left, waiting)] = connection.execute(
+        "SELECT count(*), count(CASE WHEN waits <> '' THEN 1 END) FROM turns "
+        "WHERE project = ? AND state = 'interrupted'",
+        (own,),
+    )
+    [(pending,)] = connection.execute(_COUNT_PENDING, (own, at))
+    [(sent, due)] = connection.execute("SELECT count(*), min(due) FROM dispatches WHERE project = ?", (own,))
+    overdue_s = 0.0 if due is None else max(0.0, at - due)
+    return Workload(running, waiting, left - waiting, pending, sent, overdue_s)
 
 
 def _newest_ms(connection: sqlite3.Connection, tool: str, project: str) -> list[float]:

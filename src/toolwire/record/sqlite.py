@@ -57,6 +57,7 @@ from toolwire.record.contract import (
     TurnStats,
     TurnSummary,
     UsageRequest,
+    Workload,
 )
 from toolwire.record.faults import translated
 from toolwire.record.ledger import Claim
@@ -449,6 +450,9 @@ class SqliteStore(ClosingStore):
 
     async def formats(self, *, project: str = "default") -> list[FormatTally]:
         return await self._reader.read(reads.formats, project)
+
+    async def workload(self, at: float, *, project: str = "default") -> Workload:
+        return await self._reader.read(reads.workload, project, at)
 
     async def spent(self, agent: str, at: float, *, but: str = "", project: str = "default") -> Spending:
         return await self._reader.read(reads.spent, project, agent, day_of(at), but)

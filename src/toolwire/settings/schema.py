@@ -628,6 +628,11 @@ class ServeSettings(Section):
     )
     allow_hosts: Words = Field(default=(), description="Other names by which clients reach it.")
     json_logs: bool = Field(default=False, description="Whether it logs JSON lines.")
+    metrics: bool | None = Field(
+        default=None,
+        description="Whether it gives metrics at /metrics, with a token unless it listens on this machine only. "
+        "Unset, it does if it listens on this machine only.",
+    )
     agents: bool = Field(
         default=False, description="Whether clients with a token may run this project's agent over HTTP (`/v1/turns`)."
     )
@@ -653,6 +658,15 @@ class TelemetrySettings(Section):
     )
     contents: bool = Field(
         default=False, description="Whether traces have questions, arguments, results and answers in them."
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=0, le=65_535, description="Port on which `toolwire worker` and `toolwire run` give metrics."
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1", min_length=1, description="Address on which they do; there is no token there."
+    )
+    metrics_projects: int = Field(
+        default=0, ge=0, le=1_000, description="How many projects metrics tell apart by a label; the others are one."
     )
     flush_s: float = Field(
         default=2.0, ge=0, le=60, allow_inf_nan=False, description="Seconds for what is still to be sent at the end."

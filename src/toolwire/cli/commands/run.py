@@ -14,10 +14,11 @@ from toolwire.assemble.agents import open_agent_of
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.services import uses_bus
 from toolwire.assemble.stores import store_of
+from toolwire.assemble.telemetry import serving_metrics, start_metrics
 from toolwire.assemble.turn_runner import AT_ONCE, RanTurn, TurnRunner
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.resolve.ids import find_turn_id
-from toolwire.cli.resolve.options import AsJson, Home, NoColor, Project, complete_interrupted_turn
+from toolwire.cli.resolve.options import AsJson, Home, MetricsPort, NoColor, Project, complete_interrupted_turn
 from toolwire.cli.resolve.project import current_project
 from toolwire.cli.terminal.screen import Screen, quiet_tools, write_json
 from toolwire.cli.terminal.text import one_line
@@ -50,6 +51,7 @@ def run(
             autocompletion=complete_interrupted_turn,
         ),
     ] = None,
+    metrics_port: MetricsPort = None,
     project: Project = "default",
     home: Home = None,
     as_json: AsJson = False,
@@ -61,7 +63,7 @@ def run(
     Several runners may share a store: each turn is taken up by one of them. Ctrl-C ends it; what runs then goes on with
     the next runner. Ends with 1 if a turn could not go on with --once.
     """
-    place = current_project({"store.home": home}, project=project)
+    place = current_project({"store.home": home, "telemetry.metrics_port": metrics_port}, project=project)
     if not place.settings.store.lasts:
         raise SettingsError("store.kind = memory keeps no turns beyond a command, so there is nothing to run")
     screen = Screen.of(place.settings.output.color, no_color=no_color)
@@ -70,6 +72,7 @@ def run(
         still = f"Turn {cancel} will end once its calls have stopped: it waits for {' and '.join(map(str, waits))}."
         screen.tell(still if waits else f"Turn {cancel} is canceled.", "dim")
         return Exit.DONE
+    start_metrics(place)
     failures: list[str] = []
     out = sys.stdout  # what tools print goes elsewhere with --json
 
@@ -97,8 +100,10 @@ async def _run(
             if once:
                 await runner.run_until_idle()
                 return
-            typer.echo("Waiting for turns that can go on. Ctrl-C ends it.", err=True)
-            await runner.run_forever()
+            with serving_metrics(place, store) as metrics:
+                told = f" Metrics: {metrics} ." if metrics else ""
+                typer.echo(f"Waiting for turns that can go on.{told} Ctrl-C ends it.", err=True)
+                await runner.run_forever()
         finally:
             if link is not None:
                 await link.close()

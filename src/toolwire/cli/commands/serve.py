@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from toolwire.assemble.kept_store import KeptStore
 from toolwire.assemble.models import choice_for
 from toolwire.assemble.project import ProjectFolder
 from toolwire.assemble.stores import require_own_state
+from toolwire.assemble.telemetry import open_metrics, tracer_of
 from toolwire.cli.entry.exits import Exit
 from toolwire.cli.entry.streams import LineFormatter
 from toolwire.cli.resolve.options import Model, Project
@@ -24,12 +26,12 @@ from toolwire.errors import SettingsError
 from toolwire.lazy import lazy_module
 from toolwire.models.opening import open_model
 from toolwire.protocol.chat import ChatModel
-from toolwire.record.contract import Store
+from toolwire.record.contract import Store, Workload
 from toolwire.settings import Settings
 
 if TYPE_CHECKING:
     from toolwire.assemble import report_link, turn_service
-    from toolwire.gateway import app, approvals, server
+    from toolwire.gateway import app, approvals, observing, server
     from toolwire.gateway import cards as card_routes
     from toolwire.gateway import log as log_lines
     from toolwire.gateway import registry as registry_routes
@@ -40,6 +42,7 @@ else:
     app = lazy_module("toolwire.gateway.app")
     card_routes = lazy_module("toolwire.gateway.cards")
     approvals = lazy_module("toolwire.gateway.approvals")
+    observing = lazy_module("toolwire.gateway.observing")
     log_lines = lazy_module("toolwire.gateway.log")
     registry_routes = lazy_module("toolwire.gateway.registry")
     server = lazy_module("toolwire.gateway.server")
@@ -116,6 +119,7 @@ def serve(
     sock = server.listen(chosen.host, chosen.port)
     turns = _turns(place) if chosen.agents else None
     stores = turns or KeptStore(place)
+    telemetry = _telemetry(place, stores)
     desk = _desk(place, chosen.token_env, stores) if chosen.token_env else None
     admins = _registry(place, chosen.token_env, stores)
     log = _logger(as_json=chosen.json_logs)
@@ -123,7 +127,7 @@ def serve(
         behind, asked, access=access, log=log, desk=desk, turns=turns, registry=admins,
         cards=card_routes.CardAccess(_opener(stores)) if services else None,
         background=partial(_received_reports, place, stores, services),
-        close=stores.close if isinstance(stores, KeptStore) else None,
+        close=stores.close if isinstance(stores, KeptStore) else None, telemetry=telemetry,
     )  # fmt: skip
     own = server.address_of(sock)
     asks = behind.url if behind else name
@@ -165,6 +169,31 @@ def _open_chosen_model(place: ProjectFolder, model: str, key: str) -> ChatModel:
     return open_model(
         choice.model, base_url=choice.url, api_key=key or None, key_variable=choice.api_key_env, preference=choice.tools
     )
+
+
+def _telemetry(
+    place: ProjectFolder, stores: "turn_service.TurnService | KeptStore"
+) -> "observing.GatewayTelemetry | None":
+    """What the gateway tells about requests: traces where they are sent, metrics unless other machines could read them.
+
+    Raises SettingsError where metrics are set and the extra is missing.
+    """
+    chosen = place.settings.serve
+    tracer, metrics = tracer_of(place), None
+    if chosen.metrics or (chosen.metrics is None and chosen.host in gateway_settings.LOOPBACK):
+        try:
+            metrics = open_metrics(place)
+        except SettingsError:
+            if chosen.metrics:
+                raise
+    if tracer is None and metrics is None:
+        return None
+
+    async def read() -> Workload:
+        async with stores.use() if isinstance(stores, KeptStore) else stores.use_store() as store:
+            return Workload() if store is None else await store.workload(time.time())
+
+    return observing.GatewayTelemetry(tracer, metrics, read if metrics is not None else None)
 
 
 def _turns(place: ProjectFolder) -> "turn_service.TurnService":

@@ -24,10 +24,10 @@ from toolwire.assemble.services import (
 )
 from toolwire.assemble.state_ownership import require_own
 from toolwire.assemble.stores import store_of
-from toolwire.assemble.telemetry import traced_executor
+from toolwire.assemble.telemetry import observed_executor, serving_metrics, start_metrics
 from toolwire.assemble.tools import tool_dependencies, toolbox_of
 from toolwire.cli.entry.exits import Exit
-from toolwire.cli.resolve.options import Groups, Home, Project
+from toolwire.cli.resolve.options import Groups, Home, MetricsPort, Project
 from toolwire.cli.resolve.project import current_project
 from toolwire.define.nearest import nearest
 from toolwire.define.toolbox import Toolbox
@@ -70,6 +70,7 @@ def worker(
     drain: Annotated[
         float, typer.Option("--drain", metavar="SECONDS", help="How long running calls may go on at the end.", min=0)
     ] = DRAIN_S,
+    metrics_port: MetricsPort = None,
     project: Project = "default",
     home: Home = None,
 ) -> Exit:
@@ -80,7 +81,9 @@ def worker(
     puts its own secrets in place, and takes them out of results. Ctrl-C or SIGTERM ends it: it takes no more calls,
     and those that run may finish.
     """
-    place = current_project({"tools.groups": tools, "store.home": home}, project=project)
+    flags = {"tools.groups": tools, "store.home": home, "telemetry.metrics_port": metrics_port}
+    place = current_project(flags, project=project)
+    start_metrics(place)
     service = _service(place, name, socket, token_env)
     if service.via == "bus":
         run_sync(_serve_bus(place, name or "", service, at_once, drain))
@@ -124,7 +127,7 @@ async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drai
         host = ServiceHost(
             toolbox,
             token=token,
-            executor=traced_executor(place),
+            executor=observed_executor(place, toolbox),
             drain_s=drain_s,
             reveal=None if secrets is NO_SECRETS else secrets.revealed,
             scrub=None if secrets is NO_SECRETS else secrets.scrubbed,
@@ -135,7 +138,7 @@ async def _serve(place: ProjectFolder, name: str, service: ServiceSettings, drai
             raise SettingsError(f"cannot listen at {address}: {error.strerror or error}") from None
         stopped = asyncio.Event()
         _stop_on_signals(stopped.set)
-        _say_running(toolbox, f"for callers at {address}")
+        _say_running(toolbox, f"for callers at {address}", closing.enter_context(serving_metrics(place)))
         await stopped.wait()
 
 
@@ -152,14 +155,15 @@ async def _serve_bus(place: ProjectFolder, name: str, service: ServiceSettings, 
             toolbox,
             subject,
             durable=f"worker-{place.name}-{name}",
-            executor=traced_executor(place),
+            executor=observed_executor(place, toolbox),
             secrets=place.settings.secrets(place.environ),
             environment=environment,
             at_once=at_once,
         )
         sending = asyncio.create_task(relay.Relay(of_project(store, place.name), bus).run(), name="toolwire-relay")
         _stop_on_signals(served.stop)
-        _say_running(toolbox, f"for calls at {subject}")
+        metrics = closing.enter_context(serving_metrics(place, store, bus))
+        _say_running(toolbox, f"for calls at {subject}", metrics)
         try:
             left = await served.run(drain_s)
         finally:
@@ -189,8 +193,9 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, first)
 
 
-def _say_running(toolbox: Toolbox, where: str) -> None:
-    typer.echo(f"Running {_counted(len(toolbox.names), 'tool')} {where}. Ctrl-C ends it.")
+def _say_running(toolbox: Toolbox, where: str, metrics: str) -> None:
+    told = f" Metrics: {metrics} ." if metrics else ""
+    typer.echo(f"Running {_counted(len(toolbox.names), 'tool')} {where}.{told} Ctrl-C ends it.")
     sys.stdout.flush()
 
 

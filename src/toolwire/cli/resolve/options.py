@@ -63,6 +63,10 @@ def _complete_profile(ctx: Any, incomplete: str) -> Any:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print exact JSON on standard output, and nothing else there.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours and no spinners.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option("--metrics-port", metavar="N", help="Give Prometheus metrics at this port; 0 takes a free one."),
+]
 Home = Annotated[
     str | None, typer.Option("--home", metavar="DIR", help="Folder that keeps the record, in place of .toolwire.")
 ]
