@@ -17,16 +17,18 @@ from uuid import uuid4
 
 _USER = "nobody"
 """PostgreSQL refuses to run as root."""
-_QUICK = ("fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=300", "log_min_messages=panic")
+_SMALL = ("shared_buffers=16MB", "max_connections=300", "log_min_messages=panic")
+_QUICK = ("fsync=off", "full_page_writes=off")
 _PATIENCE_S = 60.0
 
 
 class PostgresServer:
     """A server that can be killed and started again; its files stay until the end."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, settings: tuple[str, ...] = (*_SMALL, *_QUICK)) -> None:
         self.programs = programs
         self.folder = folder
+        self._settings = settings
         self.port = _free_port()
         self.url = f"postgresql://toolwire@127.0.0.1:{self.port}/postgres"
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,7 +39,7 @@ class PostgresServer:
         assert done.returncode == 0, done.stderr.decode()
 
     def start(self) -> None:
-        settings = [word for one in _QUICK for word in ("-c", one)]
+        settings = [word for one in self._settings for word in ("-c", one)]
         run = [
             str(self.programs / "postgres"),
             "-D",
@@ -103,8 +105,8 @@ def new_schema() -> str:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """A running server, gone at the end with all its files."""
+def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
+    """A running server, gone at the end with all its files. One that is `durable` commits to the disk."""
     base = Path(tempfile.mkdtemp(prefix="toolwire-postgres-"))
     try:
         base.chmod(0o755)
@@ -112,7 +114,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(folder, _USER)
-        server = PostgresServer(_programs(base), folder)
+        server = PostgresServer(_programs(base), folder, _SMALL if durable else (*_SMALL, *_QUICK))
         server.initialize()
         server.start()
         try:
