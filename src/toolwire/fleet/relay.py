@@ -95,15 +95,22 @@ class Relay:
         return len(due)
 
     async def _send_waiting(self) -> None:
-        """Send what waits. What the broker does not take stays, and is tried again."""
+        """Send what waits, many at once. What the broker does not take stays, and is tried again."""
         while self._waiting:
-            dispatch, card = self._waiting.popleft()
-            try:
-                await self._send(dispatch, card)
-            except BusUnavailable as error:
-                self._waiting.appendleft((dispatch, card))
-                _log.warning("%d commands wait for the broker: %s", len(self._waiting), error)
+            some = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._at_once))]
+            sent = await asyncio.gather(*(self._is_sent(*one) for one in some))
+            if lost := [one for one, is_sent in zip(some, sent, strict=True) if not is_sent]:
+                self._waiting.extendleft(reversed(lost))
+                _log.warning("%d commands wait for the broker", len(self._waiting))
                 return
+
+    async def _is_sent(self, dispatch: Dispatch, card: CallCard) -> bool:
+        try:
+            await self._send(dispatch, card)
+        except BusUnavailable as error:
+            _log.info("a command was not sent: %s", error)
+            return False
+        return True
 
     async def _send(self, dispatch: Dispatch, card: CallCard) -> None:
         try:
