@@ -176,6 +176,22 @@ async def test_a_worker_that_stops_finishes_what_it_has_and_takes_no_more(fleet:
     assert (await fleet.result(store, second)).attempt == 1
 
 
+async def test_a_store_that_was_restored_shuts_out_what_ran_after_its_backup(fleet: Fleet) -> None:
+    """C44: commands and claims of a time that the store has never seen."""
+    store, note = await fleet.store(), fleet.tool()
+    turn_id = await fleet.sent(fleet.agent(store, [fleet.far(note)], call("note", words="milk")))
+    old = await command(fleet, store, turn_id)
+    assert await store.fence_restored() == 1
+    await fleet.worker([note])
+    await fleet.bus.publish(old)
+    await fleet.relay(pause=no_pause)
+
+    card = await fleet.result(store, turn_id)
+    assert (card.epoch > 1_000_000, card.attempt, fleet.noted) == (True, 1, ["milk"])
+    fleet.runner(store, [fleet.far(note)], "All noted.").wake()
+    assert await fleet.answer() == "All noted."
+
+
 def sender(seen: list[str]) -> Tool:
     @tool(tier=Tier.WALK)
     async def note(words: str = "", key: str = "") -> str:

@@ -32,6 +32,7 @@ from toolwire.record import (
     registry_rows,
     registry_rules,
     reserved_usage,
+    restoring,
     schema,
     sub_agent_shares,
 )
@@ -642,6 +643,13 @@ class SqliteStore(ClosingStore):
         await self._on_files(prepared)
         await self._reader.read(_copy_database, target / "store.db", tell)
         await self._on_files(partial(pruning.copy_bodies, self._artifacts.folder, target / "artifacts", tell))
+
+    async def fence_restored(self) -> int:
+        """Shut out all that ran after the backup from which this store was restored; see `restoring.py`.
+
+        No process may use the store meanwhile. Gives how many turns have not ended.
+        """
+        return await self._writer.write(partial(restoring.fence, at=self._clock()))
 
     def interrupt_reads(self) -> None:
         """Let questions that are being answered fail, for a store that is about to be closed."""

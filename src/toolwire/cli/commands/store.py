@@ -78,6 +78,26 @@ def backup(
     return Exit.DONE
 
 
+@store.command("restored", cls=CliCommand)
+def restored(home: Home = None, no_color: NoColor = False) -> Exit:
+    """Make a record safe to use that was restored from a backup, before any other process opens it.
+
+    Processes that ran after the backup may still be at work, and their messages with a broker: from now on all of them
+    are too late. Turns that had not ended go on from where the backup knows them.
+    """
+    place = _place(home)
+    screen = Screen.of(place.settings.output.color, no_color=no_color)
+    turns = run_sync(_restored(place))
+    which = "One turn has" if turns == 1 else f"{turns:,} turns have"
+    screen.tell(f"{which} not ended; `toolwire run` goes on with those that wait.", "green")
+    return Exit.DONE
+
+
+async def _restored(place: ProjectFolder) -> int:
+    async with store_of(place, prunes=False) as opened:
+        return await _whole(opened).fence_restored()
+
+
 async def _prune(place: ProjectFolder, screen: Screen, retention: Retention, *, dry_run: bool) -> Pruned:
     async with store_of(place, prunes=False) as opened:
         return await _whole(opened).prune(retention, dry_run=dry_run, tell=_progress(screen))
