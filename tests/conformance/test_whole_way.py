@@ -2,10 +2,12 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.bus.servers import NatsServer, running
@@ -27,6 +29,13 @@ tools = ["note"]
 [grant]
 tier = "run"
 confirmed = ["note"]
+"""
+TOKEN = "a-token-of-ann"
+PROFILE = """
+[profiles.small]
+provider = "openai-compatible"
+model = "scripted"
+url = "{url}"
 """
 ROW = {
     "tool_name": "note",
@@ -75,6 +84,18 @@ def test_T178_control_people_see_the_whole_row(stage: Stage) -> None:
     assert "hidden-owner" in stage.run("registry", "show", "note").out
 
 
+def asked_over_http(url: str, question: str) -> str:
+    """The answer of a turn that a client of the gateway begins."""
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with httpx2.Client(base_url=url, headers=headers, timeout=LIMIT_S, trust_env=False) as http:
+        turn = http.post("/v1/turns", json={"question": question}).json()["id"]
+        end = time.monotonic() + LIMIT_S
+        while (shown := http.get(f"/v1/turns/{turn}").json())["state"] != "ended":
+            assert time.monotonic() < end, shown
+            http.get(f"/v1/turns/{turn}/events").read()  # it lasts until the turn waits or has ended
+        return str(shown["answer"])
+
+
 @contextmanager
 def started(environ: dict[str, str]) -> Iterator[None]:
     process = subprocess.Popen([NODE, SERVICE], env=environ)
@@ -88,18 +109,24 @@ def started(environ: dict[str, str]) -> Iterator[None]:
 @pytest.mark.feature("F051")
 @pytest.mark.feature("F197")
 def test_an_agent_calls_a_service_in_node_and_gets_its_result(stage: Stage, broker: NatsServer) -> None:
-    server = stage.start("serve")
-    cards, notes = address(first_line(server)), stage.folder / "notes.txt"
-    service = {"NATS_URL": broker.url, "CARDS_URL": cards, "CARDS_TOKEN": "a-token-of-the-service"}
-    service |= {"TOOL_SUBJECT": "cg.v1r4.default.public.cmd.tool.note", "NOTES": str(notes)}
-    with scripted([("note", {"text": "buy milk"})], "Noted.") as model, started(service):
-        asked = stage.run("ask", "Note: buy milk", "--json", *model.flags)
+    notes = stage.folder / "notes.txt"
+    with scripted([("note", {"text": "buy milk"})], "Noted.", [("note", {"text": "buy tea"})], "Noted, too.") as model:
+        stage.settings('profile = "small"\n' + SETTINGS.format(url=broker.url) + PROFILE.format(url=model.url))
+        server = stage.start("serve", "--agents", "--token-env", "ANN", ANN=TOKEN)
+        url = address(first_line(server))
+        service = {"NATS_URL": broker.url, "CARDS_URL": url, "CARDS_TOKEN": "a-token-of-the-service"}
+        service |= {"TOOL_SUBJECT": "cg.v1r4.default.public.cmd.tool.note", "NOTES": str(notes)}
+        with started(service):
+            asked = stage.run("ask", "Note: buy milk", "--json")
+            answer = asked_over_http(url, "Note: buy tea")
+            called = stage.run("call", "note", "text=buy bread", "--json")
 
     assert (asked.code, asked.json["answer"]) == (Exit.DONE, "Noted."), asked.err
-    assert notes.read_text(encoding="utf-8") == "buy milk\n"
+    assert (answer, called.code) == ("Noted, too.", Exit.DONE)
+    assert notes.read_text(encoding="utf-8") == "buy milk\nbuy tea\nbuy bread\n"
     sent = json.dumps(model.requests)
     assert "noted" in sent
     for hidden in ("hidden-owner", "HIDDEN_VARIABLE"):
         assert hidden not in sent + asked.out
     events = [row["event"] for row in stage.run("logs", "--json").json]
-    assert [events.count(event) for event in ("dispatched", "finished", "report_refused")] == [1, 1, 0]
+    assert [events.count(event) for event in ("dispatched", "finished", "report_refused")] == [3, 3, 0]

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from toolwire.gateway.app import make_app
 from toolwire.gateway.cards import CardAccess
 from toolwire.gateway.settings import Access, ServiceToken, Upstream
 from toolwire.protocol.bus import BusMessage
-from toolwire.protocol.outcomes import Status
+from toolwire.protocol.calls import ToolResult
+from toolwire.protocol.outcomes import Code, Status
 from toolwire.protocol.records import CallCard
 from toolwire.protocol.subjects import Subject
 from toolwire.protocol.tools import Tool
@@ -268,6 +270,7 @@ async def test_T177_control_the_service_itself_is_let_in(shop: Shop) -> None:
     assert (await shop.http("PUT", "result-1", shop.result(card))).status_code == 201
 
 
+@pytest.mark.feature("F162")
 @pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
 @pytest.mark.parametrize(
     ("content", "status", "ok"),
@@ -288,3 +291,26 @@ async def test_what_a_card_says_is_how_the_call_ended(shop: Shop, content: Any, 
     assert ended.result is not None
     assert (ended.result.status, ended.result.ok) == (status, ok)
     assert len(ended.result.text) < 100_000
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+async def test_a_result_that_comes_after_its_call_has_ended_is_audited_once_and_changes_nothing(
+    shop: Shop, is_dropped: bool
+) -> None:
+    turn_id, card = await shop.sent()
+    callback = await shop.callback(card)
+    await shop.store.close(card, ToolResult.failed(card.call, Code.TIMEOUT, "It took too long."), [], ran=False)
+    if is_dropped:
+        await shop.store.take_due(time.time() + 1_000_000, lambda _: 1.0)
+    written = await shop.http("PUT", "result-1", shop.result(card))
+    await shop.report(callback)
+    await shop.report(callback)
+    _, second = await shop.sent()
+    await shop.http("PUT", "result-2", shop.result(second, "result-2"))
+    await shop.report(await shop.callback(second, "result-2"))
+    await shop.fleet.result(shop.store, second.turn_id)
+
+    ended = (await shop.fleet.card(shop.store, turn_id)).result
+    assert (written.status_code, ended is not None and ended.status) == (201, Status.TIMEOUT)
+    assert (await shop.fleet.events(shop.store, turn_id)).count("late_result") == 1
+    assert await shop.refusals() == []

@@ -45,6 +45,7 @@ REFUSED = "report_refused"
 
 _RETRY_S = 1.0
 _MOST_SHOWN = 5
+_MOST_ROWS = 1_000
 
 FindTool = Callable[[str, CallCard], Awaitable[Tool | None]]
 """The registered tool of a project that a card is about; None where it is not known any more."""
@@ -129,14 +130,19 @@ class ReportReceiver:
 
     async def _accept(self, view: ProjectStore, callback: ToolCallback) -> CallCard | None:
         """The card of a call that has its result by now; None for one that had it long ago. Raises ReportRefused."""
-        found = await self._dispatch_of(view, callback)
-        if found is None:
+        try:
+            dispatch, card = await view.dispatched_call(callback.agent_turn_id, callback.tool_call_id)
+        except NotFound as unknown:
+            ended = await _ended_call(view, callback)
+            if ended is None:
+                raise ReportRefused("unknown_call", str(unknown)) from None
+            await self._note_late(view, ended, *await self._result_card(view, callback))
             return None
-        dispatch, card = found
         parcel = _read(dispatch)
         _require_same(parcel, dispatch, card, callback)
         kept, written = await self._result_card(view, callback)
         if card.result is not None:
+            await self._note_late(view, card, kept, written)
             return card
         claimed = changed(card, epoch=callback.turn_epoch)
         detail = {"service": kept.author, "card": kept.id, "digest": kept.digest}
@@ -155,15 +161,14 @@ class ReportReceiver:
                 raise ReportRefused("stale_epoch", str(lost)) from None
         return held
 
-    async def _dispatch_of(self, view: ProjectStore, callback: ToolCallback) -> tuple[Dispatch, CallCard] | None:
-        turn_id, call_id = callback.agent_turn_id, callback.tool_call_id
-        try:
-            return await view.dispatched_call(turn_id, call_id)
-        except NotFound as unknown:
-            cards = await view.calls(turn_id=turn_id, limit=1_000)
-            if any(card.call.id == call_id and card.result is not None for card in cards):
-                return None  # reported again after all was done
-            raise ReportRefused("unknown_call", str(unknown)) from None
+    async def _note_late(self, view: ProjectStore, card: CallCard, kept: ResultCard, written: ToolResultCard) -> None:
+        """Audit a result that came after its call had ended, once. The one that counts may have come from this card."""
+        rows = await view.audit_log(turn_id=card.turn_id, limit=_MOST_ROWS)
+        if any(row.detail.get("card") == kept.id for row in rows):
+            return
+        detail = {"service": kept.author, "card": kept.id, "digest": kept.digest}
+        result = result_of(_outcome(written), card.call)
+        await view.audit([AuditRow.about(card, "late_result", self._clock(), result=result, detail=detail)])
 
     async def _result_card(self, view: ProjectStore, callback: ToolCallback) -> tuple[ResultCard, ToolResultCard]:
         try:
@@ -182,8 +187,7 @@ class ReportReceiver:
     async def _shown(self, view: ProjectStore, held: CallCard, parcel: Parcel, written: ToolResultCard) -> ToolResult:
         """The result as any tool's is kept: bounded, marked as untrusted, in the form that was promised."""
         tool = await self._find_tool(view.project, held) or _unknown_tool(held)
-        outcome = CardOutcome(written.status, written.result, written.error, written.after_execution)
-        result = _checked(tool, held, result_of(outcome, held.call))
+        result = _checked(tool, held, result_of(_outcome(written), held.call))
         try:
             allowed, info = read_allowed(parcel.allowed, {tool.name: changed(tool, version=held.tool_version)})
         except BadFrame as wrong:
@@ -245,6 +249,17 @@ class _GivenResult:
 
     async def close(self) -> None:
         """It holds nothing."""
+
+
+async def _ended_call(view: ProjectStore, callback: ToolCallback) -> CallCard | None:
+    """A call that is not on its way any more since it has ended; None where there never was one."""
+    cards = await view.calls(turn_id=callback.agent_turn_id, limit=_MOST_ROWS)
+    named = (card for card in cards if card.call.id == callback.tool_call_id)
+    return next((card for card in named if card.result is not None), None)
+
+
+def _outcome(written: ToolResultCard) -> CardOutcome:
+    return CardOutcome(written.status, written.result, written.error, written.after_execution)
 
 
 def _read(dispatch: Dispatch) -> Parcel:

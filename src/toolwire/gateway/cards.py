@@ -26,6 +26,7 @@ from toolwire.wire.utp.cards import MAX_CARD_BYTES, ToolResultCard, decode_resul
 from toolwire.wire.utp.violations import Refusal
 
 PATH = "/v1/projects/{project}/cards/{card}"
+_MOST_CALLS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,18 @@ def _require_service(request: Request) -> ServiceToken:
 
 
 async def _require_dispatched(view: ProjectStore, card: ToolResultCard, service: ServiceToken) -> None:
-    """Refuse a result of a call that is not on its way to the service, or is in a later epoch."""
-    dispatch, call = await view.dispatched_call(card.agent_turn_id, card.tool_call_id)
+    """Refuse a result of a call that was not sent to the service, or is in a later epoch.
+
+    A call may have ended meanwhile, by its time or by being canceled. What comes then is kept as a late result.
+    """
+    try:
+        dispatch, call = await view.dispatched_call(card.agent_turn_id, card.tool_call_id)
+    except NotFound:
+        cards = await view.calls(turn_id=card.agent_turn_id, tool=None, limit=_MOST_CALLS)
+        ended = [one for one in cards if one.call.id == card.tool_call_id and one.result is not None]
+        if not ended or ended[0].call.name not in service.tools:
+            raise
+        return
     if call.call.name not in service.tools:
         raise _no_card()
     if card.turn_epoch and card.turn_epoch > dispatch.epoch:
