@@ -1,12 +1,13 @@
 """What a turn does about calls that run in workers: it ends with them, goes on without them, or cancels them."""
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from tests.fleet.conftest import Fleet
-from toolwire import Tier, tool
+from toolwire import Limits, Tier, tool
 from toolwire.fleet.parcels import call_card, command_of, read_parcel
 from toolwire.hub.canceling import LOOK_AGAIN_S, cancel_turn
 from toolwire.protocol.bus import AfterExecution
@@ -14,6 +15,7 @@ from toolwire.protocol.outcomes import Status
 from toolwire.protocol.turns import EndReason
 from toolwire.protocol.values import changed
 from toolwire.protocol.waits import ForResult
+from toolwire.record.contract import Store
 from toolwire.record.projects import of_project
 from toolwire.testing import call
 
@@ -118,3 +120,25 @@ async def test_a_command_and_its_card_name_the_step_of_the_turn(fleet: Fleet) ->
     step_id = f"step_{turn_id}_1"
     assert command_of(parcel, dispatch, card).step_id == call_card(parcel, dispatch, card).step_id == step_id
     assert parcel.arguments == {"words": step_id}
+
+
+async def test_the_card_of_a_call_says_when_it_must_have_ended(fleet: Fleet) -> None:
+    """The time for which it may wait, and the time that its tool has; a turn with less time left gives less."""
+    store, note = await fleet.store(), fleet.tool(timeout_s=20)
+    agent = fleet.agent(store, [fleet.far(note)], call("note"), sends={"queue_s": 100.0, "clock": lambda: 1_000.0})
+    turn_id = await fleet.sent(agent)
+    hurried = fleet.agent(
+        store, [fleet.far(note)], call("note"), sends={"queue_s": 100.0, "clock": lambda: 1_000.0},
+        limits=Limits(deadline_s=5),
+    )  # fmt: skip
+    sooner_id = await fleet.sent(hurried)
+
+    ends = [datetime.fromisoformat(await deadline(fleet, store, one)).timestamp() for one in (turn_id, sooner_id)]
+    assert ends[0] == 1_120.0
+    assert 1_100.0 < ends[1] <= 1_105.0
+
+
+async def deadline(fleet: Fleet, store: Store, turn_id: str) -> str:
+    [card] = await store.calls(turn_id=turn_id, project=fleet.project)
+    dispatch, card = await store.dispatched(card.record_id, project=fleet.project)
+    return call_card(read_parcel(dispatch), dispatch, card).deadline

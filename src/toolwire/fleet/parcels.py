@@ -1,6 +1,7 @@
 """What is kept about a call that is sent: its command, its card, and all that a worker needs to run it. Pure."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from toolwire.define.canonical import digest
@@ -157,11 +158,18 @@ def call_card(parcel: Parcel, dispatch: Dispatch, card: CallCard) -> ToolCallCar
         step_id=card.step_id,
         turn_epoch=dispatch.epoch,
         arguments_digest=parcel.digest,
+        deadline=_deadline(parcel, dispatch),
         target_subject=dispatch.subject,
         after_execution=parcel.after_execution,
         author_id=parcel.agent,
         extra_metadata=parcel.applied,
     )
+
+
+def _deadline(parcel: Parcel, dispatch: Dispatch) -> str:
+    """When the call must have ended at the latest: begun just before it would be given up, with all its time."""
+    at = dispatch.expires_at + float(parcel.allowed["timeout_s"])
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def wakeup_message(card: CallCard, channel: str) -> BusMessage | Refusal:
