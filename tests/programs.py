@@ -8,7 +8,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 MAKEFILE = TESTS.parent / "Makefile"
 
-ESSENTIAL = frozenset({"bash", "chown", "diff", "rm", "sh", "unshare"})
+ESSENTIAL = frozenset({"bash", "chown", "diff", "rm", "setpriv", "sh", "unshare"})
 """Programs that every Debian has."""
 
 _STARTS = frozenset({"run", "Popen", "call", "check_call", "check_output", "create_subprocess_exec", "which"})

@@ -82,3 +82,16 @@ def test_a_failing_example_is_made_small_on_demand_only(tmp_path: Path) -> None:
     assert "numbers=[1000]" in small
     assert "@reproduce_failure" in as_found
     assert "numbers=[1000]" not in as_found
+
+
+NAMELESS = """
+import pytest
+
+@pytest.mark.parametrize("value", [object()], ids=repr)
+def test_value(value):
+    pass
+"""
+
+
+def test_a_name_that_differs_in_every_run_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, text=NAMELESS, code=pytest.ExitCode.USAGE_ERROR)

@@ -81,7 +81,11 @@ def test_plain_types_are_described_as_pydantic_does(kinds: tuple[Any, Any]) -> N
     assert as_text(made(ours)) == as_text(made(Annotated[theirs, object()]))
 
 
-@pytest.mark.parametrize("default", [None, 0, 1.5, True, "x", [], {}, float("inf"), 1 << 70, (1,), object()], ids=repr)
+@pytest.mark.parametrize(
+    "default",
+    [None, 0, 1.5, True, "x", [], {}, float("inf"), 1 << 70, (1,), object()],
+    ids=lambda default: "object" if type(default) is object else repr(default),
+)
 def test_defaults_are_shown_as_pydantic_shows_them(default: Any) -> None:
     ours, theirs = made(Any, default), made(Annotated[Any, object()], default)
 

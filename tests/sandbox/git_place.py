@@ -36,9 +36,9 @@ class Place:
 
         Not with `user=`, for which Python copies its whole process, and that of the tests is large.
         """
-        as_user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
+        as_user = (f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups")
         return subprocess.run(
-            [*as_user, "/bin/bash", "-c", text.replace("MARKER", str(self.marker))],
+            ["setpriv", *as_user, "/bin/bash", "-c", text.replace("MARKER", str(self.marker))],
             cwd=at or self.top,
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_EDITOR": "true"},
             capture_output=True,

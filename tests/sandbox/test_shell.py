@@ -250,7 +250,7 @@ async def test_a_stopped_job_is_gone_with_everything_it_started(desk: Desk, work
 
 
 async def test_a_job_out_of_time_ends_and_keeps_its_output(desk: Desk) -> None:
-    job = (await desk("job_start", command="echo kept; sleep 100", seconds=0.6)).structured["job"]
+    job = (await desk("job_start", command="echo kept; sleep 100", seconds=2)).structured["job"]
 
     seen = await desk("job_poll", job=job, after=5, wait_s=20)
 
