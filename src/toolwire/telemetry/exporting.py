@@ -103,7 +103,7 @@ class _OtlpExporter(SpanExporter):
 
     def __init__(self, url: str) -> None:
         session = Session()
-        self._connection = _Connection()
+        self._connection = _CollectorConnection()
         for scheme in ("http://", "https://"):
             session.mount(scheme, self._connection)
         # A proxy of the environment is meant for the world, not for a collector on this machine.
@@ -135,7 +135,7 @@ class _OtlpExporter(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-class _Connection(HTTPAdapter):
+class _CollectorConnection(HTTPAdapter):
     """A connection to a collector that knows how its last try went.
 
     The exporter tries again, after growing pauses, whatever it takes for a lost connection; so that the last try is the
