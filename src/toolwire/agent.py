@@ -11,7 +11,7 @@ from toolwire.deliver.secrets import NO_SECRETS, Secrets
 from toolwire.disclose.intent import unlock
 from toolwire.errors import ModelError, ModelRefused, NotFound, StoreError, Suspended
 from toolwire.execute.contract import Executor
-from toolwire.hub.allowance import Allowance, lends
+from toolwire.hub.allowance import Allowance
 from toolwire.hub.canceling import CANCELED, cancel_asked, cancel_turn
 from toolwire.hub.event_hub import EventHub
 from toolwire.hub.judging import withhold_password
@@ -138,7 +138,7 @@ class Agent:
             self.toolbox, self.store, executor=executor, approve=approve, suspends=suspends, tell=tell,
             approval_s=approval_s, questions=questions, secrets=secrets, events=events,
         )  # fmt: skip
-        self._lends = lends(self.toolbox)
+        self._lends = self.toolbox.delegates
         self.system = system
         self.grant = grant or Grant()
         self.limits = limits or Limits()
@@ -172,7 +172,7 @@ class Agent:
         """Offer other tools from the next step on. A call to a tool that is gone is refused."""
         toolbox = self._with_submit(toolbox)
         self.toolbox = toolbox
-        self._lends = lends(toolbox)
+        self._lends = toolbox.delegates
         self.runtime.change_tools(toolbox)
 
     def _with_submit(self, toolbox: Toolbox) -> Toolbox:

@@ -7,7 +7,7 @@ from toolwire.define.arguments import Checker
 from toolwire.define.functions import tool as tool_from
 from toolwire.define.nearest import nearest
 from toolwire.errors import DefinitionError
-from toolwire.protocol.tools import Tool
+from toolwire.protocol.tools import Effect, Tool
 
 
 class Toolbox:
@@ -32,6 +32,11 @@ class Toolbox:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
+
+    @property
+    def delegates(self) -> bool:
+        """Whether some of these tools set other agents to work."""
+        return any(tool.category == "session" and tool.effect is not Effect.PURE for tool in self)
 
     def get(self, name: str) -> Tool | None:
         """The tool with exactly this name."""

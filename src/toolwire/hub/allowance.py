@@ -30,7 +30,6 @@ from toolwire.protocol.calls import Denied
 from toolwire.protocol.chat import ChatModel, Reply, Request, Usage
 from toolwire.protocol.outcomes import Code
 from toolwire.protocol.records import AuditRow, CallCard
-from toolwire.protocol.tools import Effect, Tool
 from toolwire.protocol.turns import Ending, EndReason, Limits, Turn
 from toolwire.protocol.values import changed
 from toolwire.record.contract import BudgetStore, Reservation, UsageRequest
@@ -199,11 +198,6 @@ class Allowance:
             by_itself, lent, most = (amount(part, getattr(one, part)) for one in (used, self._lent, own))
             return _REASONS[part], f"This turn has used {by_itself} and its sub-agents use {lent}, of {most}."
         return None, ""
-
-
-def lends(tools: Iterable[Tool]) -> bool:
-    """Whether some of these tools set other agents to work."""
-    return any(tool.category == "session" and tool.effect is not Effect.PURE for tool in tools)
 
 
 def _ended(turn: Turn, reason: EndReason, sentence: str) -> Turn:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 
 from uuid_utils import uuid7
 
@@ -85,21 +84,27 @@ class Services:
         self.new_id = new_id
         self.seal = os.urandom(_SEAL_BYTES)
         self._locks = locks
+        self._recorder: ContextRecorder | None = None
         self.executing: dict[tuple[str, str], asyncio.Future[ToolResult]] = {}
         self.detached: set[asyncio.Task[None]] = set()
         self.detached_lease_s = DETACHED_LEASE_S
         self.rates: dict[str, float] = {}
         self._agents: dict[tuple[str, str], Slots] = {}
 
-    @cached_property
+    # No `cached_property`: it would make every other attribute slower to reach.
+    @property
     def resources(self) -> Locks:
         """What calls that touch the same thing wait for."""
-        return self._locks or SharedLocks(Resources(), self.store, self.new_id)
+        if self._locks is None:
+            self._locks = SharedLocks(Resources(), self.store, self.new_id)
+        return self._locks
 
-    @cached_property
+    @property
     def recorder(self) -> ContextRecorder:
         """Keeps what tools say about their own calls."""
-        return ContextRecorder(self.store, self.clock, self.clean)
+        if self._recorder is None:
+            self._recorder = ContextRecorder(self.store, self.clock, self.clean)
+        return self._recorder
 
     def clean(self, text: str) -> str:
         """A text without any secret in it."""
