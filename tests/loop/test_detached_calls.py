@@ -235,3 +235,30 @@ async def test_a_detached_call_of_this_process_stops_when_it_is_to_be_canceled(
     card = await only_call(store, answer.turn_id)
     assert card.result is not None
     assert card.result.status is Status.CANCELED
+
+
+@pytest.mark.parametrize("while_closing", [True, False])
+async def test_a_process_that_is_interrupted_cancels_its_detached_calls(store: Store, while_closing: bool) -> None:
+    oven, ids, waiting = Oven(timeout_s=300), list[str](), asyncio.Event()
+
+    async def work() -> None:
+        agent = Agent(ScriptedModel(call("bake"), "Fine."), [oven.tool], store=store)
+        try:
+            ids.append((await agent.ask("Bake!")).turn_id)
+            waiting.set()
+            if not while_closing:
+                await asyncio.Event().wait()
+        finally:
+            await agent.runtime.close()
+
+    task = asyncio.create_task(work())
+    async with asyncio.timeout(5):
+        await waiting.wait()
+        await oven.begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    card = await only_call(store, ids[0])
+    assert card.result is not None
+    assert card.result.status is Status.CANCELED

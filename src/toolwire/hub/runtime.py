@@ -155,10 +155,20 @@ class Runtime(Services):
         await close_call(self, card, canceled(card.call, begun=begun), ran=begun)
 
     async def close(self) -> None:
-        """Let calls that run on their own finish, each within its time, and let go of what was started."""
-        while self.detached:
-            await asyncio.wait(self.detached)
-        await self.executor.close()
+        """Let calls that run on their own finish, each within its time, and let go of what was started.
+
+        Who is interrupted does not wait for them: they are canceled.
+        """
+        task = asyncio.current_task()
+        try:
+            while self.detached and not (task is not None and task.cancelling()):
+                await asyncio.wait(self.detached)
+        finally:
+            for left in self.detached:
+                left.cancel()
+            if self.detached:
+                await asyncio.wait(self.detached)
+            await self.executor.close()
 
 
 def _repetition_key(one: Accepted) -> tuple[str, ...] | None:
