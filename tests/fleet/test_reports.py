@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from tests.fleet.conftest import Fleet
 from toolwire.define.service_rows import read_row
 from toolwire.fleet.parcels import command_of, read_parcel
+from toolwire.fleet.relay import Relay
 from toolwire.fleet.reports import REFUSED, ReportReceiver
 from toolwire.gateway.app import make_app
 from toolwire.gateway.cards import CardAccess
@@ -313,4 +314,48 @@ async def test_a_result_that_comes_after_its_call_has_ended_is_audited_once_and_
     ended = (await shop.fleet.card(shop.store, turn_id)).result
     assert (written.status_code, ended is not None and ended.status) == (201, Status.TIMEOUT)
     assert (await shop.fleet.events(shop.store, turn_id)).count("late_result") == 1
+    assert await shop.refusals() == []
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_call_whose_card_was_read_is_held_for_the_service_and_its_outcome_unknown_after_that(
+    shop: Shop, tmp_path: Path
+) -> None:
+    turn_id, card = await shop.sent()
+    relay = Relay(shop.store, shop.fleet.bus, clock=lambda: time.time() + 7_000)
+    assert [(await shop.http("GET", card.record_id)).status_code for _ in range(2)] == [200, 200]
+    held = await shop.fleet.card(shop.store, turn_id)
+    assert (held.owner, held.attempt, held.until is not None) == ("service search", 1, True)
+    token = await shop.http("GET", f"claim:{card.record_id}:1")
+    forged = await shop.http("PUT", f"claim:{card.record_id}:2", shop.result(card, f"claim:{card.record_id}:2"))
+    assert (token.status_code, forged.status_code) == (404, 400)
+
+    await relay.send_due()
+    assert (await shop.fleet.card(shop.store, turn_id)).result is None
+    with closing(sqlite3.connect(tmp_path / "home" / "store.db")) as later, later:
+        later.execute("UPDATE starts SET until = 1.0 WHERE turn_id = ?", (turn_id,))
+        later.execute("UPDATE dispatches SET due = 1.0 WHERE turn_id = ?", (turn_id,))
+    await relay.send_due()
+    ended = (await shop.fleet.card(shop.store, turn_id)).result
+    assert ended is not None
+    assert ended.error is not None
+    assert ended.error.code is Code.OUTCOME_UNKNOWN
+
+
+@pytest.mark.parametrize("fleet", ["embedded"], indirect=True)
+async def test_a_call_that_has_ended_or_was_canceled_is_not_given_to_the_service(shop: Shop) -> None:
+    _, card = await shop.sent()
+    await shop.store.close(card, ToolResult.failed(card.call, Code.TIMEOUT, "It took too long."), [], ran=False)
+    assert (await shop.http("GET", card.record_id)).status_code == 404
+
+
+async def test_a_service_that_read_its_card_reports_under_its_own_claim(shop: Shop) -> None:
+    turn_id, card = await shop.sent()
+    await shop.http("GET", card.record_id)
+    await shop.http("PUT", "result-1", shop.result(card))
+    await shop.report(await shop.callback(card))
+
+    ended = await shop.fleet.result(shop.store, turn_id)
+    events = await shop.fleet.events(shop.store, turn_id)
+    assert (ended.attempt, events.count("started"), events.count("finished")) == (1, 1, 1)
     assert await shop.refusals() == []

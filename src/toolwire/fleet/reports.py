@@ -19,6 +19,7 @@ from toolwire.define.service_rows import read_registration
 from toolwire.define.toolbox import Toolbox
 from toolwire.errors import BusError, CallHeld, DefinitionError, Fenced, NotFound, StoreError, StoreUnavailable
 from toolwire.fleet.parcels import Parcel, command_of, read_parcel, wakeup_message
+from toolwire.fleet.service_claims import with_service_claim
 from toolwire.hub.claimed import ClaimedJourney
 from toolwire.hub.runtime import Runtime
 from toolwire.protocol.bus import BusMessage
@@ -144,17 +145,18 @@ class ReportReceiver:
         if card.result is not None:
             await self._note_late(view, card, kept, written)
             return card
-        claimed = changed(card, epoch=callback.turn_epoch)
+        claimed = changed(await with_service_claim(view, card), epoch=callback.turn_epoch)
         detail = {"service": kept.author, "card": kept.id, "digest": kept.digest}
+        rows = [] if claimed.token else [AuditRow.about(claimed, "started", self._clock(), detail=detail)]
         try:
-            held = await view.claim(claimed, [AuditRow.about(claimed, "started", self._clock(), detail=detail)])
+            held = await view.claim(claimed, rows)
         except CallHeld as other:
             raise ReportRefused("call_held", str(other)) from None
         except Fenced as other:
             raise ReportRefused("stale_epoch", str(other)) from None
         if held.result is None:
             result = await self._shown(view, held, parcel, written)
-            row = AuditRow.about(held, "finished", self._clock(), result=result)
+            row = AuditRow.about(held, "finished", self._clock(), result=result, detail=detail)
             try:
                 await view.close(held, result, [row])
             except Fenced as lost:

@@ -16,10 +16,12 @@ from starlette.routing import Route
 from toolwire.errors import NotFound
 from toolwire.fleet.parcels import call_card, read_parcel
 from toolwire.fleet.reports import card_digest
+from toolwire.fleet.service_claims import CLAIM_ID, hold_for_service
 from toolwire.gateway.faults import Fault, Rejected, told_to_client
 from toolwire.gateway.guard import read_body
 from toolwire.gateway.settings import Bounds, ServiceToken
 from toolwire.protocol.registrations import ResultCard
+from toolwire.protocol.values import changed
 from toolwire.record.contract import Store
 from toolwire.record.projects import ProjectStore, of_project
 from toolwire.wire.utp.cards import MAX_CARD_BYTES, ToolResultCard, decode_result_card, encode_call_card
@@ -50,7 +52,10 @@ class CardRoutes:
         ]
 
     async def read(self, request: Request) -> Response:
-        """The card of a call that is on its way to the service, or a result card that the service has written."""
+        """The card of a call that is on its way to the service, or a result card that the service has written.
+
+        A call whose card was read counts as begun: it is claimed for the service for as long as it may take.
+        """
         service, card_id = _require_service(request), request.path_params["card"]
         async with self._store(service) as view:
             try:
@@ -62,7 +67,11 @@ class CardRoutes:
                 return _card_response(kept.body, kept.digest)
             if card.call.name not in service.tools:
                 raise _no_card()
-            body = encode_call_card(call_card(read_parcel(dispatch), dispatch, card))
+            parcel = read_parcel(dispatch)
+            asked = changed(card, epoch=dispatch.epoch)
+            if not await hold_for_service(view, asked, parcel, service.name, time.time()):
+                raise _no_card()
+            body = encode_call_card(call_card(parcel, dispatch, card))
         if isinstance(body, Refusal):
             raise Rejected(Fault(500, "card_unreadable", body.violations[0].message))
         return _card_response(body, card_digest(body))
@@ -125,6 +134,8 @@ def _result_card(body: bytes, card_id: str, service: ServiceToken) -> ToolResult
     card = decode_result_card(body)
     if isinstance(card, Refusal):
         raise Rejected(Fault(400, "bad_card", card.violations[0].message))
+    if card_id.startswith(CLAIM_ID):
+        raise Rejected(Fault(400, "bad_card", f"the id of a card does not begin with {CLAIM_ID}"))
     if card.card_id != card_id:
         raise Rejected(Fault(400, "bad_card", f"the address says {card_id[:200]}, the card {card.card_id}"))
     if card.project_id != service.project:

@@ -1,0 +1,59 @@
+"""Claims that are held for services without access to the store.
+
+A service that reads the card of a call may begin to run it, so from then on the call is claimed for it, for as long as
+a call of the tool may take. If no report comes in that time, the relay sends the call again where that does no harm;
+otherwise its outcome is unknown, and is not said to be that it was never started. The token of the claim is kept where
+no service can read it, for the process that receives the report.
+"""
+
+import hashlib
+
+from toolwire.errors import CallHeld, Conflict, Fenced, NotFound
+from toolwire.fleet.parcels import Parcel
+from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.registrations import ResultCard
+from toolwire.protocol.values import changed
+from toolwire.record.projects import ProjectStore
+
+CLAIM_ID = "claim:"
+"""How the ids of such tokens begin; no card of a service may be called so."""
+
+_MARGIN_S = 5.0
+_NO_SERVICE = ""
+
+
+async def hold_for_service(view: ProjectStore, card: CallCard, parcel: Parcel, service: str, now: float) -> bool:
+    """Claim a call for a service that reads its card; False where it must not be run any more."""
+    until = now + float(parcel.allowed["timeout_s"]) + _MARGIN_S
+    row = AuditRow.about(card, "started", now, detail={"service": service})
+    try:
+        held = await view.claim(card, [row], owner=f"service {service}", until=until)
+    except CallHeld as other:
+        return other.owner == f"service {service}"  # it reads the card once more
+    except Fenced:  # the turn went on elsewhere, or was canceled
+        return False
+    if held.result is not None:
+        return False
+    token = held.token.encode()
+    digest = hashlib.sha256(token).hexdigest()
+    kept = ResultCard(
+        held.project, _claim_id(held), held.turn_id, held.call.id, digest, token, _NO_SERVICE, now
+    )  # fmt: skip
+    try:
+        await view.keep_card(kept)
+    except Conflict:  # too many claims: a report is received once this one is over
+        return True
+    return True
+
+
+async def with_service_claim(view: ProjectStore, card: CallCard) -> CallCard:
+    """The card with the token of the claim that is held for its service, if that is the newest."""
+    try:
+        kept = await view.result_card(_claim_id(card))
+    except NotFound:
+        return card
+    return changed(card, token=kept.body.decode()) if kept.author == _NO_SERVICE else card
+
+
+def _claim_id(card: CallCard) -> str:
+    return f"{CLAIM_ID}{card.record_id}:{card.attempt}"
