@@ -188,7 +188,7 @@ def _reply() -> tuple[Turn, Reply, list[CallCard], list[AuditRow]]:
 
 def all_connections(store: SqliteStore) -> list[sqlite3.Connection]:
     writer = store._writer
-    found = [store._reader._connection, *(one._connection for one in (writer._near, writer._far, writer._again))]
+    found = [store._reader._connection, *(one._connection for one in (writer._connection, writer._again))]
     return [connection for connection in found if connection is not None]
 
 

@@ -1,8 +1,8 @@
-"""Who writes: the loop itself where that is quick, or a thread that makes all waiting changes durable with one commit.
+"""Who writes: a thread that makes all waiting changes durable with one commit.
 
-Handing changes to a thread and back takes longer than a commit on a quick disk, and the caller has nothing
-else to do. So a few changes, while the thread has none, are committed together on the spot; where that takes long, they
-are left to the thread for a while.
+The way from a loop to a thread and back takes longer than a commit on a quick disk, and most of it is the way back. So
+the loop waits for a few changes on the spot, as long as it may stand still; where the disk is slow it does so no more
+for a while, and is woken instead.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import contextlib
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
@@ -27,13 +27,67 @@ from toolwire.record.turnstile import SHARE, Turnstile
 
 T = TypeVar("T")
 Change = Callable[[Transaction], Any]
-Waiting = tuple[Change, asyncio.Future[Any]]
 Audited = Callable[[Sequence[Row]], None]
 """Told the rows of the audit log once they are durable. Must not wait, and must not raise."""
 MAX_BATCH = 1024
-FEW = 64
-LONG_S = 0.002
+FEW = 8
+STANDSTILL_S = 0.0015
+"""So long a loop may stand still for a commit: a little less than the 2 ms that were promised."""
 LONGEST_PAUSE_S = 1.0
+
+
+class Group:
+    """Changes of one loop that are handed over together, and what comes of them."""
+
+    __slots__ = ("_answered", "_lock", "changes", "futures", "is_awaited", "loop", "outcomes")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.changes: list[Change] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.outcomes: Sequence[Any] | None = None
+        self.is_awaited = False
+        self._lock = threading.Lock()
+        self._answered = threading.Lock()
+        self._answered.acquire()
+
+    def add(self, change: Change) -> "asyncio.Future[Any]":
+        future = self.loop.create_future()
+        self.changes.append(change)
+        self.futures.append(future)
+        return future
+
+    def stand_still(self, most_s: float) -> bool:
+        """On the loop: wait until the group is answered, so long at most. If it is not, the loop is woken for it."""
+        try:
+            self._answered.acquire(timeout=most_s)
+        finally:
+            with self._lock:
+                self.is_awaited = False
+                is_answered = self.outcomes is not None
+        if is_answered:
+            self.wake()
+        return is_answered
+
+    def answer(self, outcomes: Sequence[Any]) -> None:
+        """In the thread that writes: say what came of each change."""
+        with self._lock:
+            self.outcomes = outcomes
+            if self.is_awaited:
+                self._answered.release()
+                return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits there any more
+            self.loop.call_soon_threadsafe(self.wake)
+
+    def wake(self) -> None:
+        """On the loop: tell those who wait."""
+        for future, outcome in zip(self.futures, self.outcomes or (), strict=True):
+            if future.done():
+                continue  # the asker was canceled; the change is kept all the same
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
 
 
 class Writer:
@@ -50,7 +104,7 @@ class Writer:
         share: int = SHARE,
         name: str = "",
     ) -> None:
-        """`near` says that a commit is quick enough for the loop to wait for it; `share` is what an agent may write.
+        """`near` says that a commit may be quick enough for a loop to wait for it; `share` is what an agent may write.
 
         What is audited goes into the chain of this `name`, and what is owned belongs to the owner of `liveness`.
         """
@@ -59,15 +113,14 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turnstile = Turnstile(share)
         self._path = path
-        self._far = _Connection(connect, audited, liveness, name)
-        self._near = _Connection(connect, audited, liveness, name)
-        self._again = _Connection(connect, audited, liveness, name)
+        self._connection = Connection(connect, audited, liveness, name)
+        self._again = Connection(connect, audited, liveness, name)
         self._retries = Retries(self._write_again)
-        self._near_lock = threading.Lock()
-        self._near_again_at = 0.0 if near else math.inf
-        self._near_long = 0
-        self._pending: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
-        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._stands_still_at = 0.0 if near else math.inf
+        self._stood_still_s = 0.0
+        self._too_long = 0
+        self._pending: dict[asyncio.AbstractEventLoop, Group] = {}
+        self._queue: SimpleQueue[Group | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = True
         self._closed = False
@@ -107,7 +160,7 @@ class Writer:
 
     def _write_again(self, changes: Sequence[Change]) -> None:
         try:
-            self._again.write(changes, patient=True)
+            self._again.write(changes)
         except Exception as error:
             self._again.drop()
             refusal = translated(error, self._path)
@@ -127,115 +180,116 @@ class Writer:
     def _hand_over(
         self, change: Callable[[Transaction], T | StoreError], loop: asyncio.AbstractEventLoop
     ) -> "asyncio.Future[T]":
-        future: asyncio.Future[T] = loop.create_future()
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self._path} was closed; open the store again")
-            if not self._idle:
-                self._queue.put((change, future))
-            elif (pending := self._pending.get(loop)) is not None:
-                pending.append((change, future))
-            else:
-                self._pending[loop] = [(change, future)]
+            group = self._pending.get(loop)
+            is_alone = group is None and self._is_quiet(loop)
+            group = group or Group(loop)
+            future = group.add(change)
+            if is_alone:
+                self._send(group)
+            elif len(group.changes) == 1:
+                self._pending[loop] = group
                 loop.call_soon(self._pass_on, loop)
+        if is_alone:
+            self._stand_still(group)
         return future
+
+    def _is_quiet(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether no one else is about to write, and the loop may stand still: it did not do so for long just now."""
+        return self._idle and self._stood_still_s < STANDSTILL_S / 2 and not getattr(loop, "_ready", True)
 
     def close(self) -> None:
         """Finish what waits, then stop. Blocks; harmless when called twice."""
         with self._lock:
             if not self._closed:
                 self._closed = True
-                for pending in self._pending.values():
-                    self._enqueue(pending)
+                for group in self._pending.values():
+                    self._queue.put(group)
                 self._pending.clear()
                 self._queue.put(None)
         self._thread.join()
         self._retries.close()
         self._again.drop()
-        with self._near_lock:
-            self._near.drop()
 
     def _pass_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Called once everyone who is ready has spoken: many changes go to the thread, a few need not."""
+        """Called once everyone who is ready has spoken."""
         with self._lock:
-            pending = self._pending.pop(loop, [])
-            here = 0 < len(pending) <= FEW and self._idle
-            if not here:
-                self._enqueue(pending)
-        if here and not self._written_here(pending):
-            with self._lock:
-                self._enqueue(pending)
+            group = self._pending.pop(loop, None)
+            if group is None:  # the store was closed meanwhile
+                return
+            self._stood_still_s = 0.0
+            self._send(group)
+        self._stand_still(group)
 
-    def _enqueue(self, pending: Sequence[Waiting]) -> None:
-        for waiting in pending:
-            self._idle = False
-            self._queue.put(waiting)
+    def _send(self, group: Group) -> None:
+        """Hand a group to the thread. Under the lock."""
+        is_small = len(group.changes) <= FEW
+        group.is_awaited = is_small and self._idle and perf_counter() >= self._stands_still_at
+        self._idle = False
+        self._queue.put(group)
 
-    def _written_here(self, pending: Sequence[Waiting]) -> bool:
-        """Commit changes on the spot, if no other connection is writing. Whatever goes wrong is left to the thread."""
+    def _stand_still(self, group: Group) -> None:
+        """Wait on the loop for a group for which that was said to be."""
+        if not group.is_awaited:
+            return
         began = perf_counter()
-        if began < self._near_again_at or not self._near_lock.acquire(blocking=False):
-            return False
-        try:
-            outcomes = self._near.write([change for change, _ in pending], patient=False)
-        except Exception:  # the thread tries again, and says what is wrong
-            self._near.drop()
-            self._pause()
-            return False
-        finally:
-            self._near_lock.release()
-        if perf_counter() - began > LONG_S:
-            self._pause()
+        if group.stand_still(STANDSTILL_S - self._stood_still_s):
+            self._too_long = 0
         else:
-            self._near_long = 0
-        _wake([(future, outcome) for (_, future), outcome in zip(pending, outcomes, strict=True)])
-        return True
+            self._pause()
+        self._stood_still_s += perf_counter() - began
 
     def _pause(self) -> None:
-        """Leave changes to the thread for a while, longer each time in a row."""
-        self._near_long = min(self._near_long + 1, 10)
-        self._near_again_at = perf_counter() + min(LONGEST_PAUSE_S, LONG_S * 2**self._near_long)
+        """Stand still no more for a while, longer each time in a row."""
+        self._too_long = min(self._too_long + 1, 10)
+        self._stands_still_at = perf_counter() + min(LONGEST_PAUSE_S, STANDSTILL_S * 2**self._too_long)
 
     def _run(self) -> None:
-        while batch := self._take():
-            self._serve(batch)
-        self._far.drop()
+        while groups := self._take():
+            self._serve(groups)
+        self._connection.drop()
 
-    def _take(self) -> list[Waiting]:
-        """Everything that waits now, at least one; nothing once the store is closed."""
+    def _take(self) -> list[Group]:
+        """Everything that waits now, at least one group; nothing once the store is closed."""
         with self._lock:
             self._idle = self._queue.empty()
         first = self._queue.get()
         if first is None:
             return []
-        batch = [first]
+        groups, size = [first], len(first.changes)
         with contextlib.suppress(Empty):
-            while len(batch) < MAX_BATCH:
-                waiting = self._queue.get_nowait()
-                if waiting is None:
+            while size < MAX_BATCH:
+                group = self._queue.get_nowait()
+                if group is None:
                     self._queue.put(None)
                     break
-                batch.append(waiting)
-        return batch
+                groups.append(group)
+                size += len(group.changes)
+        return groups
 
-    def _serve(self, batch: Sequence[Waiting]) -> None:
+    def _serve(self, groups: Sequence[Group]) -> None:
+        outcomes = self._outcomes([change for group in groups for change in group.changes])
+        place = 0
+        for group in groups:
+            group.answer(outcomes[place : (place := place + len(group.changes))])
+
+    def _outcomes(self, changes: Sequence[Change]) -> list[Any]:
+        """What comes of each change: whatever goes wrong, those who wait must hear of it and the thread must go on."""
         try:
-            outcomes = self._far.write([change for change, _ in batch], patient=True)
-        except Exception as error:  # whatever it was, those who wait must hear of it and the thread must go on
+            return self._connection.write(changes)
+        except Exception as error:
             refusal = translated(error, self._path)
             if isinstance(refusal, StoreUnavailable):
-                self._far.drop()
-                outcomes = [StoreUnavailable(*refusal.args) for _ in batch]
-            elif len(batch) > 1:
-                for waiting in batch:
-                    self._serve([waiting])
-                return
-            else:
-                outcomes = [refusal]
-        _wake_all(zip((future for _, future in batch), outcomes, strict=True))
+                self._connection.drop()
+                return [StoreUnavailable(*refusal.args) for _ in changes]
+            if len(changes) > 1:  # the others must not suffer from one that cannot be made
+                return [outcome for change in changes for outcome in self._outcomes([change])]
+            return [refusal]
 
 
-class _Connection:
+class Connection:
     """A connection that writes, and what it has learned about the store."""
 
     def __init__(
@@ -248,12 +302,10 @@ class _Connection:
         self._connection: sqlite3.Connection | None = None
         self._known = Cache()
 
-    def write(self, changes: Sequence[Change], *, patient: bool) -> list[Any]:
-        """Apply changes in one transaction. The impatient raise at once when another connection is writing."""
+    def write(self, changes: Sequence[Change]) -> list[Any]:
+        """Apply changes in one transaction."""
         if self._connection is None:
             self._connection = self._connect()
-            if not patient:
-                self._connection.execute("PRAGMA busy_timeout = 0")
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -285,22 +337,3 @@ class _Connection:
 
 def _failed(done: "asyncio.Future[Any]") -> bool:
     return not done.cancelled() and isinstance(done.exception(), StoreUnavailable)
-
-
-def _wake_all(outcomes: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-    for future, outcome in outcomes:
-        by_loop.setdefault(future.get_loop(), []).append((future, outcome))
-    for loop, group in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits there any more
-            loop.call_soon_threadsafe(_wake, group)
-
-
-def _wake(group: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, outcome in group:
-        if future.done():
-            continue  # the asker was canceled; the change is kept all the same
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

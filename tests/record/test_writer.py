@@ -1,0 +1,129 @@
+"""The writer and the event loop: a loop is never held by a commit that takes long."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from toolwire.errors import StoreUnavailable
+from toolwire.record import schema
+from toolwire.record.artifacts import Artifacts
+from toolwire.record.owners import Owners
+from toolwire.record.reader import Reader
+from toolwire.record.sqlite import SqliteStore
+from toolwire.record.warm import WarmLog
+from toolwire.record.writer import Writer
+
+from .conftest import NOW
+from .samples import a_call, a_card, a_turn, success
+
+PATIENCE_S = 5.0
+
+
+class SlowDisk:
+    """Connections whose commits take as long as the test says."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self.is_slow = self.held_the_loop = False
+        self.is_done = threading.Event()
+        self.committing = asyncio.Event()
+
+    def connect(self) -> sqlite3.Connection:
+        return cast(sqlite3.Connection, SlowConnection(self, schema.connect(self._path, busy_timeout_s=5.0)))
+
+    def commit(self) -> None:
+        if self.is_slow:
+            self._loop.call_soon_threadsafe(self.committing.set)
+            self.held_the_loop |= not self.is_done.wait(PATIENCE_S)
+
+
+class SlowConnection:
+    def __init__(self, disk: SlowDisk, connection: sqlite3.Connection) -> None:
+        self._disk = disk
+        self._connection = connection
+
+    def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+        if sql == "COMMIT":
+            self._disk.commit()
+        return self._connection.execute(sql, *given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> SlowDisk:
+    home = tmp_path / "home"
+    await (await SqliteStore.at(home)).close_store()
+    return SlowDisk(home / "store.db")
+
+
+@pytest.fixture
+async def store(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[SqliteStore]:
+    home = tmp_path / "home"
+    warm, owners = WarmLog(home / "logs", lambda: NOW), Owners(home / "owners")
+    writer = Writer(home / "store.db", disk.connect, warm.add, owners)
+    reader = Reader(home / "store.db", partial(schema.connect, home / "store.db", busy_timeout_s=5.0))
+    async with SqliteStore(writer, reader, owners, Artifacts(home / "artifacts"), warm, lambda: NOW) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+async def test_a_slow_commit_does_not_hold_the_event_loop(store: SqliteStore, disk: SlowDisk, at_once: int) -> None:
+    """Only the loop can end the commit, so a commit that holds it never ends."""
+    disk.is_slow = True
+    cards = [a_card(a_call(f"c{number}")) for number in range(at_once)]
+
+    async def end_commit() -> None:
+        await disk.committing.wait()
+        disk.is_done.set()
+
+    kept, _ = await asyncio.gather(asyncio.gather(*(store.open(card, []) for card in cards)), end_commit())
+
+    assert not disk.held_the_loop
+    assert [card.record_id for card in kept] == [card.record_id for card in cards]
+
+
+async def test_a_change_that_is_alone_and_slow_is_told_once_it_is_durable(store: SqliteStore, disk: SlowDisk) -> None:
+    """Nothing else is ready on the loop when it is handed over; a timer ends the commit."""
+    card = a_card(a_call("c1"))
+    disk.is_slow = True
+    asyncio.get_running_loop().call_later(0.01, disk.is_done.set)
+
+    opened = await store.open(card, [])
+    result = await store.close(opened, success(card.call), [])
+
+    assert not disk.held_the_loop
+    assert result == success(card.call)
+    assert [kept.result for kept in await store.calls()] == [result]
+
+
+async def test_a_loop_that_is_canceled_while_a_commit_is_slow_leaves_a_durable_change(
+    store: SqliteStore, disk: SlowDisk
+) -> None:
+    await store.begin(a_turn())
+    disk.is_slow = True
+    opening = asyncio.create_task(store.open(a_card(a_call("c1"), a_turn()), []))
+    await disk.committing.wait()
+    opening.cancel()
+    await asyncio.wait([opening])
+    disk.is_done.set()
+
+    await store.audit([])
+
+    assert opening.cancelled()
+    assert [card.call.id for card in await store.calls()] == ["c1"]
+
+
+async def test_what_is_handed_over_after_the_end_is_refused_in_words(store: SqliteStore) -> None:
+    await store.close_store()
+
+    with pytest.raises(StoreUnavailable, match="was closed; open the store again"):
+        await store.begin(a_turn())
