@@ -1,7 +1,11 @@
 """One transaction of the SQLite store: what its changes ask is read once, what they add is written together."""
 
+import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import field
+from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
 from toolwire.protocol.calls import ToolResult
@@ -14,6 +18,8 @@ from toolwire.record.rows import CallKey, Row, TurnKey, column, read_card
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
+_AT_ONCE = 16
+_VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _TURN = "SELECT epoch, state, owner FROM turns WHERE project = ? AND id = ?"
 CARD_COLUMNS = """
@@ -192,20 +198,22 @@ class Transaction:
 
     def write_charges(self) -> None:
         """Write what calls were counted so far, before it is asked for."""
-        self.connection.executemany(_CHARGE, [(*key, calls) for key, calls in self.charges.items()])
+        add_rows(self.connection, _CHARGE, [(*key, calls) for key, calls in self.charges.items()])
         self.charges.clear()
 
     def flush(self) -> None:
         """Write what was added so far."""
         if self.charges:
             self.write_charges()
-        self.connection.executemany(_ADD_RECORD, self.records)
+        if self.records:
+            add_rows(self.connection, _ADD_RECORD, self.records)
+            self.records.clear()
         if self.audit:
             self.audited += self._add_audit()
-        self.connection.executemany(_ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
-        self.records.clear()
-        self.audit.clear()
-        self.tallies.clear()
+            self.audit.clear()
+        if self.tallies:
+            add_rows(self.connection, _ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
+            self.tallies.clear()
 
     def _add_audit(self) -> list[Row]:
         """Add the audit rows, each with its digest: this transaction alone writes, so the newest rows are known."""
@@ -219,10 +227,26 @@ class Transaction:
             chained.append((*row, head))
             if self.writer:
                 own.append((len(self.audit) - 1 - place, self.writer, number, project))
-        self.connection.executemany(_ADD_AUDIT, chained)
+        add_rows(self.connection, _ADD_AUDIT, chained)
         if own:
             self.connection.executemany(_ADD_WRITER, own)
         return chained
+
+
+def add_rows(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> None:
+    """Add rows by a statement for one of them. SQLite takes many at once in two thirds of the time."""
+    begin = 0
+    if isinstance(connection, sqlite3.Connection):
+        while len(rows) - begin >= _AT_ONCE:
+            some = rows[begin : (begin := begin + _AT_ONCE)]
+            connection.execute(_for_many(sql), tuple(chain.from_iterable(some)))
+    if begin < len(rows):
+        connection.executemany(sql, rows[begin:] if begin else rows)
+
+
+@lru_cache(maxsize=64)
+def _for_many(sql: str) -> str:
+    return _VALUES.sub(lambda found: f"VALUES {', '.join([found[1]] * _AT_ONCE)}", sql, count=1)
 
 
 def _metrics_row(counted: tuple[str, str], tally: ToolTally) -> Row:
