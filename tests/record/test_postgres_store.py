@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -119,6 +120,43 @@ async def test_who_lost_a_turn_to_another_machine_is_fenced(postgres: PostgresSe
 
             with pytest.raises(Fenced):
                 await here.release(a_turn())
+
+
+async def test_a_result_that_another_machine_kept_first_wins_over_what_was_known_here(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """The rows of a call go to the server at once, and it adds none if another connection has committed meanwhile."""
+    schema, turn, call = new_schema(), a_turn(), a_call()
+    async with (
+        opened(postgres.url, tmp_path / "here", schema) as here,
+        opened(postgres.url, tmp_path / "there", schema) as there,
+    ):
+        await here.begin(turn)
+        card = await here.open(a_card(call, turn), [a_row("allowed")])
+        first = await there.close(card, success(call, "there"), [a_row("finished")])
+
+        assert await here.close(card, success(call, "here"), [a_row("finished")]) == first
+        assert await here.open(a_card(call, turn), []) == (await there.calls())[0]
+        assert [row.event for row in await here.audit_log()] == ["allowed", "finished", "late_result"]
+        assert (await here.audit_chain()).broken_at is None
+
+
+async def test_the_rows_of_a_call_take_one_way_to_the_server(postgres: PostgresServer, tmp_path: Path) -> None:
+    schema, turn = new_schema(), a_turn()
+    async with opened(postgres.url, tmp_path, schema) as store:
+        await store.begin(turn)
+        await store.audit([a_row("before")])  # the end of the audit chain is read once
+        server = cast(PgConnection, store._writer._connection._connection)
+        asked: list[str] = []
+        server._connection.add_query_logger(lambda record: asked.append(record.query))
+        for number in range(3):
+            call = a_call(f"call-{number}")
+            card = await store.open(a_card(call, turn), [a_row("allowed")])
+            await store.close(card, success(call), [a_row("finished")])
+
+        assert [query for query in asked if "write_calls" not in query] == []
+        assert len(asked) == 6
+        assert [one.result for one in await store.calls()] == [success(a_call(f"call-{n}")) for n in (2, 1, 0)]
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\x00", "\ue000", "\ue0000\x001", "\\u0000", "��"])

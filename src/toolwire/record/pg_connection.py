@@ -3,27 +3,35 @@
 The store asks from threads of its own, one statement after the other, so each connection has an event loop that runs
 while a statement does. Transactions that write take turns by a lock of the database, as they do in SQLite: what a rule
 reads inside one stays true until it commits, and rows are numbered in the order in which they become visible.
+
+Each statement is a way to the server and back. So what every call adds waits for the end of the transaction, and goes
+to the server in one statement. A transaction in which nothing else is asked or changed, as nearly all are, begins and
+ends with it: the statement takes the lock, looks whether another connection has committed meanwhile, and adds the rows.
 """
 
 import asyncio
 import contextlib
 import math
+import select
 import sqlite3
 from collections.abc import Awaitable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import asyncpg
+import orjson
 from asyncpg.prepared_stmt import PreparedStatement
 
 from toolwire.errors import SettingsError, StoreUnavailable
 from toolwire.record.hrana import Cursor
-from toolwire.record.pg_dialect import translated
+from toolwire.record.pg_dialect import COMMITS, LOCK, translated, writing_at_once
+from toolwire.record.transaction import EACH_CALL, StaleCache
 
 T = TypeVar("T")
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('toolwire:' || current_schema(), 0))"
+Waiting = dict[str, list[list[Any]]]
+"""Of statements that every call makes, the rows."""
 _MAKE_SCHEMA = """
     DO $$ BEGIN EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_setting('search_path')); END $$
 """
@@ -34,8 +42,10 @@ _WATCHED = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "2",
 }
-_VERSION = "SELECT last_value FROM commits"
-_COUNT = "SELECT nextval('commits')"
+_BEGIN = f"BEGIN; SELECT {LOCK}"
+_COMMIT = "SELECT nextval('commits'); COMMIT"
+_VERSION = f"SELECT {COMMITS}"
+_AT_ONCE = f"SELECT {writing_at_once()[0]}(${', $'.join(map(str, range(1, len(EACH_CALL) + 2)))})"
 # PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
 _ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
 _LONG = 30
@@ -65,6 +75,8 @@ class PgConnection:
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
         self._writes = False
+        self._waiting: Waiting = {}
+        self._is_here = False
         self._connecting = partial(
             asyncpg.connect,
             url,
@@ -81,29 +93,33 @@ class PgConnection:
     def _connect(self) -> None:
         self._connection: asyncpg.Connection[Any] = self._run(self._connecting())
         self._prepared: dict[str, PreparedStatement[Any]] = {}
-        self._seen = self._own = -1
+        self._seen = self._own = self._last = -1
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Cursor:
         """One statement."""
         if sql == "PRAGMA data_version":
-            return Cursor([(self._version(),)])
+            return Cursor([(self._seen if self._is_here else self._version(),)])
         if sql.startswith("PRAGMA"):
             return Cursor()
         match sql.split(None, 1)[0].upper():
             case "BEGIN":
                 return self._begun(writes=sql != "BEGIN")
             case "COMMIT":
-                return self._committed()
+                return self._written_at_once() if self._is_here else self._committed()
             case "ROLLBACK":
                 self.roll_back()
                 return Cursor()
             case _:
+                self._send()
                 return self._run(self._asked(sql, parameters), longer=1 if self._writes else _LONG)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> Cursor:
         """The same statement with each of these rows."""
         given = [_values(row) for row in rows]
-        if given:
+        if given and sql in EACH_CALL and sql not in self._waiting and (self._is_here or self._last >= 0):
+            self._waiting[sql] = given
+        elif given:
+            self._send()
             self._run(self._connection.executemany(translated(sql), given))
         return Cursor((), len(given))
 
@@ -120,9 +136,13 @@ class PgConnection:
 
     def roll_back(self) -> None:
         """End the transaction, if there is still one. A server that is gone has rolled it back already."""
+        self._waiting, self._is_here, self._last = {}, False, -1
         with contextlib.suppress(StoreUnavailable):
-            if self._connection.is_in_transaction():
+            if self._is_in_transaction():
                 self._run(self._connection.execute("ROLLBACK"))
+
+    def _is_in_transaction(self) -> bool:
+        return not self._connection.is_closed() and self._connection.is_in_transaction()
 
     def close(self) -> None:
         """Let go of the server. An open transaction is rolled back there."""
@@ -132,39 +152,93 @@ class PgConnection:
             self._loop.close()
 
     def _begun(self, *, writes: bool) -> Cursor:
+        self._writes = writes
+        self._waiting, self._is_here, self._last = {}, writes and self._own >= 0, -1
+        return Cursor() if self._is_here else self._begun_there()
+
+    def _begun_there(self) -> Cursor:
+        first = _BEGIN if self._writes else _READS
         try:
-            return self._first(writes=writes)
+            self._run(self._connection.execute(first))
         except StoreUnavailable:  # the kept connection may have died meanwhile, and a BEGIN can be said again
             self._connection.terminate()
             self._connect()
-            return self._first(writes=writes)
-
-    def _first(self, *, writes: bool) -> Cursor:
-        self._writes = writes
-        if not writes:
-            self._run(self._connection.execute(_READS))
-            return Cursor()
-        self._run(self._connection.execute("BEGIN"))
-        self._run(self._connection.execute(_LOCK))
+            self._run(self._connection.execute(first))
         return Cursor()
+
+    def _send(self) -> None:
+        """Let the server hear of a transaction that has begun here, and of the rows that wait. Raises StaleCache."""
+        if self._is_here:
+            known, self._is_here = self._own, False
+            self._begun_there()
+            self._version()
+            if self._last != known:
+                raise self._stale()
+        waiting, self._waiting = self._waiting, {}
+        for sql, given in waiting.items():
+            self._run(self._connection.executemany(translated(sql), given))
 
     def _committed(self) -> Cursor:
-        if self._writes and not self._connection.is_in_transaction():
+        if not self._writes:
+            self._run(self._connection.execute("COMMIT"))
+            return Cursor()
+        if not self._is_in_transaction():
             raise sqlite3.OperationalError("cannot commit - no transaction is active")
-        counted = -1
-        if self._writes:
-            counted = self._run(self._connection.fetchval(_COUNT))
-        status = self._run(self._connection.execute("COMMIT"))
-        if self._writes and status != "COMMIT":
+        if self._waiting:
+            own, last = self._run(self._added(self._last)), "COMMIT"
+        else:  # under the lock no other connection counts
+            own, last = self._last + 1 if self._last >= 0 else -1, _COMMIT
+        status = self._run(self._connection.execute(last))
+        self._last = -1
+        if status != "COMMIT":
             raise sqlite3.OperationalError("the transaction was rolled back")
-        self._own = counted
+        self._own = -1 if own is None else own
         return Cursor()
+
+    def _written_at_once(self) -> Cursor:
+        """Make a transaction that has begun here, all of it. Raises StaleCache."""
+        self._is_here = False
+        if self._may_be_gone():
+            raise self._stale()
+        if self._waiting:
+            number = self._run(self._added(self._own))
+        else:  # what was answered is true if no other connection has written
+            number = self._run(self._connection.fetchval(_VERSION))
+            number = number if number == self._own else None
+        if number is None:
+            raise self._stale()
+        self._own = number
+        return Cursor()
+
+    async def _added(self, known: int) -> int | None:
+        """Add the rows that wait. The number of the commit; none if there are others than those that were known."""
+        waiting, self._waiting = self._waiting, {}
+        rows = [orjson.dumps(waiting.get(sql, ())).decode() for sql in EACH_CALL]
+        number: int | None = await self._connection.fetchval(_AT_ONCE, known, *rows)
+        return number
+
+    def _stale(self) -> StaleCache:
+        """What was known here may be wrong: the next transaction begins at the server."""
+        self._own = -1
+        self.roll_back()
+        return StaleCache("another connection has written meanwhile")
+
+    def _may_be_gone(self) -> bool:
+        """Whether something came from the server while it was asked nothing: its end, nearly always.
+
+        A transaction that is sent in one statement cannot be sent again when the connection ends, as a BEGIN can.
+        """
+        if self._connection.is_closed():
+            return True
+        heard = select.poll()
+        heard.register(cast("Any", self._connection)._transport.get_extra_info("socket"), select.POLLIN)
+        return bool(heard.poll(0))
 
     def _version(self) -> int:
         """As SQLite's: another number once another connection has committed."""
-        last = int(self._run(self._connection.fetchval(_VERSION)))
-        if last != self._own:
-            self._seen = last
+        self._last = int(self._run(self._connection.fetchval(_VERSION)))
+        if self._last != self._own:
+            self._seen = self._last
         return self._seen
 
     async def _asked(self, sql: str, parameters: Sequence[Any]) -> Cursor:
@@ -178,7 +252,7 @@ class PgConnection:
         """Wait for an answer, so many times longer than usual."""
         limit_s = self._patience_s * longer
         try:
-            return self._loop.run_until_complete(asyncio.wait_for(work, limit_s))
+            return self._loop.run_until_complete(_within(limit_s, work))
         except TimeoutError as late:
             raise StoreUnavailable(
                 f"{self._address} did not answer within {limit_s:g} s; another process may be writing, or it is far"
@@ -195,6 +269,11 @@ class PgConnection:
             ) from lost
         except asyncpg.PostgresError as error:
             raise sqlite3.OperationalError(str(error)) from error
+
+
+async def _within(limit_s: float, work: Awaitable[T]) -> T:
+    async with asyncio.timeout(None if limit_s == math.inf else limit_s):
+        return await work
 
 
 def _refusal(error: Exception, code: int) -> sqlite3.OperationalError:

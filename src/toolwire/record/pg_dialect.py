@@ -6,9 +6,11 @@ functions, which `FUNCTIONS` gives to PostgreSQL under the same names.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from hashlib import sha256
 
 from toolwire.record.lease_rows import NOW
+from toolwire.record.transaction import EACH_CALL
 
 _PLACE = re.compile(r"'[^']*'|\?(\d*)")
 _TYPELESS = re.compile(r"\?(\d+) IS NULL")
@@ -43,6 +45,59 @@ FUNCTIONS = (
     "CREATE AGGREGATE total(double precision) (sfunc = float8pl, stype = double precision, initcond = '0')",
 )
 """What SQLite has and PostgreSQL lacks, for the schema that holds the store's tables."""
+
+LOCK = "pg_advisory_xact_lock(hashtextextended('toolwire:' || current_schema(), 0))"
+"""Transactions that write take turns by it."""
+COMMITS = "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM commits)"
+"""How many transactions that wrote have been committed; asked under the lock."""
+_INSERT = re.compile(r"\s*INSERT INTO (\w+) \(([^)]+)\)\s+VALUES \((.*?)\)\s*(ON CONFLICT .*)?\Z", re.DOTALL)
+_NUMBERS = {
+    "double precision": frozenset({"at", "created_at", "elapsed_ms", "total_ms", "max_ms", "last_error_at"}),
+    "bigint": frozenset({"seq", "number", "calls", "success", "errors", "timeouts", "canceled"}),
+}
+
+
+@cache
+def writing_at_once() -> tuple[str, str]:
+    """The name of a function that makes a whole transaction of what calls write, and the statement that makes it.
+
+    It is told how many commits the caller knows of, and writes nothing if there are more by then. Its rows are JSON,
+    for each statement an array of arrays. The name changes with the body, so that versions do not meet.
+    """
+    adding = "\n".join(f"{_from_json(sql, f'${place}')};" for place, sql in enumerate(EACH_CALL, 2))
+    body = f"""
+        #variable_conflict use_column
+        BEGIN
+            PERFORM {LOCK};
+            IF {COMMITS} <> $1 THEN RETURN NULL; END IF;
+            {adding}
+            RETURN nextval('commits');
+        END
+    """
+    name = f"write_calls_{sha256(body.encode()).hexdigest()[:12]}"
+    rows = ", ".join(["json"] * len(EACH_CALL))
+    return name, f"CREATE OR REPLACE FUNCTION {name}(bigint, {rows}) RETURNS bigint LANGUAGE plpgsql AS $${body}$$"
+
+
+def _from_json(sql: str, given: str) -> str:
+    """A statement that adds a row, as one that adds all rows of a JSON array."""
+    found = _INSERT.match(sql)
+    assert found is not None, sql
+    table, names, values, conflict = found.groups()
+    columns = [name.strip() for name in names.split(",")]
+    places = iter(enumerate(columns))
+
+    def value(_: re.Match[str]) -> str:
+        place, column = next(places)
+        kind = next((kind for kind, names in _NUMBERS.items() if column in names), "text")
+        return f"(each.value ->> {place})::{kind}"
+
+    values = _PLACE.sub(value, values)
+    if "seq" not in columns and table in ("records", "audit"):  # what numbers rows one by one takes long
+        names = f"seq, {names}"
+        values = f"(SELECT coalesce(max(seq), 0) FROM {table}) + each.ordinality, {values}"  # noqa: S608
+    rows = f"json_array_elements({given}) WITH ORDINALITY AS each(value, ordinality)"
+    return f"INSERT INTO {table} ({names}) SELECT {values} FROM {rows} {conflict or ''}"  # noqa: S608 -- our own words
 
 
 @lru_cache(maxsize=512)

@@ -17,6 +17,7 @@ from toolwire.record.server_store import ServerStore
 SCHEMA = "toolwire"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 _VERSION = "SELECT version FROM store_version"
+_HAS_FUNCTION = "SELECT 1 FROM pg_proc WHERE proname = ? AND pronamespace = current_schema()::regnamespace"
 _BEGINNING = (
     "CREATE TABLE store_version (version BIGINT NOT NULL)",
     "INSERT INTO store_version VALUES (0)",
@@ -69,14 +70,21 @@ def _migrate(address: str, connection: sqlite3.Connection) -> None:
     server = cast(PgConnection, connection)
     while _version(server, address) < len(schema.STEPS):
         server.make_schema()
-        server.execute("BEGIN IMMEDIATE")
-        try:
-            # Another process may have taken this step while we waited for the lock.
-            _take_step(server, _version(server, address))
-            server.execute("COMMIT")
-        except BaseException:
-            server.roll_back()
-            raise
+        # Another process may have taken this step while we waited for the lock.
+        _change(server, lambda: _take_step(server, _version(server, address)))
+    name, making = pg_dialect.writing_at_once()
+    if server.execute(_HAS_FUNCTION, (name,)).fetchone() is None:
+        _change(server, lambda: server.run(making))
+
+
+def _change(server: PgConnection, work: Callable[[], None]) -> None:
+    server.execute("BEGIN IMMEDIATE")
+    try:
+        work()
+        server.execute("COMMIT")
+    except BaseException:
+        server.roll_back()
+        raise
 
 
 def _version(server: PgConnection, address: str) -> int:

@@ -53,24 +53,24 @@ LOOP_COLUMNS = (
     "recovered", "input_tokens", "output_tokens", "cost_usd",
 )  # fmt: skip
 LOOP_SUMS = f"SELECT {', '.join(LOOP_COLUMNS)} FROM loop_metrics WHERE project = ?"  # noqa: S608 -- our own names
-_ADD_RECORD = """
+ADD_RECORD = """
     INSERT INTO records (id, project, schema_name, title, context, created_by, created_at, turn_id, call_id)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_ADD_AUDIT = """
+ADD_AUDIT = """
     INSERT INTO audit (at, event, project, agent, turn_id, call_id, tool, rule, status, code, args_digest,
                        elapsed_ms, detail, digest)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_ADD_WRITER = """
+ADD_WRITER = """
     INSERT INTO audit_writers (seq, writer, number, project) VALUES ((SELECT max(seq) FROM audit) - ?, ?, ?, ?)
 """
 # A call that waits for its result counts for the day; one that did not run is given back.
-_CHARGE = """
+ADD_CHARGE = """
     INSERT INTO charges (project, turn_id, calls) VALUES (?, ?, ?)
     ON CONFLICT (turn_id, project) DO UPDATE SET calls = charges.calls + excluded.calls
 """
-_ADD_METRICS = """
+ADD_METRICS = """
     INSERT INTO tool_metrics (project, tool, calls, success, errors, timeouts, canceled, total_ms, max_ms, last_error,
                               last_error_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -85,6 +85,14 @@ _ADD_METRICS = """
         last_error = iif(excluded.last_error_at IS NULL, tool_metrics.last_error, excluded.last_error),
         last_error_at = coalesce(excluded.last_error_at, tool_metrics.last_error_at)
 """
+
+
+EACH_CALL = (ADD_RECORD, ADD_AUDIT, ADD_WRITER, ADD_CHARGE, ADD_METRICS)
+"""What nearly every call writes, and nothing else; a server can be given the rows of all of them at once."""
+
+
+class StaleCache(sqlite3.OperationalError):
+    """Another connection has committed since, so that what was known when the transaction began may be wrong."""
 
 
 class TurnRow(NamedTuple):
@@ -198,7 +206,7 @@ class Transaction:
 
     def write_charges(self) -> None:
         """Write what calls were counted so far, before it is asked for."""
-        add_rows(self.connection, _CHARGE, [(*key, calls) for key, calls in self.charges.items()])
+        add_rows(self.connection, ADD_CHARGE, [(*key, calls) for key, calls in self.charges.items()])
         self.charges.clear()
 
     def flush(self) -> None:
@@ -206,13 +214,13 @@ class Transaction:
         if self.charges:
             self.write_charges()
         if self.records:
-            add_rows(self.connection, _ADD_RECORD, self.records)
+            add_rows(self.connection, ADD_RECORD, self.records)
             self.records.clear()
         if self.audit:
             self.audited += self._add_audit()
             self.audit.clear()
         if self.tallies:
-            add_rows(self.connection, _ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
+            add_rows(self.connection, ADD_METRICS, [_metrics_row(*item) for item in self.tallies.items()])
             self.tallies.clear()
 
     def _add_audit(self) -> list[Row]:
@@ -227,9 +235,9 @@ class Transaction:
             chained.append((*row, head))
             if self.writer:
                 own.append((len(self.audit) - 1 - place, self.writer, number, project))
-        add_rows(self.connection, _ADD_AUDIT, chained)
+        add_rows(self.connection, ADD_AUDIT, chained)
         if own:
-            self.connection.executemany(_ADD_WRITER, own)
+            self.connection.executemany(ADD_WRITER, own)
         return chained
 
 

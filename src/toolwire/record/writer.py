@@ -22,7 +22,7 @@ from toolwire.record.faults import translated
 from toolwire.record.liveness import Liveness
 from toolwire.record.retries import Retries
 from toolwire.record.rows import Row
-from toolwire.record.transaction import Cache, Transaction
+from toolwire.record.transaction import Cache, StaleCache, Transaction
 from toolwire.record.turnstile import SHARE, Turnstile
 
 T = TypeVar("T")
@@ -304,6 +304,12 @@ class Connection:
 
     def write(self, changes: Sequence[Change]) -> list[Any]:
         """Apply changes in one transaction."""
+        try:
+            return self._write(changes)
+        except StaleCache:  # it was taken for true before the server was asked, and is empty now
+            return self._write(changes)
+
+    def _write(self, changes: Sequence[Change]) -> list[Any]:
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
