@@ -101,6 +101,18 @@ async def test_what_is_open_or_pending_stays_with_its_audit_rows(store: SqliteSt
     assert len(await store.approvals(only_open=True)) == 1
 
 
+async def test_a_call_that_runs_while_the_store_is_pruned_is_closed(store: SqliteStore, clock: FrozenClock) -> None:
+    """What is known of other turns is not forgotten with those that go."""
+    await talk(store, "old")
+    clock.advance(8 * DAY_S)
+    turn, call = a_turn("running"), a_call("slow")
+    await store.begin(turn)
+    card = await store.open(a_card(call, turn), [])
+
+    assert (await store.prune(A_WEEK)).turns == 1
+    assert await store.close(card, success(call), []) == success(call)
+
+
 async def test_a_question_that_its_turn_has_left_unanswered_goes_with_it(
     store: SqliteStore, clock: FrozenClock
 ) -> None:

@@ -356,7 +356,7 @@ def _forget_starts(tx: Transaction, key: TurnKey, begun: Collection[bytes] | Non
         return
     for card in ledger.not_begun(_unfinished(tx, key), lambda card: _has_note(card, begun)):
         tx.connection.execute(_NOT_STARTED, call_key(card))
-        tx.known.calls.pop(call_key(card), None)
+        tx.known.forget_calls({key})
 
 
 def _has_note(card: CallCard, begun: Collection[bytes]) -> bool:

@@ -188,9 +188,8 @@ def drop_turns(tx: Transaction, turns: Sequence[TurnKey], now: float) -> int:
             tx.connection.execute(statement, key)
         tx.connection.execute(_DROP_APPROVALS, (*key, now))
         tx.known.turns.pop(key, None)
-        tx.known.here.discard(key)
-        tx.known.calls.clear()
         dropped += 1
+    tx.known.forget_calls(set(turns))
     tx.connection.execute(_DROP_CURSOR, (newest,))
     tx.connection.execute(_KEEP_RECORDS_CURSOR, (newest,))
     return dropped

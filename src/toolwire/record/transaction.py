@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import chain
@@ -129,6 +129,11 @@ class Cache:
         if version == self.version and len(self.turns) + len(self.calls) + len(self.heads) < MAX_KNOWN:
             return self
         return Cache(version)
+
+    def forget_calls(self, turns: Collection[TurnKey]) -> None:
+        """The calls of these turns are other ones now than is known: they are read again when they are asked for."""
+        self.here.difference_update(turns)
+        self.calls = {key: card for key, card in self.calls.items() if key[:2] not in turns}
 
 
 @dataclass(slots=True)
