@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -216,6 +218,40 @@ async def test_a_character_zero_in_a_call_and_its_result_harms_no_later_question
             "a\x00b \\u0000 \ue000 \\ue0000",
             "\x00",
         }
+
+
+async def test_a_long_answer_comes_in_pages(postgres: PostgresServer) -> None:
+    """One that never ends is read as far as it is wanted; other questions are answered meanwhile."""
+    endless = "WITH RECURSIVE n(i) AS (SELECT CAST(?1 AS INTEGER) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    connection = await asyncio.to_thread(PgConnection, postgres.url, schema=new_schema())
+
+    def read() -> tuple[list[int], list[int]]:
+        connection.execute("BEGIN")
+        rows, others = connection.execute(endless, (7,)), connection.execute(endless, (1,))
+        found = [number for (number,) in islice(rows, 1_300)], [number for (number,) in islice(others, 3)]
+        connection.execute("COMMIT")
+        return found
+
+    try:
+        assert await asyncio.to_thread(read) == (list(range(7, 1_307)), [1, 2, 3])
+    finally:
+        await asyncio.to_thread(connection.close)
+
+
+async def test_a_question_that_fails_half_way_is_said(postgres: PostgresServer) -> None:
+    connection = await asyncio.to_thread(PgConnection, postgres.url, schema=new_schema())
+
+    def read() -> None:
+        connection.execute("BEGIN")
+        connection.execute("SELECT 1 / (900 - i) FROM generate_series(1, 2000) i").fetchall()
+
+    try:
+        with pytest.raises(sqlite3.OperationalError, match="division by zero"):
+            await asyncio.to_thread(read)
+        await asyncio.to_thread(connection.roll_back)
+        assert (await asyncio.to_thread(connection.execute, "SELECT 1")).fetchall() == [(1,)]
+    finally:
+        await asyncio.to_thread(connection.close)
 
 
 async def test_a_writer_that_stops_half_way_is_ended_by_the_server(postgres: PostgresServer) -> None:

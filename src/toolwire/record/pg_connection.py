@@ -14,14 +14,16 @@ import contextlib
 import math
 import select
 import sqlite3
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import asyncpg
 import orjson
+from asyncpg.cursor import CursorIterator
 from asyncpg.prepared_stmt import PreparedStatement
 
 from toolwire.errors import SettingsError, StoreUnavailable
@@ -48,6 +50,7 @@ _VERSION = f"SELECT {COMMITS}"
 _AT_ONCE = f"SELECT {writing_at_once()[0]}(${', $'.join(map(str, range(1, len(EACH_CALL) + 2)))})"
 # PostgreSQL cannot keep the character 0, nor read JSON that spells it. A character for private use takes its place.
 _ESCAPES = (("\x00", "\ue000"), (r"\u0000", r"\ue000"))
+_PAGE = 500
 _LONG = 30
 """So many times longer than a change may a question take."""
 _READS = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -74,7 +77,7 @@ class PgConnection:
         self._address = address_of(url)
         self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
-        self._writes = False
+        self._writes = self._reads = False
         self._waiting: Waiting = {}
         self._is_here = False
         self._connecting = partial(
@@ -110,6 +113,8 @@ class PgConnection:
                 self.roll_back()
                 return Cursor()
             case _:
+                if self._reads:
+                    return Cursor(self._pages(sql, parameters))
                 self._send()
                 return self._run(self._asked(sql, parameters), longer=1 if self._writes else _LONG)
 
@@ -137,6 +142,7 @@ class PgConnection:
     def roll_back(self) -> None:
         """End the transaction, if there is still one. A server that is gone has rolled it back already."""
         self._waiting, self._is_here, self._last = {}, False, -1
+        self._reads = False
         with contextlib.suppress(StoreUnavailable):
             if self._is_in_transaction():
                 self._run(self._connection.execute("ROLLBACK"))
@@ -152,7 +158,7 @@ class PgConnection:
             self._loop.close()
 
     def _begun(self, *, writes: bool) -> Cursor:
-        self._writes = writes
+        self._writes, self._reads = writes, not writes
         self._waiting, self._is_here, self._last = {}, writes and self._own >= 0, -1
         return Cursor() if self._is_here else self._begun_there()
 
@@ -180,6 +186,7 @@ class PgConnection:
 
     def _committed(self) -> Cursor:
         if not self._writes:
+            self._reads = False
             self._run(self._connection.execute("COMMIT"))
             return Cursor()
         if not self._is_in_transaction():
@@ -242,11 +249,36 @@ class PgConnection:
         return self._seen
 
     async def _asked(self, sql: str, parameters: Sequence[Any]) -> Cursor:
+        statement = await self._statement(sql)
+        rows = await statement.fetch(*_values(parameters))
+        return Cursor(map(_read, rows), _count(statement.get_statusmsg() or ""))
+
+    async def _statement(self, sql: str) -> "PreparedStatement[Any]":
         statement = self._prepared.get(sql)
         if statement is None:
             statement = self._prepared[sql] = await self._connection.prepare(translated(sql))
-        rows = await statement.fetch(*_values(parameters))
-        return Cursor(map(_read, rows), _count(statement.get_statusmsg() or ""))
+        return statement
+
+    def _pages(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """The rows of a question: the first of them, and more as they are asked for. No answer is all here at once."""
+        rows: CursorIterator[Any] | None = None
+
+        async def page() -> list[tuple[Any, ...]]:
+            nonlocal rows
+            if rows is None:
+                found = (await self._statement(sql)).cursor(*_values(parameters), prefetch=_PAGE)
+                rows = aiter(found)
+            return [_read(row) async for row in _at_most(_PAGE, rows)]
+
+        first = self._run(page(), longer=_LONG)
+
+        def rest() -> Iterator[tuple[Any, ...]]:
+            last = first
+            while len(last) == _PAGE:
+                last = self._run(page(), longer=_LONG)
+                yield from last
+
+        return chain(first, rest())
 
     def _run(self, work: Awaitable[T], *, longer: float = 1) -> T:
         """Wait for an answer, so many times longer than usual."""
@@ -269,6 +301,15 @@ class PgConnection:
             ) from lost
         except asyncpg.PostgresError as error:
             raise sqlite3.OperationalError(str(error)) from error
+
+
+async def _at_most(most: int, rows: AsyncIterator[T]) -> AsyncIterator[T]:
+    while most > 0:
+        try:
+            yield await anext(rows)
+        except StopAsyncIteration:
+            return
+        most -= 1
 
 
 async def _within(limit_s: float, work: Awaitable[T]) -> T:
