@@ -2,11 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from hashlib import sha256
 from typing import Any
 
 from toolwire.protocol.calls import ToolCall, ToolResult
 from toolwire.protocol.tools import USUAL, Agreement
 from toolwire.protocol.values import dataclass, making, quick
+
+LONGEST_NAME = 800
+"""In bytes: what every store can look for. An index of PostgreSQL takes 2,704 for a row, and some rows have three."""
+_SURELY_SHORT = LONGEST_NAME // 4
+
+
+def is_long(name: str, most: int = LONGEST_NAME) -> bool:
+    """Whether a name is too long to be looked for in every store."""
+    return len(name) > _SURELY_SHORT and len(name.encode("utf-8", "backslashreplace")) > most
+
+
+def short_name(name: str, most: int = LONGEST_NAME) -> str:
+    """A name under which something is looked for: of a long one, as models invent some, the beginning and a digest."""
+    if not is_long(name, most):
+        return name
+    whole = name.encode("utf-8", "backslashreplace")
+    return f"{whole[:most].decode(errors='ignore')}…sha256:{sha256(whole).hexdigest()}"
 
 
 @quick
@@ -117,7 +135,7 @@ class AuditRow:
             if result.engine or result.untrusted or result.blocked_ms:
                 detail = {**(detail or {}), **_circumstances(result)}
         return _row(
-            at, event, card.project, card.agent, card.turn_id, call.id, call.name, rule,
+            at, event, card.project, card.agent, card.turn_id, call.id, short_name(call.name), rule,
             status, code, card.args_digest, elapsed_ms, detail or _NO_DETAIL,
         )  # fmt: skip
 

@@ -134,7 +134,7 @@ class Now:
 
 
 def begin(tx: Transaction, key: TurnKey, row: Row) -> StoreError | None:
-    if refusal := ledger.begin(key[1], tx.turn(key)):
+    if refusal := ledger.begin(key[1], tx.turn(key), dict(zip(ledger.NAMES_OF_TURN, row[1:5], strict=True))):
         return refusal
     tx.connection.execute(_BEGIN, row)
     tx.set_turn(key, TurnRow(row[5], ledger.RUNNING, row[6]))

@@ -19,7 +19,7 @@ what belongs to another one is not found, and its ids are free.
 its turn has ended.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol, TypeVar
 
@@ -27,13 +27,15 @@ from toolwire.errors import StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.bus import CONTROL, AfterExecution, control_of, effective_action
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch, is_long
 from toolwire.protocol.tools import USUAL
 from toolwire.protocol.turns import Turn
 from toolwire.protocol.values import changed, changing, dataclass
 from toolwire.record import refusals
 from toolwire.record.liveness import Alive
 
+NAMES_OF_TURN = ("project", "agent", "thread", "model")
+_NO_NAMES: Mapping[str, str] = {}
 RUNNING, INTERRUPTED, ENDED = "running", "interrupted", "ended"
 
 _as_seen = changing(CallCard, "epoch", "token")
@@ -79,8 +81,15 @@ class Claim:
 # Turns
 
 
-def begin(turn_id: str, kept: TurnState | None) -> StoreError | None:
-    return refusals.already_begun(turn_id) if kept else None
+def begin(turn_id: str, kept: TurnState | None, names: Mapping[str, str] = _NO_NAMES) -> StoreError | None:
+    """Why a turn may not begin: there is one with this id, or one of its `names` is too long to be looked for."""
+    if kept:
+        return refusals.already_begun(turn_id)
+    return _too_long({"turn id": turn_id, **names})
+
+
+def _too_long(names: Mapping[str, str]) -> StoreError | None:
+    return next((refusals.too_long(f"the {what}", name) for what, name in names.items() if is_long(name)), None)
 
 
 def resume(turn_id: str, kept: TurnState | None, is_run: Callable[[str], bool]) -> StoreError | int:
@@ -143,6 +152,10 @@ def add_call(
 ) -> Step[CallCard]:
     """The same for a call that comes with a reply, whose turn was looked at already."""
     if kept is None:
+        if is_long(card.call.id) or turn is None:
+            own = {} if turn is not None else {"turn id": card.turn_id, "project": card.project}
+            if refusal := _too_long({"call id": card.call.id, **own}):
+                return refusal, None, (), 0
         if card.attempt and not (card.token and turn is not None and turn.owner == store):
             card = changed(card, token=card.token or card.record_id, owner=_owner_of_lease(turn, store, card.until))
         return card, card, (), 1 if card.result is None else 0

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from toolwire.plan.resources import LockClaim
+from toolwire.protocol.records import short_name
 from toolwire.record.lock_queue import LockLine, may_go
 from toolwire.record.reads import AliveOn
 from toolwire.record.rows import column
@@ -27,7 +28,7 @@ def queue(tx: Transaction, project: str, claims: Sequence[LockClaim], token: str
             tx.connection.execute(_SWEEP, (other,))
     (last,) = tx.connection.execute(_LAST).fetchone()
     rows = [
-        (column(project), column(claim.resource), last + 1, token, owner, int(claim.writes), claim.most)
+        (column(project), short_name(column(claim.resource)), last + 1, token, owner, int(claim.writes), claim.most)
         for claim in claims
     ]
     tx.connection.executemany(_QUEUE, rows)

@@ -4,13 +4,13 @@ PostgreSQL cannot index long keys. The row of a resource with a long name has th
 key, and the whole name beside the origins. That key is longer than any name that is a key itself.
 """
 
-import hashlib
 import sqlite3
 from collections.abc import Sequence
 
 import orjson
 
 from toolwire.protocol.provenance import UntrustedMark
+from toolwire.protocol.records import is_long, short_name
 from toolwire.record.rows import Row, column, upsert
 from toolwire.record.transaction import Transaction
 
@@ -24,9 +24,9 @@ _MARKS = "SELECT resource, origins, inode, version, at FROM untrusted WHERE proj
 
 def mark(tx: Transaction, project: str, marks: Sequence[UntrustedMark], gone: Sequence[str]) -> None:
     place = column(project)
-    forgotten = [key for name in map(column, gone) for key in {name, _key(name)}]
+    forgotten = [key for name in map(column, gone) for key in {name, short_name(name, _LONGEST_KEY)}]
     # An earlier version used long names as keys, where the database could index them.
-    replaced = [name for one in marks if _key(name := column(one.resource)) != name]
+    replaced = [name for one in marks if is_long(name := column(one.resource), _LONGEST_KEY)]
     tx.connection.executemany(_UNMARK, [(place, key) for key in (*forgotten, *replaced)])
     tx.connection.executemany(_MARK, [(place, *_row(one)) for one in marks])
 
@@ -36,16 +36,9 @@ def marks(connection: sqlite3.Connection, project: str) -> list[UntrustedMark]:
     return sorted((_mark(*row) for row in rows), key=lambda one: one.resource)
 
 
-def _key(name: str) -> str:
-    whole = name.encode()
-    if len(whole) <= _LONGEST_KEY:
-        return name
-    return f"{whole[:_LONGEST_KEY].decode(errors='ignore')}…sha256:{hashlib.sha256(whole).hexdigest()}"
-
-
 def _row(one: UntrustedMark) -> Row:
     name = column(one.resource)
-    key = _key(name)
+    key = short_name(name, _LONGEST_KEY)
     said = one.origins if key == name else {"resource": name, "origins": one.origins}
     return key, one.inode, one.version, orjson.dumps(said).decode(), one.at
 

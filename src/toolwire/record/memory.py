@@ -20,7 +20,7 @@ from toolwire.protocol.budgets import Allotment, ReservedShares, Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply
 from toolwire.protocol.provenance import UntrustedMark
-from toolwire.protocol.records import AuditRow, CallCard, Dispatch
+from toolwire.protocol.records import AuditRow, CallCard, Dispatch, short_name
 from toolwire.protocol.registrations import ResultCard, ToolRegistration
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed, changing, dataclass
@@ -183,7 +183,8 @@ class MemoryStore(ClosingStore):
 
     async def begin(self, turn: Turn) -> None:
         key = (turn.project, turn.id)
-        _raise(ledger.begin(turn.id, self._turns.get(key)))
+        names = {name: getattr(turn, name) for name in ledger.NAMES_OF_TURN}
+        _raise(ledger.begin(turn.id, self._turns.get(key), names))
         now = self._clock()
         began = self._monotonic()
         spoken = self._threads.length(*_thread_of(turn))
@@ -516,7 +517,7 @@ class MemoryStore(ClosingStore):
         self, *, turn_id: str | None = None, tool: str | None = None, limit: int = 50, after: int | None = None,
         project: str | None = None,
     ) -> list[AuditRow]:  # fmt: skip
-        wanted = AuditFilter(project, turn_id, tool)
+        wanted = AuditFilter(project, turn_id, tool and short_name(tool))
         return self._audit.newest(wanted, limit) if after is None else self._audit.after(wanted, limit, after)
 
     async def turns_before(

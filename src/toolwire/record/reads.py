@@ -12,7 +12,7 @@ from toolwire.protocol.approvals import ApprovalCard, ApprovalState
 from toolwire.protocol.budgets import Spending
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, short_name
 from toolwire.protocol.turns import Ending
 from toolwire.protocol.values import changed, dataclass
 from toolwire.protocol.waits import ForApproval, ForResult, ForTurn, Wait
@@ -411,7 +411,8 @@ def calls(
             wanted = _CALLS_OF_TOOL
         case _:
             wanted = _CALLS_OF_TURN
-    rows = connection.execute(wanted.of(project), (_maybe(project), _maybe(turn_id), _maybe(tool), max(limit, 0)))
+    named = tool and short_name(tool)
+    rows = connection.execute(wanted.of(project), (_maybe(project), _maybe(turn_id), _maybe(named), max(limit, 0)))
     return [changed(card, token="") if card.token else card for card in map(read_card, rows)]
 
 
@@ -430,7 +431,7 @@ def audit_log(
             wanted = _AUDIT_OF_TOOL
         case _:
             wanted = _AUDIT_OF_TURN
-    given = (_maybe(project), _maybe(turn_id), _maybe(tool), after or 0, max(limit, 0))
+    given = (_maybe(project), _maybe(turn_id), _maybe(tool and short_name(tool)), after or 0, max(limit, 0))
     if after is not None:
         return [read_audit(row) for row in connection.execute(_NEXT_ROWS[wanted].of(project), given)]
     return [read_audit(row) for row in connection.execute(_NEWEST_ROWS[wanted].of(project), given)][::-1]

@@ -3,7 +3,7 @@
 from toolwire.errors import CallHeld, Fenced, NotFound, StoreError
 from toolwire.protocol.approvals import Approval, ApprovalCard, ApprovalState
 from toolwire.protocol.calls import ToolResult
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import LONGEST_NAME, AuditRow, CallCard, short_name
 from toolwire.protocol.turns import Ending, Turn
 from toolwire.protocol.values import changed
 
@@ -81,6 +81,13 @@ def upload_removed() -> StoreError:
     )
 
 
+def too_long(what: str, name: str) -> StoreError:
+    size = len(name.encode("utf-8", "backslashreplace"))
+    return StoreError(
+        f"{what} {name[:100]!r}… has {size} bytes, and a store keeps at most {LONGEST_NAME}; choose a shorter one"
+    )
+
+
 def already_begun(turn_id: str) -> StoreError:
     return StoreError(f"turn {turn_id!r} is already kept; resume it, or begin one with a new id")
 
@@ -154,7 +161,7 @@ def _row(
         agent=card.agent,
         turn_id=card.turn_id,
         call_id=card.call.id,
-        tool=card.call.name,
+        tool=short_name(card.call.name),
         status=status,
         code=code,
         args_digest=card.args_digest,

@@ -11,7 +11,7 @@ from toolwire.protocol.agents import AgentSpec
 from toolwire.protocol.bus import AfterExecution
 from toolwire.protocol.calls import ToolResult
 from toolwire.protocol.chat import Message, Note, Reply, UserMessage
-from toolwire.protocol.records import AuditRow, CallCard
+from toolwire.protocol.records import AuditRow, CallCard, short_name
 from toolwire.protocol.tools import USUAL, Agreement
 from toolwire.protocol.tracing import NO_TRACE, read_trace
 from toolwire.protocol.turns import Turn
@@ -106,7 +106,7 @@ def card_row(card: CallCard) -> Row:
     if card.agreed is not USUAL:
         context["after_execution"], context["controls_turn"] = card.agreed.after_execution, card.agreed.controls_turn
     record_id, project, name, agent, turn_id, call_id = columns(
-        card.record_id, card.project, card.call.name, card.agent, card.turn_id, card.call.id
+        card.record_id, card.project, short_name(card.call.name), card.agent, card.turn_id, card.call.id
     )
     return record_id, project, CALL, name, dump(context), agent, card.created_at, turn_id, call_id
 
