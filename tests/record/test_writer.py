@@ -20,7 +20,7 @@ from toolwire.record.warm import WarmLog
 from toolwire.record.writer import Writer
 
 from .conftest import NOW
-from .samples import a_call, a_card, a_turn, success
+from .samples import a_call, a_card, a_row, a_turn, success
 
 PATIENCE_S = 5.0
 
@@ -127,3 +127,28 @@ async def test_what_is_handed_over_after_the_end_is_refused_in_words(store: Sqli
 
     with pytest.raises(StoreUnavailable, match="was closed; open the store again"):
         await store.begin(a_turn())
+
+
+@pytest.mark.parametrize("number", [7, 8, 9, 32, 45, 73])
+async def test_all_rows_of_calls_that_are_written_together_are_kept_in_order(tmp_path: Path, number: int) -> None:
+    """Many rows go into one statement; how many there are makes no difference."""
+    turns = [a_turn(f"turn-{place}") for place in range(number)]
+    calls = [a_call(f"call-{place}", room=str(place)) for place in range(number)]
+    cards = [a_card(call, turn) for call, turn in zip(calls, turns, strict=True)]
+    async with await SqliteStore.at(tmp_path / "other") as store:
+        await asyncio.gather(*map(store.begin, turns))
+        opened = await asyncio.gather(*(store.open(card, [a_row("allowed", card)]) for card in cards))
+        closing = [store.close(card, success(card.call), [a_row("finished", card)]) for card in opened]
+        assert await asyncio.gather(*closing) == [success(call) for call in calls]
+
+        kept = await store.calls(limit=1_000)
+        rows = await store.audit_log(limit=1_000)
+        assert [(card.call, card.result) for card in kept] == [(call, success(call)) for call in calls[::-1]]
+        ids = [call.id for call in calls]
+        assert [(row.event, row.call_id) for row in rows] == [
+            *(("allowed", name) for name in ids),
+            *(("finished", name) for name in ids),
+        ]
+        assert (await store.audit_chain()).broken_at is None
+        assert [tool.calls for tool in (await store.metrics())[0]] == [number]
+        assert (await store.turn("turn-0")).calls == 1

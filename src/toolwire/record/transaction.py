@@ -18,7 +18,7 @@ from toolwire.record.rows import CallKey, Row, TurnKey, column, read_card
 from toolwire.record.tally import ToolTally
 
 MAX_KNOWN = 10_000
-_AT_ONCE = 16
+_AT_ONCE = (32, 8)
 _VALUES = re.compile(r"VALUES (\([?, ]+\))")
 
 _TURN = "SELECT epoch, state, owner FROM turns WHERE project = ? AND id = ?"
@@ -250,16 +250,17 @@ def add_rows(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> N
     """Add rows by a statement for one of them. SQLite takes many at once in two thirds of the time."""
     begin = 0
     if isinstance(connection, sqlite3.Connection):
-        while len(rows) - begin >= _AT_ONCE:
-            some = rows[begin : (begin := begin + _AT_ONCE)]
-            connection.execute(_for_many(sql), tuple(chain.from_iterable(some)))
+        for many in _AT_ONCE:
+            while len(rows) - begin >= many:
+                some = rows[begin : (begin := begin + many)]
+                connection.execute(_for_many(sql, many), tuple(chain.from_iterable(some)))
     if begin < len(rows):
         connection.executemany(sql, rows[begin:] if begin else rows)
 
 
 @lru_cache(maxsize=64)
-def _for_many(sql: str) -> str:
-    return _VALUES.sub(lambda found: f"VALUES {', '.join([found[1]] * _AT_ONCE)}", sql, count=1)
+def _for_many(sql: str, many: int) -> str:
+    return _VALUES.sub(lambda found: f"VALUES {', '.join([found[1]] * many)}", sql, count=1)
 
 
 def _metrics_row(counted: tuple[str, str], tally: ToolTally) -> Row:
