@@ -36,7 +36,7 @@ STANDSTILL_S = 0.0015
 LONGEST_PAUSE_S = 1.0
 
 
-class Group:
+class ChangeGroup:
     """Changes of one loop that are handed over together, and what comes of them."""
 
     __slots__ = ("_answered", "_lock", "changes", "futures", "is_awaited", "loop", "outcomes")
@@ -119,8 +119,8 @@ class Writer:
         self._stands_still_at = 0.0 if near else math.inf
         self._stood_still_s = 0.0
         self._too_long = 0
-        self._pending: dict[asyncio.AbstractEventLoop, Group] = {}
-        self._queue: SimpleQueue[Group | None] = SimpleQueue()
+        self._pending: dict[asyncio.AbstractEventLoop, ChangeGroup] = {}
+        self._queue: SimpleQueue[ChangeGroup | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._idle = True
         self._closed = False
@@ -185,7 +185,7 @@ class Writer:
                 raise StoreUnavailable(f"{self._path} was closed; open the store again")
             group = self._pending.get(loop)
             is_alone = group is None and self._is_quiet(loop)
-            group = group or Group(loop)
+            group = group or ChangeGroup(loop)
             future = group.add(change)
             if is_alone:
                 self._send(group)
@@ -223,14 +223,14 @@ class Writer:
             self._send(group)
         self._stand_still(group)
 
-    def _send(self, group: Group) -> None:
+    def _send(self, group: ChangeGroup) -> None:
         """Hand a group to the thread. Under the lock."""
         is_small = len(group.changes) <= FEW
         group.is_awaited = is_small and self._idle and perf_counter() >= self._stands_still_at
         self._idle = False
         self._queue.put(group)
 
-    def _stand_still(self, group: Group) -> None:
+    def _stand_still(self, group: ChangeGroup) -> None:
         """Wait on the loop for a group for which that was said to be."""
         if not group.is_awaited:
             return
@@ -251,7 +251,7 @@ class Writer:
             self._serve(groups)
         self._connection.drop()
 
-    def _take(self) -> list[Group]:
+    def _take(self) -> list[ChangeGroup]:
         """Everything that waits now, at least one group; nothing once the store is closed."""
         with self._lock:
             self._idle = self._queue.empty()
@@ -269,7 +269,7 @@ class Writer:
                 size += len(group.changes)
         return groups
 
-    def _serve(self, groups: Sequence[Group]) -> None:
+    def _serve(self, groups: Sequence[ChangeGroup]) -> None:
         outcomes = self._outcomes([change for group in groups for change in group.changes])
         place = 0
         for group in groups:
